@@ -1,0 +1,65 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is wrong with something a user wrote: the one form in which every room reports it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """The identity of a resource: kind, namespace (empty for cluster-scoped kinds) and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: what (`message`), where, the value that is wrong, and what to do about it (`hint`).
+
+    `path` is the field path as the user wrote it (`spec.nodePools[0].className`), empty for a whole document.
+    `value` is the offending value in short form (never of a secret), empty where there is none.
+    `line` and `document` count from 1; `file` is the name the text was read under.
+    """
+
+    message: str
+    path: str = ""
+    value: str = ""
+    hint: str = ""
+    severity: Severity = "error"
+    ref: Ref | None = None
+    file: str = ""
+    line: int | None = None
+    document: int | None = None
+
+    def at(self, *, file: str, line: int | None, document: int | None, ref: Ref | None = None) -> Problem:
+        """The same problem, with its place in a file."""
+        return replace(self, file=file, line=line, document=document, ref=ref or self.ref)
+
+    def __str__(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line) if part)
+        where = ", ".join(
+            str(part)
+            for part in (
+                place,
+                f"document {self.document}" if self.document else "",
+                self.ref or "",
+                self.path,
+            )
+            if part
+        )
+        text = f"{where}: {self.message}" if where else self.message
+        if self.value:
+            text += f" (got {self.value})"
+        if self.hint:
+            text += f". {self.hint}"
+        return text
