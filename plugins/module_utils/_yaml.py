@@ -1,0 +1,122 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The one place that imports PyYAML.
+
+`EventLoader` and `Dumper` are libyaml's where PyYAML was built with it, and the slower pure Python ones elsewhere.
+Where PyYAML is missing (Ansible imports plugins to document and check them), the names are stand-ins that let other
+files be imported; `YAML_IMPORT_ERROR` then holds the traceback, and every module and filter checks it first.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+YAML_IMPORT_ERROR: str | None = None
+
+if TYPE_CHECKING:
+    import yaml
+    from yaml import SafeDumper as Dumper
+    from yaml import SafeLoader as EventLoader
+    from yaml.error import MarkedYAMLError, YAMLError
+    from yaml.events import (
+        AliasEvent,
+        DocumentEndEvent,
+        DocumentStartEvent,
+        Event,
+        MappingEndEvent,
+        MappingStartEvent,
+        ScalarEvent,
+        SequenceEndEvent,
+        SequenceStartEvent,
+    )
+else:
+    try:
+        import yaml
+        from yaml.error import MarkedYAMLError, YAMLError
+        from yaml.events import (
+            AliasEvent,
+            DocumentEndEvent,
+            DocumentStartEvent,
+            Event,
+            MappingEndEvent,
+            MappingStartEvent,
+            ScalarEvent,
+            SequenceEndEvent,
+            SequenceStartEvent,
+        )
+
+        EventLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    except ImportError:
+        YAML_IMPORT_ERROR = traceback.format_exc()
+
+        class YAMLError(Exception):
+            """Stand-in: never raised."""
+
+        class MarkedYAMLError(YAMLError):
+            """Stand-in: never raised."""
+
+        class Event:
+            """Stand-in for a parser event."""
+
+        class AliasEvent(Event):
+            """Stand-in."""
+
+        class DocumentStartEvent(Event):
+            """Stand-in."""
+
+        class DocumentEndEvent(Event):
+            """Stand-in."""
+
+        class ScalarEvent(Event):
+            """Stand-in."""
+
+        class SequenceStartEvent(Event):
+            """Stand-in."""
+
+        class SequenceEndEvent(Event):
+            """Stand-in."""
+
+        class MappingStartEvent(Event):
+            """Stand-in."""
+
+        class MappingEndEvent(Event):
+            """Stand-in."""
+
+        class Dumper:
+            """Stand-in: can be subclassed, nothing more."""
+
+        class EventLoader:
+            """Stand-in for the parser."""
+
+
+def events(text: str) -> Iterator[Any]:
+    """The parser events of `text`. Parsing keeps its state on the heap, so no nesting can exhaust a stack (composing
+    nodes or objects with libyaml recurses in C and crashes the interpreter on deep input: never do that with text
+    of a user). Raises YAMLError at the event where the text stops being YAML."""
+    loader: Any = EventLoader(text)
+    try:
+        while loader.check_event():
+            yield loader.get_event()
+    finally:
+        loader.dispose()
+
+
+__all__ = [
+    "YAML_IMPORT_ERROR",
+    "AliasEvent",
+    "DocumentEndEvent",
+    "DocumentStartEvent",
+    "Dumper",
+    "Event",
+    "MappingEndEvent",
+    "MappingStartEvent",
+    "MarkedYAMLError",
+    "ScalarEvent",
+    "SequenceEndEvent",
+    "SequenceStartEvent",
+    "YAMLError",
+    "events",
+]

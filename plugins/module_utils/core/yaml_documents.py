@@ -1,0 +1,564 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Text of manifests -> plain documents in which every key and list item knows its line.
+
+Plain scalars mean what Kubernetes' own reader (sigs.k8s.io/yaml, go.yaml.in/yaml/v2 `resolve.go`) makes of them:
+`yes` and `on` are booleans, `017` and `0o17` are fifteen, `2026-01-01` and `12:30:00` are text. Differences: numbers
+that are infinite or not a number are refused here (Kubernetes refuses them a step later), and so are keys that are
+not text (Kubernetes turns them into text silently).
+
+Nothing is ever constructed from a tag, nothing is templated, and work is bounded: depth, nodes, and the nodes that
+aliases stand for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, isinf
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
+    AliasEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    MarkedYAMLError,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    YAMLError,
+    events,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+
+MAX_DEPTH = 100
+MAX_NODES = 1_000_000
+MAX_ALIAS_NODES = 100_000
+MAX_DOCUMENTS = 20_000
+MAX_SYNTAX_ERRORS = 20
+
+# What a long text counts when an alias repeats it: one node per so many characters.
+_TEXT_PER_NODE = 64
+
+
+@dataclass(frozen=True)
+class Source:
+    """Text to read: the name it is reported under, and its bytes."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value is written: the line of its key (or of the value itself), and the places of what is in it."""
+
+    line: int
+    children: Mapping[str, Place] | Sequence[Place] | None = None
+
+    def nearest(self, components: Sequence[str | int]) -> Place:
+        """The place at the end of `components`, or of the nearest parent that was written."""
+        place = self
+        for component in components:
+            children = place.children
+            if isinstance(children, Mapping):
+                child = children.get(component) if isinstance(component, str) else None
+            elif children is not None and isinstance(component, int) and 0 <= component < len(children):
+                child = children[component]
+            else:
+                child = None
+            if child is None:
+                break
+            place = child
+        return place
+
+
+@dataclass(frozen=True)
+class Document:
+    """One document of a file: plain dicts, lists and scalars, with their places.
+
+    `problems` are those of the text itself. When `complete` is false, something could not be read and is missing from
+    `value`, so that checking `value` would find faults that are not there.
+    """
+
+    file: str
+    number: int
+    value: Any
+    place: Place
+    problems: tuple[Problem, ...] = ()
+    complete: bool = True
+
+
+def documents(source: Source) -> Iterator[Document]:
+    """All documents of a file that are not empty. A document that is not YAML comes back with its problem and without
+    a value, and reading goes on at the next `---` line."""
+    text, problem = _decode(source)
+    if problem is not None:
+        yield Document(source.name, 1, None, Place(problem.line or 1), (problem,), complete=False)
+        return
+    reader = _FileReader(source.name, text)
+    yield from reader.read()
+
+
+_PRINTABLE_FAULT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def _decode(source: Source) -> tuple[str, Problem | None]:
+    data = source.data
+    hint = "Save the file as UTF-8 text"
+    if data.startswith(_UTF16_MARKS) or data[:4] in (b"\x00\x00\xfe\xff", b"\xff\xfe\x00\x00"):
+        return "", Problem("is UTF-16 or UTF-32, manifests are UTF-8", hint=hint, file=source.name, line=1)
+    if data.startswith(b"\xef\xbb\xbf"):
+        data = data[3:]
+    nul = data.find(b"\0")
+    if nul >= 0:
+        line = data.count(b"\n", 0, nul) + 1
+        return "", Problem(f"is not text: byte {nul} is NUL", hint=hint, file=source.name, line=line)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
+        return "", Problem(message, hint=hint, file=source.name, line=line)
+    fault = _PRINTABLE_FAULT.search(text)
+    if fault:
+        line = text.count("\n", 0, fault.start()) + 1
+        message = f"holds the control character U+{ord(fault.group()):04X}, which YAML does not allow"
+        hint = 'Write it as an escape in a double-quoted text ("\\x1b")'
+        return "", Problem(message, hint=hint, file=source.name, line=line)
+    return text, None
+
+
+class _RefusedError(Exception):
+    """A document that is not read further: over a limit, or broken in a way that leaves nothing to go on with."""
+
+    def __init__(self, message: str, line: int, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+        self.hint = hint
+
+
+_DOCUMENT_LINE = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+# A JSON escape of a character beyond U+FFFF: two halves, which YAML writes as one. An escaped backslash is skipped.
+_JSON_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|\\\\")
+
+
+class _FileReader:
+    """Reads one file: splits it into documents and starts again behind a document that is broken."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        self._text = _JSON_PAIR.sub(_join_json_pair, text) if text.lstrip()[:1] in ("{", "[") else text
+        self._number = 0
+        self._nodes = 0
+        self._broken_at = 0
+
+    def read(self) -> Iterator[Document]:
+        start, first_line, failures = 0, 1, 0
+        while True:
+            self._broken_at = 0
+            yield from self._stream(self._text[start:], first_line)
+            broken_at = self._broken_at
+            if not broken_at:
+                return
+            failures += 1
+            if failures >= MAX_SYNTAX_ERRORS or self._nodes > MAX_NODES or self._number >= MAX_DOCUMENTS:
+                message = "the rest of the file is not read"
+                yield self._failed(Problem(message, hint="Correct the errors above first", line=broken_at))
+                return
+            offset = self._offset_behind(start, broken_at - first_line + 1)
+            separator = _DOCUMENT_LINE.search(self._text, offset)
+            if separator is None:
+                return
+            first_line += self._text.count("\n", start, separator.start())
+            start = separator.start()
+
+    def _offset_behind(self, start: int, lines: int) -> int:
+        """The offset behind `lines` line ends from `start`."""
+        offset = start
+        for _ in range(lines):
+            offset = self._text.find("\n", offset) + 1
+            if offset == 0:
+                return len(self._text)
+        return offset
+
+    def _stream(self, text: str, first_line: int) -> Iterator[Document]:
+        """Documents up to the first that cannot be read to its end; that one is last, without a value."""
+        builder: _Builder | None = None
+        try:
+            for event in events(text):
+                kind = type(event)
+                if builder is not None and kind is not DocumentEndEvent:
+                    builder.take(event)
+                elif kind is DocumentStartEvent:
+                    self._number += 1
+                    if self._number > MAX_DOCUMENTS:
+                        message = f"holds more than {MAX_DOCUMENTS} documents"
+                        raise _RefusedError(message, event.start_mark.line + first_line, "Split the file")
+                    builder = _Builder(text, first_line, MAX_NODES - self._nodes)
+                elif kind is DocumentEndEvent and builder is not None:
+                    self._nodes += builder.nodes
+                    document = self._finished(builder)
+                    builder = None
+                    if document is not None:
+                        yield document
+        except _RefusedError as refused:
+            self._nodes += builder.nodes if builder else 0
+            yield self._failed(Problem(refused.message, hint=refused.hint, line=refused.line), builder)
+        except YAMLError as error:
+            if builder is None:
+                self._number += 1
+            yield self._failed(_syntax_problem(error, text, first_line), builder)
+
+    def _finished(self, builder: _Builder) -> Document | None:
+        if builder.value is None and not builder.problems:
+            return None
+        place = Place(builder.line, builder.children)
+        problems = self._placed(builder.problems)
+        return Document(self._name, self._number, builder.value, place, problems, complete=not builder.lost)
+
+    def _failed(self, problem: Problem, builder: _Builder | None = None) -> Document:
+        self._broken_at = problem.line or 1
+        found = (*builder.problems, problem) if builder else (problem,)
+        return Document(self._name, self._number, None, Place(self._broken_at), self._placed(found), complete=False)
+
+    def _placed(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
+        return tuple(p.at(file=self._name, line=p.line, document=self._number) for p in problems)
+
+
+def _join_json_pair(match: re.Match[str]) -> str:
+    if match.group(1) is None:
+        return match.group()
+    high, low = int(match.group(1), 16), int(match.group(2), 16)
+    return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+
+
+_SYNTAX_HINTS = (
+    (r"'\\t'|with a tab|tab character", "Indent with spaces, YAML does not take tabs"),
+    (r"mapping values are not allowed", "Put quotes around a text that holds ': ', and check the indentation"),
+    (r"did not find expected '-' indicator|did not find expected key", "Check the indentation of this line"),
+    (r"could not find expected ':'", "Each key needs a ':' behind it"),
+    (r"found character|found unexpected", "Put quotes around a text that starts with a special character"),
+    (r"expected ',' or|expected node content", "A bracket or brace is not closed, or a comma is missing"),
+    (r"undefined alias|unidentified alias", "Define the anchor (&name) before it is used, in the same document"),
+)
+
+
+def _syntax_problem(error: YAMLError, text: str, first_line: int) -> Problem:
+    """The parser's complaint with line, column, what it expected, and what usually helps."""
+    mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = mark.line + first_line if mark is not None else first_line
+    column = mark.column + 1 if mark is not None else 1
+    if isinstance(error, MarkedYAMLError):
+        said = " ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
+        start: Any = error.context_mark
+        if start is not None and start.line + first_line != line:
+            said += f" that starts at line {start.line + first_line}"
+    else:
+        said = str(getattr(error, "reason", "") or "cannot be read")
+    written = _line_of(text, line - first_line)
+    if "\t" in written[: len(written) - len(written.lstrip())]:
+        said += " (the line starts with a tab)"
+    hint = next((hint for pattern, hint in _SYNTAX_HINTS if re.search(pattern, said)), "")
+    return Problem(
+        f"is not valid YAML at line {line}, column {column}: {said}",
+        hint=template_hint(text, written) or hint,
+        line=line,
+    )
+
+
+def _line_of(text: str, index: int) -> str:
+    lines = text.splitlines()
+    return lines[index] if 0 <= index < len(lines) else ""
+
+
+_TEMPLATE_LINE = re.compile(r"^\s*(- )?\{\{", re.MULTILINE)
+_TEMPLATE_ACTION = re.compile(
+    r"\{\{-|-\}\}|\{\{ *(\.Values|\.Release|\.Chart|include|if|range|with|end|define|toYaml)\b"
+)
+
+
+def template_hint(text: str, line: str) -> str:
+    """What to do about `{{` where YAML is expected, empty when there is none."""
+    if _TEMPLATE_ACTION.search(text):
+        return "This looks like a Helm template: render it first (helm template) and read its output"
+    if "{{" in line or "{%" in line or _TEMPLATE_LINE.search(text):
+        return "Put quotes around a value that holds '{{', and note that nothing is templated here"
+    return ""
+
+
+_KEYED = object()
+_LOST = object()
+_MERGE = object()
+
+
+class _Frame:
+    """A mapping or list that is being read."""
+
+    __slots__ = ("anchor", "children", "height", "items", "key", "key_line", "line", "merges", "size")
+
+    def __init__(self, items: dict[str, Any] | list[Any], line: int, anchor: str | None) -> None:
+        self.items = items
+        self.children: Any = {} if isinstance(items, dict) else []
+        self.line = line
+        self.anchor = anchor
+        self.key: Any = _KEYED
+        self.key_line = line
+        self.merges: list[tuple[dict[str, Any], Any]] = []
+        self.size = 1
+        self.height = 0
+
+
+class _Builder:
+    """Builds one document from parser events, without recursion."""
+
+    def __init__(self, text: str, first_line: int, budget: int) -> None:
+        self.value: Any = None
+        self.children: Any = None
+        self.line = first_line
+        self.nodes = 0
+        self.problems: list[Problem] = []
+        self.lost = False
+        self._text = text
+        self._first_line = first_line
+        self._budget = budget
+        self._alias_nodes = 0
+        self._scalar_text = ""
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, tuple[Any, Any, int, int] | None] = {}
+        self._take: dict[type, Callable[[Any], None]] = {
+            ScalarEvent: self._scalar,
+            MappingStartEvent: self._start,
+            SequenceStartEvent: self._start,
+            MappingEndEvent: self._end,
+            SequenceEndEvent: self._end,
+            AliasEvent: self._alias,
+        }
+
+    def take(self, event: Any) -> None:
+        """The next event of the document. Raises _RefusedError."""
+        self._take[type(event)](event)
+
+    def _problem(self, message: str, line: int, hint: str = "") -> None:
+        self.problems.append(Problem(message, hint=hint, line=line))
+
+    def _count(self, line: int) -> None:
+        self.nodes += 1
+        if self.nodes > self._budget:
+            raise _RefusedError(f"the file holds more than {MAX_NODES} values", line, "Split the file")
+
+    def _scalar(self, event: Any) -> None:
+        line = event.start_mark.line + self._first_line
+        self._count(line)
+        frame = self._stack[-1] if self._stack else None
+        plain = event.implicit[0]
+        text = event.value
+        if frame is not None and frame.key is _KEYED and type(frame.items) is dict and plain and text == "<<":
+            frame.key, frame.key_line = _MERGE, line
+            return
+        self._scalar_text = text
+        value = self._resolve(text, event.tag, plain, line)
+        size = 1 + len(text) // _TEXT_PER_NODE
+        if event.anchor is not None:
+            self._anchors[event.anchor] = (value, None, size, 0)
+        self._add(value, None, line, size, 0)
+
+    def _resolve(self, text: str, tag: str | None, plain: bool, line: int) -> Any:
+        if tag is None or tag == "!":
+            value = resolve(text) if plain else text
+        else:
+            wanted = _TAGS.get(tag)
+            value = text if wanted is str else resolve(text)
+            if wanted is None or wanted in (dict, list):
+                self._bad_tag(tag, line)
+                return _LOST
+            if wanted is float and type(value) is int:
+                return value
+            if type(value) is not wanted:
+                self._problem(f"{_short(text)!r} is not what its tag {_short_tag(tag)} says", line, "Remove the tag")
+                self.lost = True
+                return _LOST
+        if type(value) is float and not isfinite(value):
+            self._problem(f"{text} is not a number that a manifest can hold", line, "Quote it if it is meant as text")
+            self.lost = True
+            return _LOST
+        return value
+
+    def _bad_tag(self, tag: str, line: int) -> None:
+        hint = "Remove it: manifests hold plain text, numbers, booleans, lists and mappings only"
+        self._problem(f"the tag {_short(_short_tag(tag))} is not allowed", line, hint)
+        self.lost = True
+
+    def _start(self, event: Any) -> None:
+        line = event.start_mark.line + self._first_line
+        self._count(line)
+        if len(self._stack) >= MAX_DEPTH:
+            raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
+        items: dict[str, Any] | list[Any] = {} if type(event) is MappingStartEvent else []
+        if event.tag is not None and event.tag != "!" and _TAGS.get(event.tag) is not type(items):
+            self._bad_tag(event.tag, line)
+        frame = self._stack[-1] if self._stack else None
+        if frame is not None and frame.key is _KEYED and type(frame.items) is dict:
+            written = _line_of(self._text, event.start_mark.line)
+            hint = template_hint(self._text, written) or "A key is one word; quote a text that starts with { or ["
+            self._problem("a mapping or list cannot be a key", line, hint)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._stack.append(_Frame(items, line, event.anchor))
+
+    def _end(self, event: Any) -> None:
+        del event
+        frame = self._stack.pop()
+        if isinstance(frame.items, dict):
+            for merged, children in frame.merges:
+                for key, value in merged.items():
+                    if key not in frame.items:
+                        frame.items[key] = value
+                        frame.children[key] = children[key]
+        height = frame.height + 1
+        if frame.anchor is not None:
+            self._anchors[frame.anchor] = (frame.items, frame.children, frame.size, height)
+        self._add(frame.items, frame.children, frame.line, frame.size, height)
+
+    def _alias(self, event: Any) -> None:
+        line = event.start_mark.line + self._first_line
+        self._count(line)
+        name = event.anchor
+        if name not in self._anchors:
+            hint = "Define the anchor (&name) before it is used, in the same document"
+            raise _RefusedError(f"the alias *{_short(name)} has no anchor", line, hint)
+        target = self._anchors[name]
+        if target is None:
+            raise _RefusedError(f"the alias *{_short(name)} stands for something that it is a part of", line)
+        value, children, size, height = target
+        self._alias_nodes += size
+        if self._alias_nodes > MAX_ALIAS_NODES:
+            hint = "Write the values out, or split the document"
+            raise _RefusedError(f"its aliases stand for more than {MAX_ALIAS_NODES} values", line, hint)
+        if len(self._stack) + height > MAX_DEPTH:
+            raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
+        self._add(value, children, line, size, height)
+
+    def _add(self, value: Any, children: Any, line: int, size: int, height: int) -> None:
+        """Put a finished value where it belongs: into the innermost mapping or list, or it is the document."""
+        if not self._stack:
+            self.value = None if value is _LOST else value
+            self.children, self.line = children, line
+            return
+        frame = self._stack[-1]
+        frame.size += size
+        frame.height = max(frame.height, height)
+        if isinstance(frame.items, list):
+            frame.items.append(None if value is _LOST else value)
+            frame.children.append(Place(line, children))
+        elif frame.key is _KEYED:
+            self._key(frame, value, line)
+        else:
+            key, frame.key = frame.key, _KEYED
+            if key is _MERGE:
+                self._merge(frame, value, children, line)
+            elif key is not _LOST and value is not _LOST:
+                frame.items[key] = value
+                frame.children[key] = Place(frame.key_line, children)
+
+    def _key(self, frame: _Frame, key: Any, line: int) -> None:
+        frame.key, frame.key_line = _LOST, line
+        if isinstance(key, (dict, list)) or key is _LOST:
+            # Already reported where it starts.
+            self.lost = True
+        elif not isinstance(key, str):
+            written = _short(self._scalar_text)
+            self._problem(f"the key {written!r} is {_KIND_NAMES[type(key)]}, not text", line, f'Quote it: "{written}"')
+            self.lost = True
+        elif key in frame.items:
+            first = frame.children[key].line
+            hint = "Keep one of the two"
+            self._problem(f"the key {_short(key)!r} is given twice, at line {first} and at line {line}", line, hint)
+        else:
+            frame.key = key
+
+    def _merge(self, frame: _Frame, value: Any, children: Any, line: int) -> None:
+        if isinstance(value, dict):
+            frame.merges.append((value, children))
+        elif isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            frame.merges.extend((item, place.children) for item, place in zip(value, children, strict=True))
+        else:
+            self._problem("the merge key << needs a mapping or a list of mappings", line, "Give it an alias: <<: *name")
+            self.lost = True
+
+
+_TAGS: Mapping[str, type] = {
+    "tag:yaml.org,2002:str": str,
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": float,
+    "tag:yaml.org,2002:bool": bool,
+    "tag:yaml.org,2002:null": type(None),
+    "tag:yaml.org,2002:map": dict,
+    "tag:yaml.org,2002:seq": list,
+}
+_KIND_NAMES: Mapping[type, str] = {bool: "a boolean", int: "a number", float: "a number", type(None): "null"}
+
+
+def _short_tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!", 1)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_WORDS: Mapping[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+}
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
+_MAX_INT_TEXT = 66
+
+
+def resolve(text: str) -> Any:
+    """The value of a plain scalar: None, bool, int, float or str, as Kubernetes' reader has it.
+
+    A float without a fraction becomes an int, as it does on Kubernetes' way through JSON (`2.0` is 2). Infinite values
+    and NaN are returned as such. Decimal integers beyond 64 bits are floats there, and so they are here.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    first = text[0]
+    if first not in "+-.0123456789":
+        return text
+    plain = text if first == "." else text.replace("_", "")
+    value = _integer(plain) if first != "." else None
+    if value is not None:
+        return value
+    if not _FLOAT.fullmatch(plain):
+        return text
+    number = float(plain)
+    if isinf(number):
+        return text
+    return int(number) if number.is_integer() and abs(number) < 2**63 else number
+
+
+def _integer(text: str) -> int | None:
+    if len(text) > _MAX_INT_TEXT:
+        return None
+    if _DECIMAL.fullmatch(text):
+        value = int(text)
+    else:
+        based = _BASED.fullmatch(text)
+        if based is None:
+            return None
+        sign, hexadecimal, binary, octal = based.groups()
+        value = int(hexadecimal or binary or octal, 16 if hexadecimal else 2 if binary else 8)
+        value = -value if sign == "-" else value
+    return value if -(2**63) <= value < 2**64 else None

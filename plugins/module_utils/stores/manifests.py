@@ -1,0 +1,206 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Manifests on disk: files, folders and glob patterns -> their bytes.
+
+What is read: a file given by name whatever it is called; of a folder, every `*.yaml`, `*.yml` and `*.json` below it;
+of a pattern (`*`, `?`, `[...]`, `**` for any number of folders), the files it matches and the folders likewise. Hidden
+files and folders (`.git`, `.x.yaml.swp`) are skipped unless named. Links are followed, and each real file is read once.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source
+
+MAX_FILE_BYTES = 10 * 1024 * 1024
+MAX_FILES = 20_000
+SUFFIXES = (".yaml", ".yml", ".json")
+
+__all__ = ["MAX_FILES", "MAX_FILE_BYTES", "SUFFIXES", "Source", "read"]
+
+_MANIFESTS = "manifests end in " + ", ".join(SUFFIXES)
+
+
+def read(paths: Sequence[str]) -> tuple[list[Source], list[Problem]]:
+    """The files that `paths` name, in the order given (a folder's sorted by path), and what could not be read.
+
+    A source is named by its path relative to the working directory when it is below it, else as given.
+    """
+    reader = _Reader()
+    for path in paths:
+        reader.add(path)
+    return reader.sources, reader.problems
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self.problems: list[Problem] = []
+        self._seen: set[tuple[int, int]] = set()
+        self._base = os.path.realpath(os.getcwd())
+        self._full = False
+
+    def add(self, path: str) -> None:
+        if not isinstance(path, str) or not path.strip() or "\0" in path:
+            self._problem(repr(path)[:80], "is not a path", "Name a file, a folder or a pattern")
+            return
+        expanded = os.path.expanduser(path)
+        if os.path.lexists(expanded):
+            self._add_existing(expanded)
+        elif glob.has_magic(expanded):
+            self._add_pattern(expanded)
+        else:
+            missing = _first_missing(expanded)
+            self._problem(path, "does not exist", f"Check the path: {missing} is not there" if missing else "")
+
+    def _add_existing(self, path: str) -> None:
+        if os.path.isdir(path):
+            before = len(self.sources) + len(self.problems)
+            seen = False
+            for found in self._walk(path):
+                seen = True
+                self._add_file(found)
+            if not seen and len(self.sources) + len(self.problems) == before:
+                self._problem(path, "is a folder without manifests", f"Of a folder, {_MANIFESTS}")
+        else:
+            self._add_file(path)
+
+    def _add_pattern(self, pattern: str) -> None:
+        try:
+            matches = sorted(glob.glob(pattern, recursive=True))
+        except (OSError, ValueError, RecursionError) as error:
+            self._problem(pattern, f"is not a pattern that can be searched: {error}")
+            return
+        # `**` also matches the folders on the way; what is in them matches by itself.
+        files = [match for match in matches if not os.path.isdir(match)]
+        for match in files or matches:
+            self._add_existing(match)
+        if not matches:
+            self._problem(
+                pattern, "matches no file", "Check the pattern; hidden files are matched only by a leading dot"
+            )
+
+    def _walk(self, top: str) -> Iterator[str]:
+        """Manifest files below `top`, sorted; each real folder once, so that loops of links end."""
+        folders: set[tuple[int, int]] = set()
+        pending = [top]
+        while pending:
+            folder = pending.pop()
+            try:
+                identity = _identity(os.stat(folder))
+                names = sorted(os.listdir(folder))
+            except OSError as error:
+                self._problem(folder, f"cannot be read: {_reason(error)}", _permission_hint(error))
+                continue
+            if identity in folders:
+                continue
+            folders.add(identity)
+            below = []
+            for name in names:
+                full = os.path.join(folder, name)
+                if name.startswith("."):
+                    continue
+                if os.path.isdir(full):
+                    below.append(full)
+                elif name.endswith(SUFFIXES):
+                    yield full
+            pending.extend(reversed(below))
+
+    def _add_file(self, path: str) -> None:
+        """Read one file, unless it is none, too big, or read already."""
+        if len(self.sources) >= MAX_FILES:
+            if not self._full:
+                self._problem(path, f"is one file too many: at most {MAX_FILES} are read", "Read fewer folders at once")
+            self._full = True
+            return
+        try:
+            # Without O_NONBLOCK, opening a FIFO would wait for a writer.
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            self._unreadable(path, error)
+            return
+        with os.fdopen(descriptor, "rb", closefd=True) as stream:
+            try:
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    self._problem(path, f"is {_file_type(status.st_mode)}, not a file", "Name a regular file")
+                    return
+                identity = _identity(status)
+                if identity in self._seen:
+                    return
+                self._seen.add(identity)
+                data = stream.read(MAX_FILE_BYTES + 1) if status.st_size <= MAX_FILE_BYTES else None
+            except OSError as error:
+                self._unreadable(path, error)
+                return
+        if data is None or len(data) > MAX_FILE_BYTES:
+            size = status.st_size / (1024 * 1024)
+            limit = MAX_FILE_BYTES // (1024 * 1024)
+            self._problem(path, f"is larger than {limit} MiB ({size:.1f} MiB)", "Split the file")
+            return
+        self.sources.append(Source(self._name(path), data))
+
+    def _unreadable(self, path: str, error: OSError) -> None:
+        if os.path.islink(path) and not os.path.exists(path):
+            target = os.readlink(path)
+            self._problem(
+                path, f"is a link to {target}, which does not exist or leads back to itself", "Correct the link"
+            )
+            return
+        try:
+            mode = os.stat(path).st_mode
+        except OSError:
+            mode = stat.S_IFREG
+        if not stat.S_ISREG(mode):
+            self._problem(path, f"is {_file_type(mode)}, not a file", "Name a regular file")
+            return
+        self._problem(path, f"cannot be read: {_reason(error)}", _permission_hint(error))
+
+    def _name(self, path: str) -> str:
+        absolute = os.path.normpath(os.path.join(self._base, path))
+        if absolute.startswith(self._base + os.sep):
+            return os.path.relpath(absolute, self._base)
+        return path
+
+    def _problem(self, path: str, message: str, hint: str = "") -> None:
+        name = path if "\0" in path else self._name(path)
+        self.problems.append(Problem(message, hint=hint, file=name))
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _permission_hint(error: OSError) -> str:
+    return "Check its permissions" if isinstance(error, PermissionError) else ""
+
+
+def _file_type(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISDIR, "a folder"),
+        (stat.S_ISFIFO, "a named pipe"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISBLK, "a block device"),
+        (stat.S_ISCHR, "a character device"),
+    ):
+        if test(mode):
+            return name
+    return "a special file"
+
+
+def _first_missing(path: str) -> str:
+    """The outermost part of `path` that does not exist."""
+    for parent in [*reversed(Path(path).parents), Path(path)]:
+        if not os.path.lexists(parent):
+            return str(parent)
+    return ""
