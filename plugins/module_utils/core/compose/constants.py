@@ -1,0 +1,46 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Fixed values of composed objects that more than one file uses: labels, ports, paths, images, gateways."""
+
+from __future__ import annotations
+
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "modelplane.fleet"
+
+NAMESPACE_LABEL = "modelplane.ai/namespace"
+DEPLOYMENT_LABEL = "modelplane.ai/deployment"
+REPLICA_LABEL = "modelplane.ai/replica"
+CLUSTER_LABEL = "modelplane.ai/cluster"
+REPLICA_INDEX_LABEL = "modelplane.ai/replica-index"
+
+SERVING_LABEL = "modelplane.ai/serving"
+"""On pods that answer the API: Standalone pods and gang leaders, never gang workers."""
+WORKLOAD_LABEL = "modelplane.ai/workload"
+LWS_ROLE_LABEL = "modelplane.ai/lws-role"
+POOL_LABEL = "modelplane.ai/pool"
+"""On nodes: the name of the node pool, selected on by every engine pod."""
+APP_LABEL = "app"
+
+ENGINE_PORT = 8000
+"""Where a replica answers: the port of the engine API and the target port of the InferencePool."""
+DECODE_PORT = 8001
+"""Where a Decode engine listens behind its sidecar, which takes over ENGINE_PORT."""
+PICKER_PORT = 9002
+PICKER_HEALTH_PORT = 9003
+HEALTH_PATH = "/health"
+
+ENGINE_CONTAINER = "engine"
+MODEL_CACHE_PATH = "/mnt/models"
+
+PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
+SIDECAR_IMAGE = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
+
+POOL_GROUP = "inference.networking.k8s.io"
+WORKLOAD_GATEWAY = "inference-gateway"
+WORKLOAD_GATEWAY_NAMESPACE = "modelplane-system"
+
+STANDALONE = "Standalone"
+LEADER = "Leader"
+WORKER = "Worker"
+PREFILL_DECODE = "PrefillDecode"
+DECODE = "Decode"

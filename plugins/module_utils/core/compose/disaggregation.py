@@ -1,0 +1,60 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""PrefillDecode serving: one engine reads the prompt, another writes the answer, the KV cache moves by NIXL.
+
+The roles come from `phase`, never from an engine's name. Only pods that answer the API change: those of a Standalone
+member or of a gang's leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
+    health_probe,
+    merged_env,
+    shared_memory_volume,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
+
+_SIDE_CHANNEL_ENV = (
+    {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"},
+)
+
+
+def disaggregate(workload: dict[str, Any], owner: Owner, engine: Mapping[str, Any], options: Options) -> None:
+    """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place."""
+    template = serving_template(workload)
+    template["metadata"]["labels"].update(
+        {
+            "llm-d.ai/role": engine["phase"].lower(),
+            "llm-d.ai/inference-serving": "true",
+            constants.APP_LABEL: owner.prefix,
+        }
+    )
+    spec = template["spec"]
+    container = spec["containers"][0]
+    spec["volumes"].append(shared_memory_volume("nixl-shm", container))
+    own = container.get("env", [])
+    container["env"] = own + [variable for variable in merged_env(_SIDE_CHANNEL_ENV, own) if variable not in own]
+    if engine["phase"] == constants.DECODE:
+        port = engine_flags.port(container)
+        container["ports"] = [{"containerPort": port}]
+        container["readinessProbe"] = health_probe(port)
+        spec["containers"].append(_sidecar(port, options.sidecar_image))
+
+
+def _sidecar(port: int, image: str) -> dict[str, Any]:
+    """The proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
+    return {
+        "name": "pd-sidecar",
+        "image": image,
+        "args": ["--secure-proxy=false", "--kv-connector=nixlv2", f"--vllm-port={port}"],
+        "ports": [{"containerPort": constants.ENGINE_PORT}],
+        "readinessProbe": health_probe(constants.ENGINE_PORT),
+    }

@@ -1,0 +1,92 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What an engine's command line says about the engine: its port and its KV cache block size.
+
+Flags are read from `args` and then from `command`. An element that is shell text (`sh -c "exec vllm serve --port 8001"`)
+is split as a POSIX shell would split it. Nothing is expanded: a value such as `$(PORT)` is unknown here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+
+DEFAULT_BLOCK_SIZE = 16
+
+_MAX_PORT = 65535
+_MAX_BLOCK_SIZE = 2**31 - 1
+_MAX_DIGITS = 10
+_OPERATORS = frozenset("();<>|&")
+_HELPERS = (("ray", "start"),)
+
+
+def port(container: Mapping[str, Any]) -> int:
+    """The `--port` of a Decode engine, or the port where one is expected to listen."""
+    return _number(container, ("--port",), _MAX_PORT) or constants.DECODE_PORT
+
+
+def block_size(container: Mapping[str, Any]) -> int:
+    """Tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
+    return _number(container, ("--block-size", "--page-size"), _MAX_BLOCK_SIZE) or DEFAULT_BLOCK_SIZE
+
+
+def has_model(container: Mapping[str, Any]) -> bool:
+    """Whether the engine's args name a model."""
+    return any(arg == "--model" or arg.startswith("--model=") for arg in container.get("args") or ())
+
+
+def _number(container: Mapping[str, Any], flags: tuple[str, ...], limit: int) -> int | None:
+    """The value of the first of the flags; None when there is none or it is not a number from 1 to `limit`."""
+    for words in _command_lines(container):
+        for position, word in enumerate(words):
+            flag, equals, value = word.partition("=")
+            if flag.replace("_", "-") not in flags:
+                continue
+            if not equals:
+                value = words[position + 1] if position + 1 < len(words) else ""
+            return _integer(value, limit)
+    return None
+
+
+def _integer(text: str, limit: int) -> int | None:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        return None
+    number = int(text)
+    return number if 1 <= number <= limit else None
+
+
+def _command_lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
+    """The command lines that a container starts, its args first, each as its words."""
+    for field in ("args", "command"):
+        plain: list[str] = []
+        scripts: list[list[str]] = []
+        for element in container.get(field) or ():
+            if element.startswith("-") or not any(char.isspace() for char in element.strip()):
+                plain.append(element.strip())
+            else:
+                scripts.extend(_simple_commands(element))
+        yield plain
+        yield from (words for words in scripts if tuple(words[:2]) not in _HELPERS)
+
+
+def _simple_commands(script: str) -> list[list[str]]:
+    """Shell text as its simple commands (POSIX "Shell Command Language", section 2.9.1), each as its words."""
+    text = script.replace("\\\n", " ").replace("\n", " ; ")
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        tokens = list(lexer)
+    except ValueError:
+        # An unbalanced quote: the shell will refuse the script too, and words are the best guess.
+        tokens = text.split()
+    commands: list[list[str]] = [[]]
+    for token in tokens:
+        if token and set(token) <= _OPERATORS:
+            commands.append([])
+        elif token != "exec":
+            commands[-1].append(token)
+    return [words for words in commands if words]

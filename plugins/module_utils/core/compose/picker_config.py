@@ -1,0 +1,81 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The EndpointPickerConfig of a replica (llm-d.ai/v1alpha1): prefix cache first, then queue length.
+
+Disaggregated serving happens only with all of: the producer plugin named explicitly, `autoTune: false` with a block
+size, and `nonCachedTokens` above 0. Without one of them every request silently stays on the decode pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_member
+
+_DECIDER = "prefix-based-pd-decider"
+
+
+def picker_config(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration, in its parsed form, for the spec of a ModelReplica."""
+    disaggregated = (spec.get("serving") or {}).get("mode") == constants.PREFILL_DECODE
+    engine = next((each for each in spec["engines"] if each.get("phase") == constants.DECODE), spec["engines"][0])
+    container = serving_member(engine)["template"]["spec"]["containers"][0]
+    producer = _cache_producer(engine_flags.block_size(container))
+    if disaggregated:
+        plugins = [producer, *_disaggregated_plugins()]
+        profiles = [_profile("prefill", "prefill-filter"), _profile("decode", "decode-filter")]
+    else:
+        plugins = [producer, *_plugins("prefix-cache-scorer", "queue-scorer", "max-score-picker")]
+        profiles = [_profile("default")]
+    return {
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": plugins,
+        "schedulingProfiles": profiles,
+    }
+
+
+def _cache_producer(block_size: int) -> dict[str, Any]:
+    """The plugin that estimates what each pod has in its KV cache. `block_size`, in tokens, must be the engine's."""
+    return {
+        "type": "approx-prefix-cache-producer",
+        "parameters": {
+            "autoTune": False,
+            "blockSizeTokens": block_size,
+            "maxPrefixBlocksToMatch": 256,
+            "lruCapacityPerServer": 31250,
+        },
+    }
+
+
+def _plugins(*types: str) -> list[dict[str, Any]]:
+    return [{"type": each} for each in types]
+
+
+def _disaggregated_plugins() -> list[dict[str, Any]]:
+    return [
+        *_plugins(
+            "prefix-cache-scorer",
+            "disagg-headers-handler",
+            "queue-scorer",
+            "prefill-filter",
+            "decode-filter",
+            "max-score-picker",
+        ),
+        {"type": _DECIDER, "parameters": {"nonCachedTokens": 16}},
+        {"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": _DECIDER}}},
+    ]
+
+
+def _profile(name: str, *filters: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "plugins": [
+            *({"pluginRef": each} for each in filters),
+            {"pluginRef": "max-score-picker"},
+            {"pluginRef": "prefix-cache-scorer", "weight": 2},
+            {"pluginRef": "queue-scorer", "weight": 1},
+        ],
+    }

@@ -1,0 +1,60 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How requests reach a replica inside its cluster: gateway -> HTTPRoute -> InferencePool -> serving pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import path_prefix
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+
+
+def inference_pool(owner: Owner) -> dict[str, Any]:
+    """The InferencePool of a replica: its serving pods, chosen between by its endpoint picker.
+
+    A pool stands in front of a single pod too, so that a second copy never changes the kind of the route's backend.
+    Without a picker the gateway chooses a pod itself (FailOpen).
+    """
+    return {
+        "apiVersion": f"{constants.POOL_GROUP}/v1",
+        "kind": "InferencePool",
+        "metadata": owner.metadata(owner.pool_name),
+        "spec": {
+            "selector": {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
+            "targetPorts": [{"number": constants.ENGINE_PORT}],
+            "endpointPickerRef": {
+                "name": owner.picker_name,
+                "port": {"number": constants.PICKER_PORT},
+                "failureMode": "FailOpen",
+            },
+        },
+    }
+
+
+def http_route(owner: Owner) -> dict[str, Any]:
+    """The HTTPRoute of a replica on its cluster's gateway: all below its path prefix, with the prefix removed."""
+    prefix = path_prefix(owner.namespace, owner.replica)
+    rewrite = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": owner.metadata(owner.prefix),
+        "spec": {
+            "parentRefs": [
+                {"name": constants.WORKLOAD_GATEWAY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE},
+            ],
+            "rules": [
+                {
+                    "matches": [{"path": {"type": "PathPrefix", "value": prefix}}],
+                    "filters": [{"type": "URLRewrite", "urlRewrite": rewrite}],
+                    "backendRefs": [
+                        {"group": constants.POOL_GROUP, "kind": "InferencePool", "name": owner.pool_name},
+                    ],
+                    # Token streams outlast any proxy default; 0s turns the timeout off.
+                    "timeouts": {"request": "0s"},
+                }
+            ],
+        },
+    }

@@ -1,0 +1,89 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The workload of an engine: a Deployment for one pod per copy, a LeaderWorkerSet for a gang per copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import Member, pod_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
+
+_GANG_ENV = (
+    {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"},
+    {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"},
+)
+
+
+def members(owner: Owner, engine: Mapping[str, Any], cache: str) -> tuple[Member, ...]:
+    """The members of an engine of a replica."""
+    return tuple(Member(owner, engine["name"], wire, cache) for wire in engine["members"])
+
+
+def serving_member(engine: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The member whose pods answer the API: the Standalone one or the Leader."""
+    wire: Mapping[str, Any] = next(
+        each for each in engine["members"] if each.get("role", constants.STANDALONE) != constants.WORKER
+    )
+    return wire
+
+
+def workload(owner: Owner, engine: Mapping[str, Any], cache: str) -> dict[str, Any]:
+    """The workload of an engine (wire form of a ModelReplica)."""
+    parts = {member.role: member for member in members(owner, engine, cache)}
+    copies = engine.get("copies", 1)
+    if constants.STANDALONE in parts:
+        return _deployment(parts[constants.STANDALONE], copies)
+    return _leader_worker_set(parts[constants.LEADER], parts[constants.WORKER], copies)
+
+
+def serving_template(workload: Mapping[str, Any]) -> dict[str, Any]:
+    """The pod template of a workload whose pods answer the API."""
+    spec = workload["spec"]
+    template: dict[str, Any] = (
+        spec["template"] if workload["kind"] == "Deployment" else spec["leaderWorkerTemplate"]["leaderTemplate"]
+    )
+    return template
+
+
+def _deployment(member: Member, copies: int) -> dict[str, Any]:
+    name = child_name(member.owner.prefix, member.engine)
+    selector = {constants.WORKLOAD_LABEL: name}
+    labels = {constants.SERVING_LABEL: member.owner.prefix, **selector}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": member.owner.metadata(name),
+        "spec": {
+            "replicas": copies,
+            # A surge pod would wait for devices that only the pod it replaces can free.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+            "selector": {"matchLabels": selector},
+            "template": pod_template(member, labels, ()),
+        },
+    }
+
+
+def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
+    workers = (worker.wire.get("worker") or {}).get("nodes", 1)
+    leader_labels = {constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": leader.owner.metadata(gang_name(leader.owner.prefix, leader.engine)),
+        "spec": {
+            "replicas": copies,
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {"maxSurge": 0, "maxUnavailable": 1},
+            },
+            "leaderWorkerTemplate": {
+                "size": 1 + workers,
+                "leaderTemplate": pod_template(leader, leader_labels, _GANG_ENV),
+                "workerTemplate": pod_template(worker, {}, _GANG_ENV),
+            },
+        },
+    }

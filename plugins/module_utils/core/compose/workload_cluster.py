@@ -1,0 +1,64 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""All that a replica becomes on its workload cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import disaggregate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
+
+_DEFAULTS = Options()
+
+
+def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
+    """The objects of a valid ModelReplica (wire form), the Namespace first, in an order in which they can be applied.
+
+    Nothing in the result is shared with `replica`. Two replicas of one namespace give equal Namespace objects.
+    """
+    owner = Owner.of(replica)
+    spec = replica["spec"]
+    cache = (spec.get("modelCacheRef") or {}).get("name", "")
+    disaggregated = (spec.get("serving") or {}).get("mode") == constants.PREFILL_DECODE
+    claims = []
+    workloads = []
+    for engine in spec["engines"]:
+        claims += [
+            claim_template(owner, engine["name"], member)
+            for member in engine["members"]
+            if member.get("deviceRequests")
+        ]
+        composed = workload(owner, engine, cache)
+        if disaggregated:
+            disaggregate(composed, owner, engine, options)
+        workloads.append(composed)
+    return (
+        workload_namespace(owner.namespace),
+        *claims,
+        *workloads,
+        *picker_objects(owner, replica, options),
+        inference_pool(owner),
+        http_route(owner),
+    )
+
+
+def workload_namespace(namespace: str) -> dict[str, Any]:
+    """The Namespace on workload clusters for what a namespace of the fleet is composed into."""
+    labels = {
+        constants.MANAGED_BY_LABEL: constants.MANAGED_BY,
+        constants.NAMESPACE_LABEL: names.label_value(namespace),
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": names.workload_namespace(namespace), "labels": labels},
+    }

@@ -1,0 +1,90 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Names of composed objects: deterministic, readable at the front, unique by a hash at the end.
+
+Every name here is a DNS label (RFC 1123, at most 63 characters) as long as its parts consist of the characters that
+Kubernetes allows in object names. Names that a Service may get also start with a letter (RFC 1035).
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+LABEL_LIMIT = 63
+"""Longest DNS label and longest label value, in characters (RFC 1123, Kubernetes "Labels and Selectors")."""
+
+REPLICA_LIMIT = 58
+"""Longest replica name: "-pool", the longest suffix that objects of a replica get, still fits into 63 characters."""
+
+GANG_LIMIT = 49
+"""Longest LeaderWorkerSet name W.
+
+The LeaderWorkerSet controller names leader pods `W-<group>` and gives each group a StatefulSet of that same name. The
+StatefulSet controller labels its pods with `controller-revision-hash: <StatefulSet>-<hash>`; the hash has up to 10
+characters and an engine has up to 64 copies, hence groups 0 to 63: 63 - len("-63") - len("-") - 10 = 49. Pod
+names `W-<group>-<worker>` (workers 1 to 63), which are host names too, and the headless Service `W` are shorter.
+"""
+
+_CHILD_DIGITS = 5
+_WIDE_DIGITS = 10
+_SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def child_name(*parts: str, limit: int = LABEL_LIMIT) -> str:
+    """The parts joined with "-", cut to fit into `limit`, and the first 5 hex digits of the SHA-256 of the uncut join.
+
+    With the default limit the result equals that of the reference implementation. The hash is always appended.
+    """
+    full = "-".join(parts)
+    return _cut(full, full, limit, _CHILD_DIGITS)
+
+
+def replica_name(namespace: str, deployment: str, cluster: str, index: int) -> str:
+    """The name of the replica `index` of a deployment on a cluster, at most 58 characters.
+
+    Unlike the reference implementation the namespace takes part in the hash, so that equal deployment names in two
+    namespaces never meet, and the hash has 40 bits instead of 20, so that a thousand replicas of one deployment do not.
+    """
+    return _cut(_service_prefix(deployment), f"{namespace}/{deployment}/{cluster}/{index}", REPLICA_LIMIT, _WIDE_DIGITS)
+
+
+def object_prefix(replica: str) -> str:
+    """The prefix of the names of a replica's objects: the replica's own name wherever that can name a Service.
+
+    A replica written by hand may have any name that Kubernetes allows for a custom resource: up to 253 characters,
+    with dots, starting with a digit. Such a name is made fit, and hashed.
+    """
+    if len(replica) <= REPLICA_LIMIT and _SERVICE_NAME.fullmatch(replica):
+        return replica
+    return _cut(_service_prefix(replica), replica, REPLICA_LIMIT, _WIDE_DIGITS)
+
+
+def gang_name(replica: str, engine: str) -> str:
+    """The name of the LeaderWorkerSet of an engine, at most 49 characters (see GANG_LIMIT).
+
+    Its hash has 40 bits because the cut may leave nothing of the hash inside the replica's name.
+    """
+    full = f"{replica}-{engine}"
+    return _cut(full, full, GANG_LIMIT, _WIDE_DIGITS)
+
+
+def workload_namespace(namespace: str) -> str:
+    """The namespace on workload clusters that holds what a namespace of the fleet is composed into."""
+    return child_name("mp", namespace)
+
+
+def label_value(name: str) -> str:
+    """An object's name as the value of a label: itself up to 63 characters, else its child name."""
+    return name if len(name) <= LABEL_LIMIT else child_name(name)
+
+
+def _cut(text: str, hashed: str, limit: int, digits: int) -> str:
+    digest = sha256(hashed.encode()).hexdigest()[:digits]
+    return f"{text[: limit - digits - 1].rstrip('-')}-{digest}"
+
+
+def _service_prefix(name: str) -> str:
+    """The name with the characters that a Service name may have, starting with a letter (RFC 1035 label)."""
+    label = name.replace(".", "-")
+    return label if label[:1].isalpha() else f"m-{label}"
