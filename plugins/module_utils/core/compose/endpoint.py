@@ -8,9 +8,14 @@ from collections.abc import Mapping
 from ipaddress import IPv6Address
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+
 
 def model_endpoint(replica: Mapping[str, Any], gateway_address: str) -> dict[str, Any]:
-    """The ModelEndpoint of a ModelReplica (wire form) behind a gateway: an IPv4 or IPv6 address, or a host name."""
+    """The ModelEndpoint of a ModelReplica (wire form) behind a gateway: an IPv4 or IPv6 address, or a host name.
+
+    It has the replica's name and labels.
+    """
     metadata = replica["metadata"]
     namespace = metadata.get("namespace") or "default"
     path = path_prefix(namespace, metadata["name"])
@@ -20,7 +25,7 @@ def model_endpoint(replica: Mapping[str, Any], gateway_address: str) -> dict[str
         "metadata": {
             "name": metadata["name"],
             "namespace": namespace,
-            "labels": dict(metadata.get("labels") or {}),
+            "labels": {**(metadata.get("labels") or {}), **Owner.of(replica).labels()},
         },
         "spec": {"url": f"http://{url_host(gateway_address)}{path}v1", "rewritePath": path},
     }

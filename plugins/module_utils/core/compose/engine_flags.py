@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What an engine's command line says about the engine: its port and its KV cache block size.
 
-Flags are read from `args` and then from `command`. An element that is shell text (`sh -c "exec vllm serve --port 8001"`)
-is split as a POSIX shell would split it. Nothing is expanded: a value such as `$(PORT)` is unknown here.
+Flags are read from `args` and then from `command`. An element that is shell text (`sh -c "exec vllm serve --port 8001"`) is
+split as a POSIX shell would split it. Nothing is expanded: a value such as `$(PORT)` is unknown here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ _MAX_PORT = 65535
 _MAX_BLOCK_SIZE = 2**31 - 1
 _MAX_DIGITS = 10
 _OPERATORS = frozenset("();<>|&")
-_HELPERS = (("ray", "start"),)
 
 
 def port(container: Mapping[str, Any]) -> int:
@@ -69,7 +68,12 @@ def _command_lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
             else:
                 scripts.extend(_simple_commands(element))
         yield plain
-        yield from (words for words in scripts if tuple(words[:2]) not in _HELPERS)
+        yield from (words for words in scripts if not _starts_ray(words))
+
+
+def _starts_ray(words: list[str]) -> bool:
+    """Whether the command is `ray start`, whose --port is that of the Ray head, not of the engine."""
+    return ("ray", "start") in zip(words, words[1:], strict=False)
 
 
 def _simple_commands(script: str) -> list[list[str]]:
@@ -87,6 +91,6 @@ def _simple_commands(script: str) -> list[list[str]]:
     for token in tokens:
         if token and set(token) <= _OPERATORS:
             commands.append([])
-        elif token != "exec":
+        else:
             commands[-1].append(token)
     return [words for words in commands if words]

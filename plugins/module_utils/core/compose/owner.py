@@ -12,6 +12,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 
 
+_RESERVED_PREFIX = "modelplane.ai/"
+
+
+def user_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """The labels that a user gave, without reserved keys: selectors rely on who carries those, and who does not."""
+    return {key: value for key, value in (labels or {}).items() if not key.startswith(_RESERVED_PREFIX)}
+
+
 @dataclass(frozen=True)
 class Owner:
     """A ModelReplica as its objects on the workload cluster see it.

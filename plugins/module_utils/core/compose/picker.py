@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -13,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 
 _CONFIG_KEY = "epp-config.yaml"
 _CONFIG_DIRECTORY = "/config"
@@ -27,9 +27,7 @@ _WATCHED = (
 
 def picker_objects(owner: Owner, replica: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
     """The objects of a replica's endpoint picker."""
-    config = options.picker_config or picker_config(replica["spec"])
-    # JSON is YAML, and needs no library here.
-    text = json.dumps(config, indent=2) + "\n"
+    text = to_yaml(options.picker_config or picker_config(replica["spec"]))
     return (
         _service_account(owner),
         _role(owner),
@@ -117,6 +115,8 @@ def _spread(owner: Owner) -> dict[str, Any]:
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": _selector(owner)},
+        # Pods of the revision that is on its way out do not count.
+        "matchLabelKeys": ["pod-template-hash"],
     }
 
 
@@ -151,7 +151,7 @@ def _container(owner: Owner, options: Options) -> dict[str, Any]:
 
 
 def _probe(initial_delay: int) -> dict[str, Any]:
-    """A gRPC health probe (KEP-2727). Periods are in seconds."""
+    """A gRPC health probe (KEP-2727). Periods are in seconds. The picker answers once it has seen its InferencePool."""
     return {
         "grpc": {"port": constants.PICKER_HEALTH_PORT},
         "initialDelaySeconds": initial_delay,
@@ -161,11 +161,16 @@ def _probe(initial_delay: int) -> dict[str, Any]:
 
 
 def _disruption_budget(owner: Owner) -> dict[str, Any]:
+    """One healthy picker at a time may be evicted; one that is not ready anyway never holds up a node's drain."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": owner.metadata(owner.picker_name),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _selector(owner)}},
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": _selector(owner)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
     }
 
 

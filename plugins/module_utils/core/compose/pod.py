@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner, user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
@@ -51,7 +50,7 @@ class Member:
 def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The pod template of a member. Managed labels win over the user's; `env` comes before the user's variables."""
     written = member.wire["template"].get("metadata") or {}
-    labels = {**(written.get("labels") or {}), **member.owner.identity_labels(), **managed_labels}
+    labels = {**user_labels(written.get("labels")), **member.owner.identity_labels(), **managed_labels}
     metadata: dict[str, Any] = {"labels": labels}
     if written.get("annotations"):
         metadata["annotations"] = dict(written["annotations"])
@@ -74,23 +73,18 @@ def shared_memory_volume(name: str, container: Mapping[str, Any]) -> dict[str, A
 
 
 def shared_memory_limit(container: Mapping[str, Any]) -> str:
-    """Half of what the container requests of memory, or 16Gi. A limit without a request is a request in Kubernetes."""
+    """Half of the container's memory request in whole MiB, or 16Gi. Kubernetes takes a lone limit as the request too."""
     resources = container.get("resources") or {}
     for field in ("requests", "limits"):
         written = (resources.get(field) or {}).get("memory")
         if written is None:
             continue
         try:
-            half = Quantity.parse(str(written)).value / 2
+            requested = Quantity.parse(str(written)).value
         except QuantityError:
             return DEFAULT_SHARED_MEMORY
-        return _bytes(half)
+        return f"{max(1, requested // (2 * _MEBIBYTE))}Mi" if requested > 0 else DEFAULT_SHARED_MEMORY
     return DEFAULT_SHARED_MEMORY
-
-
-def _bytes(size: Fraction) -> str:
-    """A size in bytes as a quantity of whole mebibytes, at least one."""
-    return f"{max(1, size // _MEBIBYTE)}Mi"
 
 
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def model_replica(
     body = template["spec"]
     name = names.replica_name(namespace, metadata["name"], cluster, index)
     labels = {
-        **((template.get("metadata") or {}).get("labels") or {}),
+        **user_labels((template.get("metadata") or {}).get("labels")),
         constants.MANAGED_BY_LABEL: constants.MANAGED_BY,
         constants.NAMESPACE_LABEL: names.label_value(namespace),
         constants.DEPLOYMENT_LABEL: names.label_value(metadata["name"]),

@@ -45,8 +45,8 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         workload_namespace(owner.namespace),
         *claims,
         *workloads,
-        *picker_objects(owner, replica, options),
         inference_pool(owner),
+        *picker_objects(owner, replica, options),
         http_route(owner),
     )
 
