@@ -1,0 +1,370 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Text of manifests -> valid resources, and everything that is wrong with the rest, in one answer.
+
+Each document is read (`yaml_documents`), recognised, brought into canonical form (`forms`), validated (`api`), and then
+compared with the others (`references`). Nothing stops at the first error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, forms, references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
+    Document,
+    Place,
+    Source,
+    documents,
+)
+
+__all__ = ["Loaded", "Source", "load"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a set of manifests holds.
+
+    `resources` are free of errors, sorted by kind, namespace and name. `invalid` names those that were written but have
+    an error (their own, or in what they refer to), as far as they can be told; the two never share an identity.
+    `problems` are ordered by file and line, `ignored` has one line for each document of another API group.
+    """
+
+    resources: tuple[api.Resource, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    invalid: frozenset[Ref] = frozenset()
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings do not count."""
+        return not self.errors
+
+
+def load(sources: Iterable[Source]) -> Loaded:
+    """Everything in `sources`. Never raises because of what a source holds."""
+    loader = _Loader()
+    for source in sources:
+        loader.read(source)
+    return loader.finish()
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One object of a document: the document itself, or an item of a list in it."""
+
+    document: Document
+    value: Any
+    place: Place
+    prefix: str = ""
+
+    @property
+    def line(self) -> int:
+        return self.place.line
+
+    def locate(self, problem: Problem, ref: Ref | None = None) -> Problem:
+        """`problem` (path as written) with its place in the file."""
+        place = self.place.nearest(path_components(problem.path))
+        path = problem.path
+        if self.prefix:
+            path = f"{self.prefix}.{path}" if path else self.prefix
+        located = replace(problem, path=path)
+        return located.at(file=self.document.file, line=place.line, document=self.document.number, ref=ref)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A resource that is valid by itself, with where and how it was written."""
+
+    resource: api.Resource
+    item: _Item
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def locate(self, problem: Problem) -> Problem:
+        """`problem` (canonical path) with its place in the file."""
+        written = replace(problem, path=forms.written_path(self.origin, problem.path))
+        return self.item.locate(written, self.resource.ref)
+
+
+class _Loader:
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._invalid: set[Ref] = set()
+        self._ignored: list[str] = []
+        self._read: dict[Ref, _Read] = {}
+        self._first: dict[Ref, _Item] = {}
+        self._files: dict[str, int] = {}
+
+    def read(self, source: Source) -> None:
+        self._files.setdefault(source.name, len(self._files))
+        for document in documents(source):
+            self._problems.extend(document.problems)
+            for item in self._expand(document):
+                self._take(item)
+
+    def finish(self) -> Loaded:
+        sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
+        for problem in references.check(sound, frozenset(self._invalid)):
+            if problem.ref is None:
+                self._problems.append(problem)
+                continue
+            self._problems.append(self._read[problem.ref].locate(problem))
+            if problem.severity == "error":
+                self._invalid.add(problem.ref)
+        return Loaded(
+            resources=tuple(resource for resource in sound if resource.ref not in self._invalid),
+            problems=tuple(sorted(self._problems, key=self._order)),
+            invalid=frozenset(self._invalid),
+            ignored=tuple(self._ignored),
+        )
+
+    def _order(self, problem: Problem) -> tuple[int, int, int]:
+        return self._files.get(problem.file, len(self._files)), problem.line or 0, problem.document or 0
+
+    def _expand(self, document: Document) -> Iterator[_Item]:
+        """The objects of a document: itself, or the items of a list such as `kubectl get -o yaml` prints."""
+        pending = [_Item(document, document.value, document.place)]
+        while pending:
+            item = pending.pop()
+            value = item.value
+            kind = value.get("kind") if isinstance(value, dict) else None
+            if not (isinstance(kind, str) and kind.endswith("List") and "items" in value):
+                yield item
+                continue
+            items = value["items"]
+            if items is None:
+                continue
+            if not isinstance(items, list):
+                self._problems.append(item.locate(Problem("must be a list of objects", "items", _type_name(items))))
+                continue
+            pending.extend(reversed([self._child(item, index) for index in range(len(items))]))
+
+    def _child(self, item: _Item, index: int) -> _Item:
+        value = item.value["items"][index]
+        kind = item.value["kind"].removesuffix("List")
+        if isinstance(value, dict) and kind and "kind" not in value and "apiVersion" not in value:
+            # Items of a typed list as the API server sends it do not repeat their type.
+            value = {"apiVersion": item.value.get("apiVersion"), "kind": kind, **value}
+        place = item.place.nearest(["items", index])
+        prefix = f"{item.prefix}.items[{index}]" if item.prefix else f"items[{index}]"
+        return _Item(item.document, value, place, prefix)
+
+    def _take(self, item: _Item) -> None:
+        if item.value is None and not item.document.complete:
+            return
+        problem, foreign = _recognise(item)
+        if foreign:
+            self._ignored.append(f"{item.document.file}:{item.line}: {foreign}")
+            if problem is None:
+                return
+        ref = _ref(item.value)
+        if problem is not None:
+            self._problems.append(item.locate(problem, None if foreign else ref))
+            if ref is not None and problem.severity == "error":
+                self._invalid.add(ref)
+            return
+        if ref is not None:
+            self._refuse_duplicate(ref, item)
+        if not item.document.complete:
+            if ref is not None:
+                self._invalid.add(ref)
+            return
+        self._validate(item, ref)
+
+    def _refuse_duplicate(self, ref: Ref, item: _Item) -> None:
+        first = self._first.setdefault(ref, item)
+        if first is item:
+            return
+        message = f"is defined twice: also in {first.document.file}, line {first.line}"
+        self._problems.append(
+            item.locate(Problem(message, hint="Keep one of the two, or give them different names"), ref)
+        )
+        self._invalid.add(ref)
+
+    def _validate(self, item: _Item, ref: Ref | None) -> None:
+        """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
+        try:
+            canonical = forms.canonical(item.value)
+        except forms.FormError as error:
+            self._refuse(item, ref, error.problems)
+            return
+        self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
+        try:
+            resource = api.parse(canonical.document)
+        except api.InvalidResource as error:
+            written = [replace(p, path=forms.written_path(canonical.origin, p.path)) for p in error.problems]
+            self._refuse(item, ref, written)
+            return
+        self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
+
+    def _refuse(self, item: _Item, ref: Ref | None, problems: Iterable[Problem]) -> None:
+        self._problems.extend(item.locate(problem, ref) for problem in problems)
+        if ref is not None:
+            self._invalid.add(ref)
+
+
+_COMPONENT = re.compile(r'\[(\d+)\]|\["((?:[^"\\]|\\.)*)"\]|([^.\[\]]+)')
+
+
+def path_components(path: str) -> list[str | int]:
+    """`spec.devices[0].attributes["a.b/c"].version` -> spec, devices, 0, attributes, a.b/c, version."""
+    components: list[str | int] = []
+    for index, quoted, name in _COMPONENT.findall(path):
+        if index:
+            components.append(int(index) if len(index) < 10 else -1)
+        else:
+            components.append(quoted.replace('\\"', '"').replace("\\\\", "\\") if quoted else name)
+    return components
+
+
+_GROUPS = (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
+_LATER_KINDS = {"AKSCluster": "AKS", "NebiusCluster": "Nebius", "VultrCluster": "Vultr"}
+_NOT_MANIFESTS = {
+    "kustomization.yaml": "a kustomization",
+    "kustomization.yml": "a kustomization",
+    "chart.yaml": "part of a Helm chart",
+    "values.yaml": "part of a Helm chart",
+}
+_RENDER = {
+    "a kustomization": "Read what `kubectl kustomize` prints instead: patches and generators are not applied here",
+    "part of a Helm chart": "Read what `helm template` prints instead",
+}
+
+
+def _recognise(item: _Item) -> tuple[Problem | None, str]:
+    """What is wrong with apiVersion and kind, and the object in words when it is none of ours."""
+    value = item.value
+    if not isinstance(value, dict):
+        hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
+        if isinstance(value, list):
+            hint += "; write several as documents separated by ---, or as the items of kind: List"
+        return Problem("is not a manifest", value=_type_name(value), hint=hint), ""
+    version, kind = value.get("apiVersion"), value.get("kind")
+    stranger = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
+    if version is None and kind is None:
+        hint = (
+            _RENDER[stranger] if stranger else "A manifest starts with apiVersion and kind; move other files elsewhere"
+        )
+        words = f" ({stranger})" if stranger else ""
+        return Problem(f"is not a manifest{words}: it has neither apiVersion nor kind", hint=hint), ""
+    for name, given in (("apiVersion", version), ("kind", kind)):
+        if given is not None and not isinstance(given, str):
+            return Problem("must be text", name, _type_name(given), f"Write {name} as a word"), ""
+    return _recognise_type(version or "", kind or "", value)
+
+
+def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tuple[Problem | None, str]:
+    group, slash, version = api_version.rpartition("/")
+    known = api.KINDS.get(kind) or _KINDS_BY_LOWER.get(kind.lower())
+    ours = _near_group(group if slash else version)
+    if known is None and not ours:
+        if not kind:
+            return Problem("is missing", "kind", hint="Every manifest names its kind"), ""
+        if not api_version:
+            return _no_version(kind)
+        problem = None
+        if group == "kustomize.config.k8s.io":
+            problem = Problem(
+                "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
+            )
+        return problem, f"{_short(api_version)} {_short(kind)} {_object_name(value)}"
+    if known is None:
+        return _unknown_kind(kind), ""
+    served = f"{known.GROUP}/{api.VERSION}"
+    if kind != known.KIND:
+        return Problem("is not a known kind", "kind", _short(kind), f"Did you mean {known.KIND}?"), ""
+    if not api_version:
+        return Problem("is missing", "apiVersion", hint=f"{kind} is apiVersion: {served}"), ""
+    if group != known.GROUP:
+        message = f"{kind} does not belong to this API group"
+        return Problem(message, "apiVersion", _short(api_version), f"Write apiVersion: {served}"), ""
+    if version != api.VERSION:
+        return Problem("is not a served version", "apiVersion", _short(api_version), f"Write apiVersion: {served}"), ""
+    return None, ""
+
+
+def _no_version(kind: str) -> tuple[Problem, str]:
+    nearest = difflib.get_close_matches(kind, api.KINDS, 1, 0.75)
+    if nearest:
+        return _unknown_kind(kind), ""
+    return Problem("is missing", "apiVersion", hint="Every manifest names the version of its kind"), ""
+
+
+def _unknown_kind(kind: str) -> Problem:
+    if kind in _LATER_KINDS:
+        return Problem(
+            f"{kind} is not supported",
+            "kind",
+            hint="EKSCluster and GKECluster are; for a cluster made in another way, write an InferenceCluster with "
+            "source: Existing and its kubeconfig",
+        )
+    if not kind:
+        return Problem("is missing", "kind", hint="One of " + ", ".join(sorted(api.KINDS)))
+    nearest = difflib.get_close_matches(kind, api.KINDS, 1, 0.6)
+    hint = f"Did you mean {nearest[0]}?" if nearest else "One of " + ", ".join(sorted(api.KINDS))
+    return Problem("is not a known kind", "kind", _short(kind), hint)
+
+
+_KINDS_BY_LOWER = {kind.lower(): model for kind, model in api.KINDS.items()}
+
+
+def _near_group(group: str) -> str:
+    """The group of ours that `group` is or resembles, empty for another one."""
+    lowered = group.lower()
+    if "modelplane" in lowered:
+        return api.GROUP_INFRASTRUCTURE if "infra" in lowered else api.GROUP_MODELS
+    return next(iter(difflib.get_close_matches(lowered[:100], _GROUPS, 1, 0.8)), "")
+
+
+def _ref(value: Any) -> Ref | None:
+    """The identity that an object of ours gives itself, None when it cannot be told."""
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        return None
+    model = api.KINDS.get(value["kind"])
+    metadata = value.get("metadata")
+    if model is None or not isinstance(metadata, dict):
+        return None
+    name, namespace = metadata.get("name"), metadata.get("namespace")
+    if not isinstance(name, str) or not name:
+        return None
+    if not model.NAMESPACED:
+        return Ref(model.KIND, "", name)
+    return Ref(model.KIND, namespace if isinstance(namespace, str) and namespace else "default", name)
+
+
+def _object_name(value: Mapping[str, Any]) -> str:
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict):
+        return "without a name"
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        return "without a name"
+    namespace = metadata.get("namespace")
+    return _short(f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, bool):
+        return "a boolean"
+    return "text" if isinstance(value, str) else "a number" if isinstance(value, (int, float)) else "null"

@@ -1,0 +1,379 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What resources say about each other: references, selectors, and combinations that cannot work.
+
+Everything here sees resources that are valid by themselves. Problems carry the identity of their resource and the
+canonical path. A reference to something that is written but invalid is not reported a second time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
+    CLUSTER_LABEL,
+    DEPLOYMENT_LABEL,
+    REPLICA_INDEX_LABEL,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    SelectorError,
+    compile_selector,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import LABEL_LIMIT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+
+GATEWAY_NAME = "default"
+PROVISIONED_SOURCES = ("EKS", "GKE")
+LATER_SOURCES = ("AKS", "Nebius", "Vultr")
+
+Selector = Mapping[str, str]
+Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
+
+_MOST_NAMED = 8
+
+
+def check(resources: Sequence[Resource], invalid: Collection[Ref]) -> Iterator[Problem]:
+    """All problems between `resources`; `invalid` are the identities that were written with errors of their own."""
+    fleet = _Fleet(resources, invalid)
+    for resource in resources:
+        ref = resource.ref
+        for rule in _RULES.get(ref.kind, ()):
+            for problem in rule(resource, fleet):
+                yield replace(problem, ref=ref)
+
+
+def _warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
+    return Problem(message, path, value, hint, "warning")
+
+
+class _Fleet:
+    """The resources, indexed so that every rule stays linear in what it looks at."""
+
+    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
+        self._by_kind: dict[str, dict[Ref, Any]] = defaultdict(dict)
+        for resource in resources:
+            self._by_kind[resource.ref.kind][resource.ref] = resource
+        self._invalid = frozenset(invalid)
+        self._invalid_kinds = {ref.kind for ref in invalid}
+        self._selected: dict[frozenset[tuple[str, str]], bool] = {}
+        self._compiled: dict[str, str] = {}
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        return self._by_kind[kind].get(Ref(kind, namespace, name))
+
+    def is_invalid(self, kind: str, namespace: str, name: str) -> bool:
+        return Ref(kind, namespace, name) in self._invalid
+
+    def complete(self, kind: str) -> bool:
+        """Whether everything that was written of this kind could be read, and there is some."""
+        return bool(self._by_kind[kind]) and kind not in self._invalid_kinds
+
+    def of_kind(self, kind: str) -> Iterable[Any]:
+        return self._by_kind[kind].values()
+
+    def names(self, kind: str, namespace: str) -> list[str]:
+        return [ref.name for ref in self._by_kind[kind] if ref.namespace == namespace]
+
+    def selector_fault(self, expression: str) -> str:
+        """What is wrong with a CEL selector, empty when it compiles."""
+        if expression not in self._compiled:
+            try:
+                compile_selector(expression)
+            except SelectorError as error:
+                self._compiled[expression] = str(error)
+            else:
+                self._compiled[expression] = ""
+        return self._compiled[expression]
+
+    def selects_a_cluster(self, selector: Selector) -> bool:
+        pairs = frozenset(selector.items())
+        if pairs not in self._selected:
+            sets = [self._clusters_by_label.get(pair, frozenset()) for pair in pairs]
+            self._selected[pairs] = bool(frozenset.intersection(*sets)) if sets else True
+        return self._selected[pairs]
+
+    @cached_property
+    def _clusters_by_label(self) -> Mapping[tuple[str, str], frozenset[str]]:
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for cluster in self.of_kind("InferenceCluster"):
+            for pair in cluster.labels.items():
+                found[pair].add(cluster.name)
+        return {pair: frozenset(names) for pair, names in found.items()}
+
+    @cached_property
+    def cluster_labels(self) -> str:
+        """The labels that clusters have, in words."""
+        values: dict[str, list[str]] = defaultdict(list)
+        for key, value in sorted(self._clusters_by_label):
+            values[key].append(value)
+        if not values:
+            return "No cluster has labels"
+        labels = [f"{key}: {_some(found)}" for key, found in list(values.items())[:_MOST_NAMED]]
+        return "Labels of clusters are " + "; ".join(labels)
+
+    @cached_property
+    def domains(self) -> frozenset[str]:
+        """The drivers of all devices of all classes, and the domains of their attributes and capacities."""
+        found = set()
+        for inference_class in self.of_kind("InferenceClass"):
+            for device in inference_class.spec.devices:
+                found.add(device.driver)
+                for key in (*(device.attributes or {}), *(device.capacity or {})):
+                    if "/" in key:
+                        found.add(key.partition("/")[0])
+        return frozenset(found)
+
+    @cached_property
+    def _endpoints(self) -> Mapping[tuple[str, str, str], list[Mapping[str, str]]]:
+        """Label sets of everything a service can select, by namespace and by each of its labels.
+
+        The labels of the endpoints that a deployment will get hold None where the value is only known once replicas are
+        placed: see `_matches`.
+        """
+        found: dict[tuple[str, str, str], list[Mapping[str, str]]] = defaultdict(list)
+        for resource, labels in self._label_sets():
+            for key, value in labels.items():
+                found[(resource.namespace or "", key, value)].append(labels)
+        return found
+
+    def _label_sets(self) -> Iterator[tuple[Any, Mapping[str, str]]]:
+        for kind in ("ModelEndpoint", "ModelReplica"):
+            for resource in self.of_kind(kind):
+                yield resource, resource.labels
+        for deployment in self.of_kind("ModelDeployment"):
+            metadata = deployment.spec.template.metadata
+            labels = dict(metadata.labels or {}) if metadata else {}
+            yield deployment, {**labels, DEPLOYMENT_LABEL: deployment.name}
+
+    def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
+        """Whether an endpoint that is written, or that a deployment will get, matches."""
+        fixed = {key: value for key, value in selector.items() if key not in (CLUSTER_LABEL, REPLICA_INDEX_LABEL)}
+        if not self._placement_is_possible(selector):
+            fixed = dict(selector)
+        if not fixed:
+            return any((resource.namespace or "") == namespace for resource, _labels in self._label_sets())
+        # The deployment label is the one that tells most.
+        first = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in fixed else min(fixed)
+        candidates = self._endpoints.get((namespace, first, fixed[first]), ())
+        return any(fixed.items() <= labels.items() for labels in candidates)
+
+    def _placement_is_possible(self, selector: Selector) -> bool:
+        """Whether replicas may come to have these labels, whose values are only known once they are placed."""
+        cluster, index = selector.get(CLUSTER_LABEL), selector.get(REPLICA_INDEX_LABEL)
+        known = self._by_kind["InferenceCluster"]
+        cluster_ok = cluster is None or not known or Ref("InferenceCluster", "", cluster) in known
+        return cluster_ok and (index is None or (index.isascii() and index.isdigit()))
+
+
+def _nearest(name: str, names: Collection[str], kind: str) -> str:
+    """What to do about a name that does not exist."""
+    if not names:
+        return f"There is no {kind} here: add it to the manifests"
+    # Comparing with thousands of names takes long, and the names near it in the alphabet are as good a hint.
+    close = difflib.get_close_matches(name, sorted(names, key=lambda other: other[:2] != name[:2])[:500], 1, 0.6)
+    return f"Did you mean {close[0]}? There is {_some(sorted(names))}" if close else f"There is {_some(sorted(names))}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _match_labels(selector: Any) -> Selector:
+    return (selector.match_labels or {}) if selector else {}
+
+
+def _pairs(selector: Selector) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+
+
+# --- InferenceGateway and InferenceCluster ---
+
+
+def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
+    del fleet
+    if gateway.name != GATEWAY_NAME:
+        hint = f"Only the one named {GATEWAY_NAME} is used"
+        yield _warning("is not the gateway of the fleet", "metadata.name", hint, gateway.name[:60])
+
+
+def _cluster_name(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
+    del fleet
+    if len(cluster.name) > LABEL_LIMIT:
+        message = f"must be at most {LABEL_LIMIT} characters, is {len(cluster.name)}: it becomes a label value"
+        yield Problem(message, "metadata.name", cluster.name[:60], "Choose a shorter name")
+
+
+def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
+    del fleet
+    source = cluster.spec.cluster.source
+    if source in LATER_SOURCES:
+        hint = f"Sources that are built: {', '.join(PROVISIONED_SOURCES)}; or make it yourself and use Existing"
+        yield _warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, source)
+
+
+def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
+    source = cluster.spec.cluster.source
+    for index, pool in enumerate(cluster.spec.node_pools or ()):
+        path = f"spec.nodePools[{index}]"
+        inference_class = fleet.find("InferenceClass", "", pool.class_name)
+        if inference_class is not None:
+            yield from _provisioning(pool, inference_class, source, path)
+        elif not fleet.is_invalid("InferenceClass", "", pool.class_name):
+            hint = _nearest(pool.class_name, fleet.names("InferenceClass", ""), "InferenceClass")
+            yield Problem(
+                "names an InferenceClass that does not exist", f"{path}.className", pool.class_name[:60], hint
+            )
+        if source in PROVISIONED_SOURCES and not pool.zones:
+            hint = f"{source} node pools need at least one: zones: [...]"
+            yield _warning("has no zones", path, hint, pool.name)
+
+
+def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
+    if source == "Existing":
+        return
+    provisioning, block = inference_class.spec.provisioning, source.lower()
+    if provisioning is None or getattr(provisioning, block) is None:
+        message = f"names a class that cannot be built on {source}: it has no spec.provisioning.{block}"
+        hint = f"Add that block to the class, or choose a class for {source}"
+        yield Problem(message, f"{path}.className", pool.class_name[:60], hint)
+    elif provisioning.provider != source:
+        message = (
+            f"names a class whose provisioning.provider is {provisioning.provider}; its block for {source} is used"
+        )
+        yield _warning(message, f"{path}.className", value=pool.class_name[:60])
+
+
+# --- ModelCache, ModelDeployment, ModelReplica ---
+
+
+def _cache_clusters(cache: Any, fleet: _Fleet) -> Iterator[Problem]:
+    yield from _no_cluster(_match_labels(cache.spec.cluster_selector), "spec.clusterSelector.matchLabels", fleet)
+
+
+def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    if selector and fleet.complete("InferenceCluster") and not fleet.selects_a_cluster(selector):
+        yield _warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector)[:60])
+
+
+def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
+    template = deployment.spec.template.spec
+    yield from _cache_reference(deployment, template.model_cache_ref, "spec.template.spec.modelCacheRef.name", fleet)
+    if template.model_cache_ref is None:
+        for index, engine in enumerate(template.engines):
+            if any(member.role == "Worker" for member in engine.members):
+                message = "spans several nodes but the deployment has no modelCacheRef"
+                hint = "Without a cache every pod downloads the model by itself: add a ModelCache and refer to it"
+                yield _warning(message, f"spec.template.spec.engines[{index}]", hint, engine.name)
+
+
+def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    if reference is None:
+        return
+    namespace = resource.ref.namespace
+    if fleet.find("ModelCache", namespace, reference.name) or fleet.is_invalid("ModelCache", namespace, reference.name):
+        return
+    message = f"names a ModelCache that does not exist in namespace {namespace}"
+    hint = _nearest(reference.name, fleet.names("ModelCache", namespace), "ModelCache")
+    yield Problem(message, path, reference.name[:60], hint)
+
+
+def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
+    template = deployment.spec.template.spec
+    own, path = _match_labels(template.cluster_selector), "spec.template.spec.clusterSelector.matchLabels"
+    reference = template.model_cache_ref
+    cache = fleet.find("ModelCache", deployment.ref.namespace, reference.name) if reference else None
+    cached = _match_labels(cache.spec.cluster_selector) if cache else {}
+    for key in sorted(own.keys() & cached.keys()):
+        if own[key] != cached[key]:
+            message = f"disagrees with ModelCache {cache.name}, whose value {cached[key]!r} wins"
+            hint = "Give both the same value, or only one of them the key"
+            yield _warning(message, f'{path}["{key}"]', hint, own[key][:60])
+    if own:
+        yield from _no_cluster({**own, **cached}, path, fleet)
+
+
+def _deployment_selectors(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
+    for engine_index, engine in enumerate(deployment.spec.template.spec.engines):
+        for member_index, member in enumerate(engine.members):
+            devices = member.node_selector.devices if member.node_selector else ()
+            path = f"spec.template.spec.engines[{engine_index}].members[{member_index}].nodeSelector.devices"
+            yield from _selectors(devices, path, fleet)
+
+
+def _replica_selectors(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
+    for engine_index, engine in enumerate(replica.spec.engines):
+        for member_index, member in enumerate(engine.members):
+            path = f"spec.engines[{engine_index}].members[{member_index}].deviceRequests"
+            yield from _selectors(member.device_requests or (), path, fleet)
+
+
+def _selectors(requests: Iterable[Any], base: str, fleet: _Fleet) -> Iterator[Problem]:
+    for request_index, request in enumerate(requests):
+        for index, selector in enumerate(request.selectors or ()):
+            if selector.cel is None:
+                continue
+            path = f"{base}[{request_index}].selectors[{index}].cel"
+            fault = fleet.selector_fault(selector.cel)
+            if fault:
+                yield Problem(f"is not a selector that Kubernetes would take: {fault}", path)
+            else:
+                yield from _unknown_domains(selector.cel, path, fleet)
+
+
+_DOMAIN = re.compile(
+    r"""\bdevice\.(?:attributes|capacity)\[\s*(["'])([^"'\\]+)\1|\bdevice\.driver\s*==\s*(["'])([^"'\\]+)\3"""
+)
+
+
+def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    if not fleet.complete("InferenceClass"):
+        return
+    named = {match[1] or match[3] for match in _DOMAIN.findall(expression)}
+    for domain in sorted(named - fleet.domains):
+        hint = f"Domains of the classes are {_some(sorted(fleet.domains))}"
+        yield _warning("asks for a domain that no InferenceClass has", path, hint, domain[:60])
+
+
+def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
+    name = replica.spec.cluster_name
+    if not fleet.find("InferenceCluster", "", name) and not fleet.is_invalid("InferenceCluster", "", name):
+        hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
+        yield _warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, name[:60])
+    yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
+
+
+# --- ModelService ---
+
+
+def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
+    namespace = service.ref.namespace
+    for index, entry in enumerate(service.spec.endpoints):
+        selector = entry.selector.match_labels
+        if not fleet.selects_an_endpoint(namespace, selector):
+            path = f"spec.endpoints[{index}].selector.matchLabels"
+            name = selector.get(DEPLOYMENT_LABEL)
+            if name is not None and fleet.is_invalid("ModelDeployment", namespace, name):
+                continue
+            hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
+            if name is not None and fleet.find("ModelDeployment", namespace, name) is None:
+                hint = _nearest(name, fleet.names("ModelDeployment", namespace), f"ModelDeployment in {namespace}")
+            yield _warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector)[:60])
+
+
+_RULES: Mapping[str, Sequence[Rule]] = {
+    "InferenceGateway": (_gateway_name,),
+    "InferenceCluster": (_cluster_name, _cluster_source, _pool_classes),
+    "ModelCache": (_cache_clusters,),
+    "ModelDeployment": (_deployment_cache, _deployment_clusters, _deployment_selectors),
+    "ModelReplica": (_replica_references, _replica_selectors),
+    "ModelService": (_service_endpoints,),
+}
