@@ -103,8 +103,8 @@ def positive_integer(value: object, path: str) -> tuple[int | None, Problem | No
 def derive(topology: object) -> Shape:
     """The shape of a worker from its `topology` block as a user wrote it: `{tensor, pipeline, data, dataLocal}`.
 
-    A null counts as absent. `strategy` and `instances`, keys of earlier written forms, are checked and change
-    nothing. Raises TopologyError with all problems.
+    A null counts as absent. Of the keys of earlier written forms `strategy` is only checked, and `instances`
+    is no part of the shape (see `copies`). Raises TopologyError with all problems.
     """
     return resolve(topology)[1]
 
@@ -121,9 +121,6 @@ def resolve(topology: object) -> tuple[Axes, Shape]:
         if key not in KNOWN_KEYS
     ]
     values = {key: value for key, value in topology.items() if value is not None}
-    if values.get("instances") is not None:
-        problem = positive_integer(values["instances"], "instances")[1]
-        problems += [problem] if problem else []
     axes, wrong = _axes(values)
     problems += wrong
     if axes is None:

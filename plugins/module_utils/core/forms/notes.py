@@ -1,0 +1,48 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a conversion finds out besides the document: errors, warnings, and where each part was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError
+
+
+class FormError(ValueError):
+    """A document that cannot be brought into canonical form; `problems` holds all reasons, paths as written."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class Notes:
+    """What a conversion finds out besides the document."""
+
+    def __init__(self) -> None:
+        self.errors: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.origin: dict[str, str] = {}
+
+    def error(self, path: str, message: str, value: str = "", hint: str = "") -> None:
+        self.errors.append(Problem(message, path, value, hint))
+
+    def warn(self, path: str, message: str, hint: str = "") -> None:
+        self.warnings.append(Problem(message, path, hint=hint, severity="warning"))
+
+    def older(self, path: str, newer: str) -> None:
+        self.warn(path, f"is an earlier spelling of {newer}", f"Write {newer}.")
+
+    def below(self, base: str, error: TopologyError) -> None:
+        """Take over problems whose paths are relative to `base`."""
+        for problem in error.problems:
+            self.errors.append(replace(problem, path=f"{base}.{problem.path}" if problem.path else base))
+
+
+def given_entries(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that count: a null is the same as leaving the key out."""
+    return {key: value for key, value in mapping.items() if value is not None}

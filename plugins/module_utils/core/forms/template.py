@@ -1,0 +1,66 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The pod template of a member from its earlier written forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import Notes, given_entries
+
+
+def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | None:
+    """A member template; bare `containers` and `imagePullSecrets` move under `spec`."""
+    if not isinstance(template, dict):
+        notes.error(path, "must be a mapping", topology.short_value(template))
+        return None
+    bare = {name: template[name] for name in ("containers", "imagePullSecrets") if template.get(name) is not None}
+    if template.get("spec") is not None:
+        for name in bare:
+            notes.error(f"{path}.{name}", f"stands beside {path}.spec", hint=f"Move it to {path}.spec.{name}.")
+        inside = f"{path}.spec"
+        spec = template["spec"]
+    else:
+        rest = {key: value for key, value in template.items() if key not in ("spec", "containers", "imagePullSecrets")}
+        template = {**rest, "spec": bare}
+        inside, spec = path, bare
+    if not isinstance(spec, dict):
+        notes.error(inside, "must be a mapping", topology.short_value(spec))
+        return None
+    return template if _one_engine(spec.get("containers"), f"{inside}.containers", notes) else None
+
+
+def _one_engine(containers: Any, path: str, notes: Notes) -> bool:
+    hint = "A template has exactly one container, and it is named engine."
+    if containers is None or containers == []:
+        notes.error(path, "there is no container named engine", hint=hint)
+    elif not isinstance(containers, list):
+        notes.error(path, "must be a list", topology.short_value(containers), hint)
+    elif len(containers) > 1:
+        notes.error(path, f"there are {len(containers)} containers", hint=hint)
+    elif not isinstance(containers[0], dict):
+        notes.error(f"{path}[0]", "must be a mapping", topology.short_value(containers[0]), hint)
+    elif containers[0].get("name") != "engine":
+        notes.error(f"{path}[0].name", "must be engine", topology.short_value(containers[0].get("name")), hint)
+    else:
+        return True
+    return False
+
+
+def engine_template(engine: Any, path: str, notes: Notes) -> dict[str, Any] | None:
+    """The earlier block `engine {image, command, args, env, imagePullSecrets}` as a member template."""
+    if not isinstance(engine, dict):
+        notes.error(path, "must be a mapping", topology.short_value(engine))
+        return None
+    of_container = ("image", "command", "args", "env")
+    known = (*of_container, "imagePullSecrets", "name", "version")
+    given = given_entries(engine)
+    for name in given:
+        if name not in known:
+            notes.error(f"{path}.{name}", "is not a known field", hint=topology.nearest_key(name, known[:-2]))
+    container = {"name": "engine", **{name: given[name] for name in of_container if name in given}}
+    spec: dict[str, Any] = {"containers": [container]}
+    if "imagePullSecrets" in given:
+        spec["imagePullSecrets"] = given["imagePullSecrets"]
+    return {"spec": spec}

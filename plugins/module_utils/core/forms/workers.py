@@ -1,0 +1,305 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A `workers` block with its parallelism axes and device requests -> an engine with members."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import launch
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import Notes, given_entries
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.template import engine_template, pod_template
+
+ROLE_FIELDS = ("nodeSelector", "workers", "engine")
+ANY_NVIDIA_GPU = 'device.driver == "gpu.nvidia.com"'
+
+FORMER_FIELDS = {
+    "parallelism": "Write the axes into workers.topology: {tensor, pipeline, data, dataLocal}.",
+    "poolSelector": "Write what a node must have into nodeSelector.devices.",
+}
+
+
+@dataclass(frozen=True)
+class Role:
+    """One `workers` block and its device requests, on the way to one engine.
+
+    `written` is the path of the block that holds `workers`, `canonical` that of the engine it becomes.
+    """
+
+    name: str
+    phase: str | None
+    written: str
+    canonical: str
+    cached: bool
+
+    def engine(self, block: Any, notes: Notes) -> dict[str, Any] | None:
+        """The engine, or None after errors."""
+        if not isinstance(block, dict):
+            notes.error(self.written, "must be a mapping", topology.short_value(block))
+            return None
+        given = given_entries(block)
+        self._block_fields(given, notes)
+        workers = given.get("workers")
+        if not isinstance(workers, dict):
+            if workers is not None:
+                notes.error(f"{self.written}.workers", "must be a mapping", topology.short_value(workers))
+            return None
+        workers = given_entries(workers)
+        for name in workers:
+            if name not in ("count", "topology", "template", "resources"):
+                hint = topology.nearest_key(name, ("count", "topology", "template"))
+                notes.error(f"{self.written}.workers.{name}", "is not a known field", hint=hint)
+        shape = self._shape(workers, notes)
+        copies = self._copies(workers, notes)
+        template = self._template(workers, given.get("engine"), notes)
+        selector = self._node_selector(given.get("nodeSelector"), shape[1].gpus_per_node if shape else None, notes)
+        if shape is None or template is None:
+            return None
+        members = self._members(*shape, selector, template, notes)
+        self._trace(len(members), given, notes)
+        phase = {"phase": self.phase} if self.phase else {}
+        return {"name": self.name, **phase, "copies": copies, "members": members}
+
+    def _block_fields(self, given: Mapping[str, Any], notes: Notes) -> None:
+        for name in given:
+            if name in ("parallelism", "poolSelector"):
+                notes.error(f"{self.written}.{name}", "is a field of an earlier design", hint=FORMER_FIELDS[name])
+            elif name not in ROLE_FIELDS:
+                hint = topology.nearest_key(name, ("nodeSelector", "workers"))
+                notes.error(f"{self.written}.{name}", "is not a known field", hint=hint)
+        required = ("workers", "nodeSelector") if self.phase == "Prefill" else ("workers",)
+        for name in required:
+            if name not in given:
+                notes.error(
+                    f"{self.written}.{name}",
+                    f"{self.written} needs {name}",
+                    hint="prefill inherits nothing from the decode side." if self.phase == "Prefill" else "",
+                )
+
+    def _shape(self, workers: Mapping[str, Any], notes: Notes) -> tuple[topology.Axes, topology.Shape] | None:
+        block = workers.get("topology")
+        path = f"{self.written}.workers.topology"
+        try:
+            found = topology.resolve(block)
+        except topology.TopologyError as error:
+            notes.below(path, error)
+            return None
+        given = given_entries(block) if isinstance(block, dict) else {}
+        if "strategy" in given:
+            notes.warn(f"{path}.strategy", "is no longer needed: the axes say it", "Leave it out.")
+        if "instances" in given:
+            notes.older(f"{path}.instances", f"{self.written}.workers.count")
+        if found[0].data > 1 and "dataLocal" not in given:
+            notes.warn(
+                f"{path}.data",
+                f"without dataLocal each of the {found[0].data} data-parallel ranks takes a node of its own",
+                "Give dataLocal: how many ranks share a node (1 keeps it as it is).",
+            )
+        return found
+
+    def _copies(self, workers: Mapping[str, Any], notes: Notes) -> int:
+        try:
+            return topology.copies(workers)
+        except topology.TopologyError as error:
+            notes.below(f"{self.written}.workers", error)
+            return 1
+
+    def _template(self, workers: Mapping[str, Any], engine: Any, notes: Notes) -> dict[str, Any] | None:
+        """The pod template of a member, with its one container checked."""
+        path = f"{self.written}.workers.template"
+        template = workers.get("template")
+        if template is None and engine is None:
+            notes.error(path, "template is missing", hint="It holds containers, with the one named engine.")
+            return None
+        if template is not None and engine is not None:
+            notes.error(f"{self.written}.engine", f"is an earlier spelling of {path}, and both are given")
+            return None
+        if engine is not None:
+            found = engine_template(engine, f"{self.written}.engine", notes)
+            if found is not None:
+                notes.older(f"{self.written}.engine", path)
+        else:
+            found = pod_template(template, path, notes)
+        if found is not None and "resources" in workers:
+            self._resources(workers["resources"], found, notes)
+        return found
+
+    def _resources(self, resources: Any, template: dict[str, Any], notes: Notes) -> None:
+        """`workers.resources{cpu, memory}` were requests of the engine container."""
+        path = f"{self.written}.workers.resources"
+        newer = f"{self.written}.workers.template.spec.containers[0].resources.requests"
+        container = template["spec"]["containers"][0]
+        if not isinstance(resources, dict):
+            notes.error(path, "must be a mapping", topology.short_value(resources))
+            return
+        for name in resources:
+            if name not in ("cpu", "memory"):
+                notes.error(f"{path}.{name}", "is not a known field", hint="cpu and memory are.")
+        if container.get("resources") is not None:
+            notes.error(path, f"is an earlier spelling of {newer}, and both are given", hint="Keep the latter.")
+            return
+        notes.older(path, newer)
+        container["resources"] = {
+            "requests": {
+                name: str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+                for name, value in given_entries(resources).items()
+            }
+        }
+
+    def _node_selector(self, selector: Any, gpus: int | None, notes: Notes) -> Any:
+        """The device requests of one node, where the one for the GPUs asks for as many as the topology needs."""
+        path = f"{self.written}.nodeSelector"
+        if selector is None:
+            if self.phase != "Prefill":
+                notes.warn(path, "is missing: any NVIDIA GPU will do", "Say which GPUs in nodeSelector.devices.")
+            return {"devices": [_gpu_request(gpus, ANY_NVIDIA_GPU)]}
+        if not isinstance(selector, dict):
+            notes.error(path, "must be a mapping", topology.short_value(selector))
+            return {}
+        if selector.get("cel") is not None:
+            return self._selector_text(selector, gpus, notes)
+        selector = {name: value for name, value in selector.items() if name != "cel"}
+        devices = selector.get("devices")
+        if gpus and isinstance(devices, list) and all(isinstance(device, dict) for device in devices):
+            self._gpu_count(devices, gpus, notes)
+        return selector
+
+    def _selector_text(self, selector: dict[str, Any], gpus: int | None, notes: Notes) -> Any:
+        path = f"{self.written}.nodeSelector.cel"
+        text = selector["cel"]
+        if selector.get("devices") is not None:
+            notes.error(
+                path, "is an earlier spelling of nodeSelector.devices, and both are given", hint="Keep devices."
+            )
+        elif not isinstance(text, str):
+            notes.error(path, "must be text", topology.short_value(text))
+        elif not _selects_devices(text):
+            notes.error(
+                path,
+                "is an expression over a node's attributes and capacity, not over one device",
+                topology.short_value(text),
+                'Write nodeSelector.devices: [{name: gpu, selectors: [{cel: \'device.capacity["gpu.nvidia.com"]'
+                '.memory.compareTo(quantity("70Gi")) >= 0\'}]}].',
+            )
+        else:
+            notes.older(path, f"{self.written}.nodeSelector.devices")
+        devices = f"{self.canonical}.members[0].nodeSelector.devices"
+        notes.origin.update({devices: path, f"{devices}[0].selectors[0].cel": path})
+        rest = {name: value for name, value in selector.items() if name not in ("cel", "devices")}
+        return {**rest, "devices": [_gpu_request(gpus, text)]}
+
+    def _gpu_count(self, devices: list[dict[str, Any]], gpus: int, notes: Notes) -> None:
+        path = f"{self.written}.nodeSelector.devices"
+        named = [index for index, device in enumerate(devices) if device.get("name") == "gpu"]
+        candidates = named or (list(range(len(devices))) if len(devices) == 1 else [])
+        if not candidates:
+            counts = [device.get("count") for device in devices]
+            if devices and not any(count == gpus and not isinstance(count, bool) for count in counts):
+                notes.error(
+                    path,
+                    f"none of the requests is named gpu, so it is unknown which one asks for the {gpus} GPUs per node",
+                    hint="Name the GPU request gpu.",
+                )
+            return
+        device = devices[candidates[0]]
+        count = device.get("count")
+        if count is None:
+            device["count"] = gpus
+        elif isinstance(count, bool) or not isinstance(count, int) or count != gpus:
+            notes.error(
+                f"{path}[{candidates[0]}].count",
+                f"differs from the {gpus} GPUs per node that the topology needs (tensor * dataLocal)",
+                topology.short_value(count),
+                "Leave the count out, or change the topology.",
+            )
+
+    def _members(
+        self,
+        axes: topology.Axes,
+        shape: topology.Shape,
+        selector: Any,
+        template: dict[str, Any],
+        notes: Notes,
+    ) -> list[dict[str, Any]]:
+        if shape.nodes_per_worker == 1:
+            self._decode_port(template, notes)
+            return [{"role": "Standalone", "nodeSelector": selector, "template": template}]
+        follower = copy.deepcopy(template)
+        (container,) = template["spec"]["containers"]
+        if launch.lacks_command(container):
+            gang = launch.Gang(axes, shape.nodes_per_worker, self.cached, self.phase == "Decode")
+            template["spec"]["containers"] = [launch.launched(container, gang, leader=True)]
+            follower["spec"]["containers"] = [launch.launched(container, gang, leader=False)]
+        return [
+            {"role": "Leader", "nodeSelector": selector, "template": template},
+            {
+                "role": "Worker",
+                "worker": {"nodes": shape.nodes_per_worker - 1},
+                "nodeSelector": copy.deepcopy(selector),
+                "template": follower,
+            },
+        ]
+
+    def _decode_port(self, template: dict[str, Any], notes: Notes) -> None:
+        (container,) = template["spec"]["containers"]
+        if self.phase != "Decode" or not launch.lacks_command(container):
+            return
+        if not launch.has_flag(container.get("args") or [], "--port"):
+            notes.warn(
+                f"{self.written}.workers.template",
+                "a decode engine must listen on port 8001: a sidecar takes port 8000",
+                "Add --port=8001 to the args of the decode engine.",
+            )
+
+    def _trace(self, members: int, given: Mapping[str, Any], notes: Notes) -> None:
+        """Tell in `origin` where the parts of this engine were written."""
+        workers = f"{self.written}.workers"
+        origin = notes.origin
+        origin[self.canonical] = workers
+        instances = isinstance(given["workers"].get("topology"), dict) and given["workers"].get("count") is None
+        origin[f"{self.canonical}.copies"] = f"{workers}.topology.instances" if instances else f"{workers}.count"
+        for index in range(members):
+            member = f"{self.canonical}.members[{index}]"
+            origin[member] = workers
+            origin[f"{member}.worker"] = f"{workers}.topology"
+            self._trace_selector(f"{member}.nodeSelector", given.get("nodeSelector"), origin)
+            self._trace_template(f"{member}.template", given, origin)
+
+    def _trace_selector(self, path: str, selector: Any, origin: dict[str, str]) -> None:
+        written = f"{self.written}.nodeSelector"
+        origin[path] = written
+        if isinstance(selector, dict) and selector.get("cel") is not None:
+            origin[f"{path}.devices"] = f"{written}.cel"
+            origin[f"{path}.devices[0].selectors[0].cel"] = f"{written}.cel"
+
+    def _trace_template(self, path: str, given: Mapping[str, Any], origin: dict[str, str]) -> None:
+        workers = given["workers"]
+        if given.get("engine") is not None:
+            written = f"{self.written}.engine"
+            for part in ("", ".spec", ".spec.containers", ".spec.containers[0]"):
+                origin[f"{path}{part}"] = written
+            origin[f"{path}.spec.imagePullSecrets"] = f"{written}.imagePullSecrets"
+        else:
+            written = f"{self.written}.workers.template"
+            origin[path] = written
+            if workers["template"].get("spec") is None:
+                origin[f"{path}.spec"] = written
+        if workers.get("resources") is not None:
+            origin[f"{path}.spec.containers[0].resources"] = f"{self.written}.workers.resources"
+            origin[f"{path}.spec.containers[0].resources.requests"] = f"{self.written}.workers.resources"
+
+
+def _gpu_request(gpus: int | None, expression: Any) -> dict[str, Any]:
+    return {"name": "gpu", "count": gpus or 1, "selectors": [{"cel": expression}]}
+
+
+def _selects_devices(expression: str) -> bool:
+    """Whether an expression is over `device`, and not over the flat maps `attributes[...]` and `capacity[...]`."""
+    code = re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", "''", expression)
+    names = set(re.findall(r"(?<![\w.])(?<!\.\s)[A-Za-z_]\w*", code))
+    return "device" in names and not names & {"attributes", "capacity", "version"}
