@@ -104,6 +104,14 @@ def events(text: str) -> Iterator[Any]:
         loader.dispose()
 
 
+def dump(value: Any, dumper: Any) -> str:
+    """`value` as block-style YAML through a subclass of `Dumper`: keys keep their order, lines are not folded."""
+    text: str = yaml.dump(
+        value, Dumper=dumper, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1_000_000
+    )
+    return text
+
+
 __all__ = [
     "YAML_IMPORT_ERROR",
     "AliasEvent",
@@ -118,5 +126,6 @@ __all__ = [
     "SequenceEndEvent",
     "SequenceStartEvent",
     "YAMLError",
+    "dump",
     "events",
 ]
