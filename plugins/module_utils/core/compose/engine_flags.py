@@ -2,14 +2,17 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What an engine's command line says about the engine: its port and its KV cache block size.
 
-Flags are read from `args` and then from `command`. An element that is shell text (`sh -c "exec vllm serve --port 8001"`) is
-split as a POSIX shell would split it. Nothing is expanded: a value such as `$(PORT)` is unknown here.
+Flags are read from `args` and then from `command`. An element that is shell text, as in
+`sh -c "exec vllm serve --port 8001"`, is split as a POSIX shell would split it. Nothing is expanded: a value such as
+`$(PORT)` is unknown here.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -19,6 +22,9 @@ DEFAULT_BLOCK_SIZE = 16
 _MAX_PORT = 65535
 _MAX_BLOCK_SIZE = 2**31 - 1
 _MAX_DIGITS = 10
+_COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
+# Variables that Kubernetes expands, and command substitutions: their parentheses end no command.
+_SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
 
 
@@ -73,12 +79,12 @@ def _command_lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
 
 def _starts_ray(words: list[str]) -> bool:
     """Whether the command is `ray start`, whose --port is that of the Ray head, not of the engine."""
-    return ("ray", "start") in zip(words, words[1:], strict=False)
+    return ("ray", "start") in pairwise(words)
 
 
 def _simple_commands(script: str) -> list[list[str]]:
     """Shell text as its simple commands (POSIX "Shell Command Language", section 2.9.1), each as its words."""
-    text = script.replace("\\\n", " ").replace("\n", " ; ")
+    text = _SUBSTITUTION.sub("$", _COMMENT.sub("", script)).replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     lexer.commenters = ""

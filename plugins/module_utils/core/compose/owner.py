@@ -11,7 +11,6 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 
-
 _RESERVED_PREFIX = "modelplane.ai/"
 
 

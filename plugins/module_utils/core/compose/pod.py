@@ -73,7 +73,7 @@ def shared_memory_volume(name: str, container: Mapping[str, Any]) -> dict[str, A
 
 
 def shared_memory_limit(container: Mapping[str, Any]) -> str:
-    """Half of the container's memory request in whole MiB, or 16Gi. Kubernetes takes a lone limit as the request too."""
+    """Half of the container's memory request in whole MiB, or 16Gi. To Kubernetes a lone limit is the request too."""
     resources = container.get("resources") or {}
     for field in ("requests", "limits"):
         written = (resources.get(field) or {}).get("memory")
