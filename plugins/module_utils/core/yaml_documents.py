@@ -171,7 +171,7 @@ class _FileReader:
                 message = "the rest of the file is not read"
                 yield self._failed(Problem(message, hint="Correct the errors above first", line=broken_at))
                 return
-            offset = self._offset_behind(start, broken_at - first_line + 1)
+            offset = self._offset_behind(start, broken_at - first_line)
             separator = _DOCUMENT_LINE.search(self._text, offset)
             if separator is None:
                 return
@@ -200,7 +200,8 @@ class _FileReader:
                     if self._number > MAX_DOCUMENTS:
                         message = f"holds more than {MAX_DOCUMENTS} documents"
                         raise _RefusedError(message, event.start_mark.line + first_line, "Split the file")
-                    builder = _Builder(text, first_line, MAX_NODES - self._nodes)
+                    line = event.start_mark.line + first_line
+                    builder = _Builder(text, first_line, line, MAX_NODES - self._nodes)
                 elif kind is DocumentEndEvent and builder is not None:
                     self._nodes += builder.nodes
                     document = self._finished(builder)
@@ -223,9 +224,11 @@ class _FileReader:
         return Document(self._name, self._number, builder.value, place, problems, complete=not builder.lost)
 
     def _failed(self, problem: Problem, builder: _Builder | None = None) -> Document:
-        self._broken_at = problem.line or 1
+        line = problem.line or 1
+        # A document that begins on the line of its error would be found there again.
+        self._broken_at = line if builder is not None and line > builder.first_line else line + 1
         found = (*builder.problems, problem) if builder else (problem,)
-        return Document(self._name, self._number, None, Place(self._broken_at), self._placed(found), complete=False)
+        return Document(self._name, self._number, None, Place(line), self._placed(found), complete=False)
 
     def _placed(self, problems: Sequence[Problem]) -> tuple[Problem, ...]:
         return tuple(p.at(file=self._name, line=p.line, document=self._number) for p in problems)
@@ -317,15 +320,16 @@ class _Frame:
 class _Builder:
     """Builds one document from parser events, without recursion."""
 
-    def __init__(self, text: str, first_line: int, budget: int) -> None:
+    def __init__(self, text: str, text_line: int, first_line: int, budget: int) -> None:
+        """`text` begins at line `text_line` of its file, and the document at line `first_line`."""
         self.value: Any = None
         self.children: Any = None
-        self.line = first_line
+        self.first_line = self.line = first_line
         self.nodes = 0
         self.problems: list[Problem] = []
         self.lost = False
         self._text = text
-        self._first_line = first_line
+        self._text_line = text_line
         self._budget = budget
         self._alias_nodes = 0
         self._scalar_text = ""
@@ -353,7 +357,7 @@ class _Builder:
             raise _RefusedError(f"the file holds more than {MAX_NODES} values", line, "Split the file")
 
     def _scalar(self, event: Any) -> None:
-        line = event.start_mark.line + self._first_line
+        line = event.start_mark.line + self._text_line
         self._count(line)
         frame = self._stack[-1] if self._stack else None
         plain = event.implicit[0]
@@ -395,7 +399,7 @@ class _Builder:
         self.lost = True
 
     def _start(self, event: Any) -> None:
-        line = event.start_mark.line + self._first_line
+        line = event.start_mark.line + self._text_line
         self._count(line)
         if len(self._stack) >= MAX_DEPTH:
             raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
@@ -426,7 +430,7 @@ class _Builder:
         self._add(frame.items, frame.children, frame.line, frame.size, height)
 
     def _alias(self, event: Any) -> None:
-        line = event.start_mark.line + self._first_line
+        line = event.start_mark.line + self._text_line
         self._count(line)
         name = event.anchor
         if name not in self._anchors:
@@ -523,6 +527,8 @@ _WORDS: Mapping[str, Any] = {
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
+# Behind a leading point, Go takes an underscore between digits only.
+_SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _MAX_INT_TEXT = 66
 
 
@@ -537,7 +543,7 @@ def resolve(text: str) -> Any:
     first = text[0]
     if first not in "+-.0123456789":
         return text
-    plain = text if first == "." else text.replace("_", "")
+    plain = _SEPARATOR.sub("", text) if first == "." else text.replace("_", "")
     value = _integer(plain) if first != "." else None
     if value is not None:
         return value
