@@ -1,0 +1,81 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The resources of the fleet: their kinds as models, from documents and back.
+
+`parse` reads a document in the canonical written form (older forms are converted before), `wire` writes one. The
+CustomResourceDefinitions are made from the same models by `crd.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    GROUP_INFRASTRUCTURE,
+    GROUP_MODELS,
+    VERSION,
+    Model,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKECluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import InferenceClass
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import ModelCache
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import ModelDeployment
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpoint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplica
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ModelService
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.reading import InvalidResource, read, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import ServingStack
+
+KINDS: Mapping[str, type[Resource]] = MappingProxyType(
+    {
+        kind.KIND: kind
+        for kind in (
+            InferenceGateway,
+            InferenceClass,
+            InferenceCluster,
+            ModelDeployment,
+            ModelReplica,
+            ModelService,
+            ModelEndpoint,
+            ModelCache,
+            ServingStack,
+            EKSCluster,
+            GKECluster,
+        )
+    }
+)
+
+
+def parse(document: Mapping[str, Any]) -> Resource:
+    """The resource that a document describes. Raises InvalidResource with all problems of the document."""
+    return read(document, KINDS)
+
+
+__all__ = [
+    "GROUP_INFRASTRUCTURE",
+    "GROUP_MODELS",
+    "KINDS",
+    "VERSION",
+    "EKSCluster",
+    "GKECluster",
+    "InferenceClass",
+    "InferenceCluster",
+    "InferenceGateway",
+    "InvalidResource",
+    "Model",
+    "ModelCache",
+    "ModelDeployment",
+    "ModelEndpoint",
+    "ModelReplica",
+    "ModelService",
+    "Resource",
+    "ServingStack",
+    "parse",
+    "wire",
+]

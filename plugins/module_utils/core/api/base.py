@@ -1,0 +1,143 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What every model of the API is made of: strictness, rules across fields, markers of the schema.
+
+A model is declared once and used three times: pydantic checks documents against it, its `RULES` are checked in Python,
+and `crd.py` derives the CustomResourceDefinition (schema and CEL rules) from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import BaseModel, ConfigDict
+
+GROUP_MODELS = "modelplane.ai"
+GROUP_INFRASTRUCTURE = "infrastructure.modelplane.ai"
+VERSION = "v1alpha1"
+
+DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+DNS_LABEL_WORDS = "must be lower case letters, digits and '-', beginning and ending with a letter or digit"
+
+
+def camel(name: str) -> str:
+    """The wire name of an attribute: `node_pools` -> `nodePools`, `int_` -> `int`."""
+    head, *tail = name.rstrip("_").split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One breach of a rule: the part of the object it is about, and words that are better than the rule's own."""
+
+    path: tuple[str | int, ...] = ()
+    message: str = ""
+    value: object = None
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must hold between the fields of one object.
+
+    `check` gets the model and answers whether the rule holds, or gives the findings (none: it holds). It sees defaults
+    filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
+    (https://kubernetes.io/docs/reference/using-api/cel/); `ids` are the names of the rule in tests and documents.
+    """
+
+    ids: tuple[str, ...]
+    message: str
+    cel: str
+    check: Callable[[Any], bool | Sequence[Finding]]
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class ListMap:
+    """Marks a list whose items are told apart by these keys (`x-kubernetes-list-type: map`): no two may be equal."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Atomic:
+    """Marks a list that is replaced as a whole (`x-kubernetes-list-type: atomic`)."""
+
+
+@dataclass(frozen=True)
+class RequiredWithDefault:
+    """Marks a field that the schema calls required although its default is filled in before that is checked."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a pattern asks for, in words."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Format:
+    """The OpenAPI format of a field, such as int64 or date-time."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class IntOrString:
+    """Marks a text field that may be written as a whole number too (`x-kubernetes-int-or-string`)."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of `kubectl get`."""
+
+    name: str
+    path: str
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+
+
+class Model(BaseModel):
+    """A part of a document: unknown keys, wrong types and null values are refused, nothing is converted."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        alias_generator=camel,
+        protected_namespaces=(),
+        hide_input_in_errors=True,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    MIN_PROPERTIES: ClassVar[int] = 0
+    # What to say about keys that people write here although there is no such field.
+    NOT_HERE: ClassVar[Mapping[str, str]] = {}
+
+
+def requires(ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False) -> Rule:
+    """The rule that `block` is present when the discriminator `field` has this value.
+
+    `optional` tells that the discriminator has neither a default nor to be given.
+    """
+    attribute, block_attribute = _snake(field), _snake(block)
+
+    def check(model: Any) -> bool:
+        return getattr(model, attribute) != value or getattr(model, block_attribute) is not None
+
+    guard = f"!has(self.{field}) || " if optional else ""
+    return Rule(
+        ids=ids,
+        message=f"{block} is required when {field} is {value}",
+        cel=f"{guard}self.{field} != '{value}' || has(self.{block})",
+        check=check,
+        hint=f"add {block}",
+    )
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

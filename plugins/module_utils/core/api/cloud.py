@@ -1,0 +1,82 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Parts that cluster kinds share: credentials, Capacity Blocks, pool sizes, produced Secrets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Finding,
+    Model,
+    Rule,
+    Words,
+)
+
+# A pool's name becomes the value of a node label and part of names of cloud objects.
+POOL_NAME_PATTERN = DNS_LABEL
+PoolName = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length=40, pattern=POOL_NAME_PATTERN)]
+Cidr = Annotated[str, Field(max_length=18)]
+Zone = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+class Credentials(Model):
+    """Which provider configuration signs calls to the cloud."""
+
+    type: Literal["ProviderConfig", "ClusterProviderConfig"] = Field(
+        default="ClusterProviderConfig", description="Whether the provider configuration is namespaced or cluster-wide."
+    )
+    name: str = Field(
+        default="default", min_length=1, max_length=253, description="Name of the provider configuration."
+    )
+
+
+class CapacityBlock(Model):
+    """GPU capacity bought ahead of time on AWS."""
+
+    capacity_reservation_id: Annotated[str, Words("must be `cr-` and hexadecimal digits")] = Field(
+        min_length=4, max_length=64, pattern="^cr-[0-9a-f]+$", description="ID of the capacity reservation, cr-…"
+    )
+
+
+class CacheStatus(Model):
+    """Storage for model weights."""
+
+    storage_class_name: str | None = Field(
+        default=None, max_length=253, description="StorageClass for volumes that many pods read and write (RWX)."
+    )
+
+
+def _node_counts(pool: Any) -> list[Finding]:
+    low, count, high = pool.min_node_count, pool.node_count, pool.max_node_count
+    findings = []
+    if low is not None and high is not None and low > high:
+        findings.append(Finding(message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})"))
+    elif low is not None and count < low:
+        findings.append(
+            Finding(message=f"nodeCount ({count}) must not be below minNodeCount ({low})", hint=f"set nodeCount: {low}")
+        )
+    elif high is not None and count > high:
+        findings.append(
+            Finding(
+                message=f"nodeCount ({count}) must not be above maxNodeCount ({high})",
+                hint=f"set maxNodeCount: {count}",
+            )
+        )
+    return findings
+
+
+def node_count_rule(identifier: str) -> Rule:
+    """The sizes of a pool are in order: minimum, start, maximum (cloud APIs refuse any other)."""
+    return Rule(
+        ids=(identifier,),
+        message="minNodeCount ≤ nodeCount ≤ maxNodeCount must hold",
+        cel=(
+            "(!has(self.minNodeCount) || self.minNodeCount <= self.nodeCount)"
+            " && (!has(self.maxNodeCount) || self.nodeCount <= self.maxNodeCount)"
+        ),
+        check=_node_counts,
+    )

@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Devices of a node, as an InferenceClass declares them and an InferenceCluster publishes them."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Format, Model, Rule, requires
+
+
+class AttributeValue(Model):
+    """The value of an attribute in the field of its type."""
+
+    string: str | None = Field(default=None, max_length=253, description="Text.")
+    version: str | None = Field(default=None, max_length=32, description="Semantic version, such as 9.0.0.")
+    bool_: bool | None = Field(default=None, description="True or false.")
+    int_: Annotated[int, Format("int64")] | None = Field(default=None, description="Whole number.")
+
+
+class DeviceAttribute(AttributeValue):
+    """A fact about a device, with exactly one typed value."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IK-6",),
+            message="exactly one of string, version, bool and int must be given",
+            cel="[has(self.string), has(self.version), has(self.bool), has(self.int)].filter(x, x).size() == 1",
+            check=lambda value: (
+                sum(part is not None for part in (value.string, value.version, value.bool_, value.int_)) == 1
+            ),
+        ),
+    )
+
+
+class DeviceCapacity(Model):
+    """A quantity that a device offers."""
+
+    value: str = Field(
+        min_length=1, max_length=32, description="Kubernetes quantity, such as 81559Mi: what drivers report as usable."
+    )
+
+
+class PublishedCapacity(Model):
+    """A quantity that a device of a cluster offers."""
+
+    value: str = Field(max_length=32, description="Kubernetes quantity.")
+
+
+class Device(Model):
+    """A kind of device on one node, and how many of it there are."""
+
+    NOT_HERE = {"deviceClass": "did you mean deviceClassName?"}
+    RULES: ClassVar[tuple[Rule, ...]] = (requires(("IK-7",), "claim", "DRA", "deviceClassName"),)
+
+    name: str = Field(min_length=1, max_length=63, description="Handle, such as gpu or nic.")
+    claim: Literal["DRA", "Synthetic"] = Field(
+        default="DRA",
+        description="DRA: matched by the scheduler and claimed on the cluster. Synthetic: matched, never claimed.",
+    )
+    driver: str = Field(
+        min_length=1, max_length=253, description="DRA driver; the domain of attributes and capacity without one."
+    )
+    device_class_name: str | None = Field(
+        default=None, min_length=1, max_length=253, description="DeviceClass that claims go through."
+    )
+    count: int = Field(default=1, ge=1, le=64, description="How many of these devices one node has.")
+    attributes: dict[str, DeviceAttribute] | None = Field(
+        default=None, max_length=32, description="Facts by name, or by domain/name."
+    )
+    capacity: dict[str, DeviceCapacity] | None = Field(
+        default=None, max_length=32, description="Quantities by name, or by domain/name."
+    )
+
+
+class PublishedDevice(Model):
+    """A kind of device on the nodes of a pool, as published in the status of its cluster."""
+
+    name: str = Field(max_length=63, description="Handle from the InferenceClass.")
+    claim: Literal["DRA", "Synthetic"] | None = Field(default=None, description="DRA (also when absent) or Synthetic.")
+    driver: str = Field(max_length=253, description="DRA driver.")
+    device_class_name: str | None = Field(default=None, max_length=253, description="DeviceClass for claims.")
+    count: int | None = Field(default=None, description="Devices on one node; absent is none.")
+    attributes: dict[str, AttributeValue] | None = Field(default=None, max_length=32, description="Facts.")
+    capacity: dict[str, PublishedCapacity] | None = Field(default=None, max_length=32, description="Quantities.")

@@ -1,0 +1,132 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Engines: what a ModelDeployment asks for and a ModelReplica runs, and the rules both share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Model, Rule
+
+Mode = Literal["Unified", "PrefillDecode"]
+Phase = Literal["Prefill", "Decode"]
+Role = Literal["Standalone", "Leader", "Worker"]
+
+_SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
+
+
+class ModelCacheRef(Model):
+    """A ModelCache of the same namespace."""
+
+    name: str = Field(min_length=1, description="Name of the ModelCache.")
+
+
+class ClusterSelector(Model):
+    """Which clusters are meant, by their labels."""
+
+    match_labels: dict[str, str] | None = Field(
+        default=None, description="Labels a cluster must have, all of them with these values."
+    )
+
+
+class Selector(Model):
+    """A condition on one device."""
+
+    MIN_PROPERTIES: ClassVar[int] = 1
+
+    cel: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10240,
+        description="CEL expression over device.driver, device.attributes and device.capacity that gives true or false.",
+    )
+
+
+class Worker(Model):
+    """Size of the Worker part of an engine."""
+
+    nodes: int = Field(ge=1, le=63, description="Worker pods, one on each node; the Leader is not counted.")
+
+
+def _split(spec: Any) -> bool:
+    return spec.serving is not None and spec.serving.mode == "PrefillDecode"
+
+
+def _one_phase(phase: str) -> Any:
+    def check(spec: Any) -> bool:
+        return not _split(spec) or sum(engine.phase == phase for engine in spec.engines) == 1
+
+    return check
+
+
+def _phases_without_split(spec: Any) -> list[Finding]:
+    if _split(spec):
+        return []
+    return [
+        Finding(("engines", index, "phase"), value=engine.phase)
+        for index, engine in enumerate(spec.engines)
+        if engine.phase is not None
+    ]
+
+
+def phase_rules(ids: tuple[str, str, str, str]) -> tuple[Rule, ...]:
+    """The rules on engines and the serving mode, under these ids."""
+    two, prefill, decode, unified = ids
+    return (
+        Rule(
+            ids=(two,),
+            message="serving mode PrefillDecode needs exactly two engines",
+            cel=f"!{_SPLIT} || self.engines.size() == 2",
+            check=lambda spec: not _split(spec) or len(spec.engines) == 2,
+            hint="give one engine with phase: Prefill and one with phase: Decode",
+        ),
+        *(
+            Rule(
+                ids=(identifier,),
+                message=f"serving mode PrefillDecode needs exactly one engine with phase {phase}",
+                cel=f"!{_SPLIT} || self.engines.exists_one(e, has(e.phase) && e.phase == '{phase}')",
+                check=_one_phase(phase),
+                hint=f"set phase: {phase} on one engine",
+            )
+            for identifier, phase in ((prefill, "Prefill"), (decode, "Decode"))
+        ),
+        Rule(
+            ids=(unified,),
+            message="phase is allowed only when serving mode is PrefillDecode",
+            cel=f"{_SPLIT} || self.engines.all(e, !has(e.phase))",
+            check=_phases_without_split,
+            hint="remove phase, or set serving: {mode: PrefillDecode}",
+        ),
+    )
+
+
+def _shape(engine: Any) -> bool:
+    roles = [member.role for member in engine.members]
+    return roles == ["Standalone"] or (roles.count("Leader") == 1 and "Worker" in roles and "Standalone" not in roles)
+
+
+def shape_rule(identifier: str) -> Rule:
+    """The rule on the roles of an engine's members, under this id."""
+    return Rule(
+        ids=(identifier,),
+        message="members must be one Standalone, or one Leader and one Worker",
+        cel=(
+            "(self.members.size() == 1 && self.members[0].role == 'Standalone') || "
+            "(self.members.exists_one(m, m.role == 'Leader') && self.members.exists(m, m.role == 'Worker') && "
+            "!self.members.exists(m, m.role == 'Standalone'))"
+        ),
+        check=_shape,
+        hint="one member is one pod on one node; Leader and Worker together are a gang over several nodes",
+    )
+
+
+def worker_rule(identifier: str) -> Rule:
+    """The rule that only a Worker has a size, under this id."""
+    return Rule(
+        ids=(identifier,),
+        message="worker is allowed only when role is Worker",
+        cel="!has(self.worker) || self.role == 'Worker'",
+        check=lambda member: member.worker is None or member.role == "Worker",
+        hint="set role: Worker or remove worker",
+    )

@@ -1,0 +1,112 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""GKECluster: a Kubernetes cluster on Google Cloud."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    GROUP_INFRASTRUCTURE,
+    Column,
+    ListMap,
+    Model,
+    Rule,
+    requires,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
+    CacheStatus,
+    Credentials,
+    PoolName,
+    Zone,
+    node_count_rule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+
+class GKENetworking(Model):
+    """Address ranges of the cluster."""
+
+    pod_cidr: str = Field(default="10.1.0.0/16", max_length=18, description="Range of pods.")
+    service_cidr: str = Field(default="10.2.0.0/16", max_length=18, description="Range of services.")
+    node_cidr: str = Field(default="10.0.0.0/24", max_length=18, description="Range of nodes.")
+
+
+class GKEGPU(Model):
+    """GPUs of a pool."""
+
+    accelerator_type: str = Field(min_length=1, max_length=63, description="Accelerator to attach to each node.")
+    accelerator_count: int = Field(default=1, ge=1, le=16, description="How many to attach to each node.")
+
+
+class GKENodePool(Model):
+    """A group of equal nodes. Numbers of nodes are for each zone."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        requires(("GK-1",), "role", "GPU", "gpu"),
+        requires(("GK-2",), "role", "GPU", "zones"),
+        node_count_rule("GK-3"),
+    )
+
+    name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
+    role: Literal["System", "GPU"] = Field(description="System runs controllers, GPU runs engines.")
+    machine_type: str = Field(min_length=1, max_length=63, description="Compute Engine machine type.")
+    disk_size_gb: int = Field(default=100, ge=10, le=65536, description="Size of the boot disk in GB.")
+    node_count: int = Field(default=1, ge=0, le=1000, description="Nodes at the start, in each zone.")
+    min_node_count: int = Field(default=0, ge=0, le=1000, description="Fewest nodes the autoscaler leaves in a zone.")
+    max_node_count: int = Field(default=8, ge=0, le=1000, description="Most nodes the autoscaler makes in a zone.")
+    gpu: GKEGPU | None = Field(default=None, description="GPUs; required for role GPU.")
+    zones: list[Zone] | None = Field(
+        default=None, min_length=1, max_length=8, description="Zones of the nodes; required for role GPU."
+    )
+
+
+class GKEClusterSpec(Spec):
+    """Where the cluster is and which nodes it has."""
+
+    region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
+    project: str | None = Field(
+        default=None,
+        min_length=6,
+        max_length=30,
+        description="Google Cloud project; absent is that of the credentials.",
+    )
+    kubernetes_version: str = Field(
+        default="1.35", min_length=1, max_length=16, description="Version of the control plane."
+    )
+    credentials: Credentials | None = Field(
+        default=None, description="Which provider configuration signs calls to Google Cloud."
+    )
+    networking: GKENetworking | None = Field(default=None, description="Address ranges of the cluster.")
+    node_pools: Annotated[list[GKENodePool], ListMap(("name",))] = Field(
+        min_length=1, max_length=8, description="Groups of nodes."
+    )
+
+
+class GKESecret(Model):
+    """A Secret that was made, in the cluster object's own namespace."""
+
+    type: Literal["Kubeconfig", "GoogleApplicationCredentials"] = Field(description="What the Secret holds.")
+    name: str = Field(max_length=253, description="Name of the Secret.")
+    key: str = Field(max_length=253, description="Key in its data.")
+
+
+class GKEClusterStatus(Status):
+    """What is known of the cluster."""
+
+    secrets: list[GKESecret] | None = Field(default=None, description="Secrets that were made.")
+    cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
+
+
+class GKECluster(Resource):
+    """A Kubernetes cluster on Google Cloud."""
+
+    GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
+    KIND: ClassVar[str] = "GKECluster"
+    PLURAL: ClassVar[str] = "gkeclusters"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("gke",)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("REGION", ".spec.region"),)
+
+    spec: GKEClusterSpec = Field(description="Where the cluster is and which nodes it has.")
+    status: GKEClusterStatus | None = Field(default=None, description="What is known of the cluster.")

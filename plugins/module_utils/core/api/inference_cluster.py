@@ -1,0 +1,278 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""InferenceCluster: one Kubernetes cluster of the fleet."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Column,
+    Finding,
+    ListMap,
+    Model,
+    Rule,
+    requires,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
+    CacheStatus,
+    CapacityBlock,
+    Credentials,
+    PoolName,
+    node_count_rule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+SYSTEM_POOL = "system"
+_CREDENTIALS = "Which provider configuration signs calls to the cloud; absent is the cluster-wide `default`."
+_VERSION = "Version of the control plane."
+
+
+class SecretRef(Model):
+    """Secret in the namespace modelplane-system that holds a kubeconfig."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
+    key: str = Field(default="kubeconfig", min_length=1, max_length=253, description="Key that holds the kubeconfig.")
+
+
+class IdentitySecretRef(Model):
+    """Secret in the namespace modelplane-system with a cloud identity, used on top of the kubeconfig."""
+
+    name: str = Field(min_length=1, max_length=253, description="Name of the Secret.")
+    key: str = Field(default="private_key", min_length=1, max_length=253, description="Key that holds the identity.")
+    type: Literal["GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"] = (
+        Field(default="GoogleApplicationCredentials", description="What kind of identity it is.")
+    )
+
+
+class ExistingCache(Model):
+    """Storage for model weights on a cluster of your own."""
+
+    storage_class_name: str | None = Field(
+        default=None, min_length=1, max_length=253, description="StorageClass (RWX) that you made."
+    )
+
+
+class ExistingCluster(Model):
+    """A cluster that exists already."""
+
+    secret_ref: SecretRef = Field(description="Where its kubeconfig is.")
+    identity_secret_ref: IdentitySecretRef | None = Field(
+        default=None, description="Cloud identity that logs in to it, if the kubeconfig alone does not."
+    )
+    cache: ExistingCache | None = Field(default=None, description="Storage for model weights.")
+
+
+class GKESource(Model):
+    """A cluster to build on GKE."""
+
+    region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
+    project: str | None = Field(
+        default=None,
+        min_length=6,
+        max_length=30,
+        description="Google Cloud project; absent is that of the credentials.",
+    )
+    kubernetes_version: str = Field(default="1.35", description=_VERSION)
+    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+
+
+class EKSSource(Model):
+    """A cluster to build on EKS."""
+
+    region: str = Field(min_length=1, max_length=32, description="AWS region.")
+    kubernetes_version: str = Field(default="1.36", description=_VERSION)
+    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+
+
+class AKSSource(Model):
+    """A cluster to build on AKS."""
+
+    location: str = Field(min_length=1, max_length=32, description="Azure region.")
+    kubernetes_version: str = Field(default="1.34", description=_VERSION)
+    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+
+
+class NebiusSource(Model):
+    """A cluster to build on Nebius."""
+
+    kubernetes_version: str = Field(default="1.34", description=_VERSION)
+    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+
+
+class VultrSource(Model):
+    """A cluster to build on Vultr."""
+
+    region: str = Field(min_length=1, max_length=32, description="Code of the Vultr region.")
+    kubernetes_version: str = Field(default="v1.36.1+3", description="Exact build of the Vultr Kubernetes Engine.")
+    credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
+
+
+class ClusterSource(Model):
+    """Where a cluster comes from."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        requires(("IC-2",), "source", "Existing", "existing"),
+        requires(("IC-3",), "source", "GKE", "gke"),
+        requires(("IC-4",), "source", "EKS", "eks"),
+        requires(("IC-5",), "source", "AKS", "aks"),
+        requires(("IC-6",), "source", "Nebius", "nebius"),
+        requires(("IC-7",), "source", "Vultr", "vultr"),
+    )
+
+    source: Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"] = Field(
+        description="Who provides the cluster; the block of the same name must be given."
+    )
+    existing: ExistingCluster | None = Field(default=None, description="A cluster that exists already.")
+    gke: GKESource | None = Field(default=None, description="A cluster to build on GKE.")
+    eks: EKSSource | None = Field(default=None, description="A cluster to build on EKS.")
+    aks: AKSSource | None = Field(default=None, description="A cluster to build on AKS.")
+    nebius: NebiusSource | None = Field(default=None, description="A cluster to build on Nebius.")
+    vultr: VultrSource | None = Field(default=None, description="A cluster to build on Vultr.")
+
+
+class Taint(Model):
+    """Keeps replicas away from a cluster; nothing to do with the taints of its nodes."""
+
+    key: str = Field(min_length=1, description="Key of the taint.")
+    value: str | None = Field(default=None, description="Value of the taint; absent is the same as empty.")
+    effect: Literal["NoSchedule", "NoExecute"] = Field(
+        description="NoSchedule keeps new replicas away; NoExecute also removes those that run."
+    )
+
+
+class InfiniBand(Model):
+    """An InfiniBand network."""
+
+    fabric: str = Field(min_length=1, max_length=63, description="ID of a physical fabric that exists already.")
+
+
+class Fabric(Model):
+    """Fast network between the nodes of a pool."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IC-8",),
+            message="infiniband is allowed only when type is InfiniBand",
+            cel="!has(self.infiniband) || self.type == 'InfiniBand'",
+            check=lambda fabric: fabric.infiniband is None or fabric.type == "InfiniBand",
+            hint="set type: InfiniBand or remove infiniband",
+        ),
+    )
+
+    type: Literal["None", "EFA", "InfiniBand"] = Field(
+        default="None", description="EFA exists on EKS, InfiniBand on Nebius and AKS; None is plain TCP."
+    )
+    infiniband: InfiniBand | None = Field(default=None, description="Which InfiniBand network, on Nebius.")
+
+
+class NodePool(Model):
+    """A pool of equal GPU nodes."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IC-9",),
+            message=f"a pool cannot be named {SYSTEM_POOL}: that pool is added to every cluster",
+            cel=f"self.name != '{SYSTEM_POOL}'",
+            check=lambda pool: pool.name != SYSTEM_POOL,
+            hint="choose another name",
+        ),
+        node_count_rule("IC-10"),
+    )
+
+    name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
+    class_name: str = Field(min_length=1, max_length=253, description="InferenceClass of the nodes.")
+    node_count: int = Field(default=1, ge=0, description="Number of nodes: fixed, or at the start if autoscaled.")
+    min_node_count: int | None = Field(default=None, ge=0, description="Fewest nodes the autoscaler leaves.")
+    max_node_count: int | None = Field(default=None, ge=1, description="Most nodes the autoscaler makes.")
+    zones: list[str] | None = Field(default=None, description="Zones the nodes are in; needed on GKE and EKS.")
+    capacity_block: CapacityBlock | None = Field(default=None, description="AWS Capacity Block to take nodes from.")
+    fabric: Fabric | None = Field(default=None, description="Fast network between the nodes; absent is plain TCP.")
+
+
+def _nebius_fabrics(spec: Any) -> list[Finding]:
+    if spec.cluster.source != "Nebius":
+        return []
+    return [
+        Finding(("nodePools", index, "fabric"))
+        for index, pool in enumerate(spec.node_pools or ())
+        if pool.fabric is not None and pool.fabric.type == "InfiniBand" and pool.fabric.infiniband is None
+    ]
+
+
+class InferenceClusterSpec(Spec):
+    """Where the cluster comes from and which pools it has."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("IC-1",),
+            message="infiniband is required for InfiniBand pools when cluster.source is Nebius",
+            cel=(
+                "self.cluster.source != 'Nebius' || !has(self.nodePools) || self.nodePools.all(p, "
+                "!has(p.fabric) || p.fabric.type != 'InfiniBand' || has(p.fabric.infiniband))"
+            ),
+            check=_nebius_fabrics,
+            hint="add infiniband: {fabric: <ID>}",
+        ),
+    )
+
+    cluster: ClusterSource = Field(description="Where the cluster comes from.")
+    taints: Annotated[list[Taint], ListMap(("key", "effect"))] | None = Field(
+        default=None, description="What keeps replicas away that do not tolerate it."
+    )
+    node_pools: Annotated[list[NodePool], ListMap(("name",))] | None = Field(
+        default=None, min_length=1, max_length=8, description="GPU pools; the system pool is added by itself."
+    )
+
+
+class ProviderConfigRef(Model):
+    """Handle to reach the cluster."""
+
+    name: str | None = Field(default=None, description="Name of the cluster-wide provider configuration.")
+
+
+class GatewayStatus(Model):
+    """The gateway of the cluster."""
+
+    address: str | None = Field(default=None, description="External address; without one nothing new is placed here.")
+
+
+class GPUPool(Model):
+    """A pool that replicas can be placed on."""
+
+    name: str = Field(description="Name of the pool.")
+    nodes: int | None = Field(default=None, description="Nodes the pool may grow to.")
+    observed_nodes: int | None = Field(default=None, description="Nodes seen in the cluster.")
+    devices: Annotated[list[PublishedDevice], ListMap(("name",))] | None = Field(
+        default=None, max_length=16, description="Devices of one node."
+    )
+
+
+class InferenceClusterStatus(Status):
+    """What is known of the cluster."""
+
+    provider_config_ref: ProviderConfigRef | None = Field(default=None, description="Handle to reach the cluster.")
+    gateway: GatewayStatus | None = Field(default=None, description="The gateway of the cluster.")
+    cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
+    gpu_pools: Annotated[list[GPUPool], ListMap(("name",))] | None = Field(
+        default=None, max_length=8, description="What replicas can be placed on."
+    )
+    namespace: str | None = Field(default=None, description="Namespace of the objects made for the cluster.")
+
+
+class InferenceCluster(Resource):
+    """One Kubernetes cluster of the fleet: built in a cloud, or brought along."""
+
+    KIND: ClassVar[str] = "InferenceCluster"
+    PLURAL: ClassVar[str] = "inferenceclusters"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("ic",)
+    NAMESPACED: ClassVar[bool] = False
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("SOURCE", ".spec.cluster.source"),
+        Column("GATEWAY", ".status.gateway.address"),
+    )
+
+    spec: InferenceClusterSpec = Field(description="Where the cluster comes from and which pools it has.")
+    status: InferenceClusterStatus | None = Field(default=None, description="What is known of the cluster.")

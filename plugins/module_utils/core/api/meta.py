@@ -1,0 +1,161 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""ObjectMeta: what Kubernetes knows of every object, and the syntax of names, labels and annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Finding,
+    Format,
+    Model,
+    Rule,
+    Words,
+)
+
+# A key of a label or annotation: an optional DNS subdomain and '/', then a name of at most 63 characters.
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+KEY = (
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+DNS_SUBDOMAIN_WORDS = (
+    "must be lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+)
+RESERVED_PREFIX = "modelplane.ai/"
+
+_MAX_PREFIX = 253
+_MAX_VALUE = 63
+# Kubernetes' own limit on all annotations of an object together (apimachinery, TotalAnnotationSizeLimitB).
+_MAX_ANNOTATION_BYTES = 256 * 1024
+
+_KEY = re.compile(KEY.removesuffix("$"))
+_VALUE = re.compile(VALUE.removesuffix("$"))
+
+
+def _bad_prefix(key: str) -> str:
+    prefix, slash, _name = key.partition("/")
+    if slash and len(prefix) > _MAX_PREFIX:
+        return f"the part before '/' must be at most {_MAX_PREFIX} characters, is {len(prefix)}"
+    return ""
+
+
+def _bad_syntax(key: str) -> str:
+    if _bad_prefix(key) or _KEY.fullmatch(key):
+        return ""
+    return "is not a valid key: letters, digits, '-', '_' and '.', at most 63, with or without a DNS prefix and '/'"
+
+
+def _bad_value(value: str) -> str:
+    # How long a value may be is a limit of the field.
+    if len(value) > _MAX_VALUE or _VALUE.fullmatch(value):
+        return ""
+    return "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+
+
+def _reserved(key: str) -> str:
+    return (
+        f"keys beginning with {RESERVED_PREFIX} are set by the fleet itself" if key.startswith(RESERVED_PREFIX) else ""
+    )
+
+
+def _keys(field: str, wrong: Callable[[str], str]) -> Callable[[Any], list[Finding]]:
+    def check(meta: Any) -> list[Finding]:
+        entries: Mapping[str, str] = getattr(meta, field) or {}
+        return [Finding((field, key), message) for key in entries if (message := wrong(key))]
+
+    return check
+
+
+def _label_values(meta: Any) -> list[Finding]:
+    entries: Mapping[str, str] = meta.labels or {}
+    return [
+        Finding(("labels", key), message, value) for key, value in entries.items() if (message := _bad_value(value))
+    ]
+
+
+def key_rules(field: str, *, syntax: tuple[str, ...], prefix: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The rules on the keys of a map of labels or annotations, under these ids."""
+    noun = field.removesuffix("s")
+    return (
+        Rule(
+            ids=syntax,
+            message=f"every {noun} key must be a valid Kubernetes key",
+            cel=f"!has(self.{field}) || self.{field}.all(k, k.matches(r'{KEY}'))",
+            check=_keys(field, _bad_syntax),
+        ),
+        Rule(
+            ids=prefix,
+            message=f"the part of a {noun} key before '/' must be at most {_MAX_PREFIX} characters",
+            cel=f"!has(self.{field}) || self.{field}.all(k, k.split('/')[0].size() <= {_MAX_PREFIX})",
+            check=_keys(field, _bad_prefix),
+        ),
+    )
+
+
+def template_label_rules(
+    *, reserved: tuple[str, ...], syntax: tuple[str, ...], prefix: tuple[str, ...], value: tuple[str, ...]
+) -> tuple[Rule, ...]:
+    """The rules on labels that users give to what is made of a template."""
+    return (
+        Rule(
+            ids=reserved,
+            message=f"label keys must not begin with {RESERVED_PREFIX}",
+            cel=f"!has(self.labels) || self.labels.all(k, !k.startsWith('{RESERVED_PREFIX}'))",
+            check=_keys("labels", _reserved),
+            hint="use a prefix of your own, or none",
+        ),
+        *key_rules("labels", syntax=syntax, prefix=prefix),
+        Rule(
+            ids=value,
+            message="every label value must be a valid Kubernetes label value",
+            cel=f"!has(self.labels) || self.labels.all(k, self.labels[k].matches(r'{VALUE}'))",
+            check=_label_values,
+        ),
+    )
+
+
+def _annotation_bytes(meta: Any) -> bool:
+    total = sum(len(key.encode()) + len(value.encode()) for key, value in (meta.annotations or {}).items())
+    return total <= _MAX_ANNOTATION_BYTES
+
+
+LabelValue = Annotated[str, Field(max_length=_MAX_VALUE)]
+
+
+class ObjectMeta(Model):
+    """metadata of an object; what only API servers write is accepted, so that exported objects can be read back."""
+
+    # The API server has these rules built in, hence no schema and no CEL is made of them.
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *key_rules("labels", syntax=("META-1",), prefix=("META-2",)),
+        Rule(("META-3",), "every label value must be a valid Kubernetes label value", "", _label_values),
+        *key_rules("annotations", syntax=("META-4",), prefix=("META-5",)),
+        Rule(("META-6",), f"annotations must be at most {_MAX_ANNOTATION_BYTES} bytes together", "", _annotation_bytes),
+    )
+
+    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
+    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+        default=None, min_length=1, max_length=63, pattern=DNS_LABEL
+    )
+    labels: dict[str, LabelValue] | None = None
+    annotations: dict[str, str] | None = None
+    generate_name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: Annotated[str, Format("date-time")] | None = None
+    deletion_timestamp: Annotated[str, Format("date-time")] | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
+    managed_fields: list[dict[str, Any]] | None = None
+    self_link: str | None = None

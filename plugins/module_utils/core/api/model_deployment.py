@@ -1,0 +1,206 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""ModelDeployment: run a model on the fleet, in so many replicas."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Atomic,
+    Column,
+    ListMap,
+    Model,
+    RequiredWithDefault,
+    Rule,
+    Words,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    ClusterSelector,
+    Mode,
+    ModelCacheRef,
+    Phase,
+    Role,
+    Selector,
+    Worker,
+    phase_rules,
+    shape_rule,
+    worker_rule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelValue, template_label_rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+
+class Serving(Model):
+    """How requests reach the engines."""
+
+    mode: Annotated[Mode, RequiredWithDefault()] = Field(
+        default="Unified", description="Unified: each engine does it all. PrefillDecode: a pair shares the work."
+    )
+
+
+class Toleration(Model):
+    """Lets replicas onto clusters with a taint."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-9",),
+            message="key is required when operator is Equal",
+            cel="self.operator != 'Equal' || (has(self.key) && self.key != '')",
+            check=lambda toleration: toleration.operator != "Equal" or bool(toleration.key),
+            hint="give key, or set operator: Exists to tolerate every taint",
+        ),
+        Rule(
+            ids=("MD-10",),
+            message="value is not allowed when operator is Exists",
+            cel="self.operator != 'Exists' || !has(self.value)",
+            check=lambda toleration: toleration.operator != "Exists" or toleration.value is None,
+            hint="remove value",
+        ),
+    )
+
+    key: str | None = Field(default=None, description="Key of the taint; absent, with Exists, is every taint.")
+    operator: Literal["Exists", "Equal"] = Field(
+        default="Equal", description="Equal compares key and value, Exists the key alone."
+    )
+    value: str | None = Field(default=None, description="Value of the taint; absent is the same as empty.")
+    effect: Literal["NoSchedule", "NoExecute"] | None = Field(
+        default=None, description="Effect of the taint; absent is both."
+    )
+
+
+class DeviceRequest(Model):
+    """Devices that one pod needs."""
+
+    name: str = Field(min_length=1, max_length=63, description="Name of the request, carried into the claim.")
+    count: int = Field(default=1, ge=1, le=64, description="How many devices of one node.")
+    selectors: Annotated[list[Selector], Atomic()] = Field(
+        min_length=1, max_length=8, description="Conditions that a device must meet, all of them."
+    )
+
+
+class NodeSelector(Model):
+    """What a node must have."""
+
+    devices: Annotated[list[DeviceRequest], ListMap(("name",))] = Field(
+        min_length=1, max_length=16, description="Requests; a pool must meet all of them."
+    )
+
+
+class Member(Model):
+    """A kind of pod in an engine."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (worker_rule("MD-13"),)
+
+    role: Role = Field(
+        default="Standalone", description="Standalone is the whole engine; Leader and Worker make a gang."
+    )
+    node_selector: NodeSelector | None = Field(
+        default=None, description="Devices one pod needs; absent claims nothing."
+    )
+    worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
+    template: PodTemplate = Field(description="The pod.")
+
+
+class Engine(Model):
+    """An inference engine: one pod, or a gang of pods on several nodes."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        shape_rule("MD-11"),
+        Rule(
+            ids=("MD-12",),
+            message="at least one member must have nodeSelector",
+            cel="self.members.exists(m, has(m.nodeSelector))",
+            check=lambda engine: any(member.node_selector is not None for member in engine.members),
+            hint="ask for devices in nodeSelector.devices",
+        ),
+    )
+
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the engine; part of workload names."
+    )
+    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine in each replica.")
+    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
+    members: Annotated[list[Member], Atomic()] = Field(
+        min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
+    )
+
+
+class TemplateMetadata(Model):
+    """Metadata of what is made for a replica."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = template_label_rules(
+        reserved=("MD-1",), syntax=("MD-2",), prefix=("MD-3",), value=("MD-4",)
+    )
+
+    labels: dict[str, LabelValue] | None = Field(
+        default=None, max_length=32, description="Labels for ModelReplicas and ModelEndpoints."
+    )
+
+
+class ReplicaTemplateSpec(Model):
+    """A replica of the model."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MD-5", "MD-6", "MD-7", "MD-8"))
+
+    cluster_selector: ClusterSelector | None = Field(
+        default=None, description="Which clusters replicas may be placed on; absent is any."
+    )
+    model_cache_ref: ModelCacheRef | None = Field(
+        default=None, description="ModelCache mounted into every pod at /mnt/models."
+    )
+    serving: Serving | None = Field(default=None, description="How requests reach the engines; absent is Unified.")
+    tolerations: Annotated[list[Toleration], Atomic()] | None = Field(
+        default=None, max_length=64, description="Taints of clusters that do not keep replicas away."
+    )
+    engines: Annotated[list[Engine], ListMap(("name",))] = Field(
+        min_length=1, max_length=8, description="Engines; every replica runs all of them."
+    )
+
+
+class ReplicaTemplate(Model):
+    """What each replica is made from."""
+
+    metadata: TemplateMetadata | None = Field(default=None, description="Metadata of what is made for a replica.")
+    spec: ReplicaTemplateSpec = Field(description="A replica of the model.")
+
+
+class ModelDeploymentSpec(Spec):
+    """How many replicas of which model."""
+
+    replicas: int = Field(ge=0, le=1000, description="How many replicas; 0 runs nothing.")
+    template: ReplicaTemplate = Field(description="What each replica is made from.")
+
+
+class ReplicaCounts(Model):
+    """Numbers of replicas."""
+
+    total: int | None = Field(default=None, description="Replicas that are placed.")
+    ready: int | None = Field(default=None, description="Of those, the ones that serve.")
+
+
+class ModelDeploymentStatus(Status):
+    """What is known of the replicas."""
+
+    replicas: ReplicaCounts | None = Field(default=None, description="Numbers of replicas.")
+
+
+class ModelDeployment(Resource):
+    """A model that runs on the fleet, in so many replicas."""
+
+    KIND: ClassVar[str] = "ModelDeployment"
+    PLURAL: ClassVar[str] = "modeldeployments"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("md",)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
+        Column("DESIRED", ".spec.replicas", "integer"),
+        Column("PLACED", ".status.replicas.total", "integer"),
+        Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
+    )
+    SCALE: ClassVar[tuple[str, str] | None] = (".spec.replicas", ".status.replicas.total")
+
+    spec: ModelDeploymentSpec = Field(description="How many replicas of which model.")
+    status: ModelDeploymentStatus | None = Field(default=None, description="What is known of the replicas.")

@@ -1,0 +1,115 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""ModelReplica: one placed instance of a ModelDeployment."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Atomic,
+    Column,
+    ListMap,
+    Model,
+    Rule,
+    Words,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    Mode,
+    ModelCacheRef,
+    Phase,
+    Role,
+    Selector,
+    Worker,
+    phase_rules,
+    shape_rule,
+    worker_rule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+
+class ReplicaServing(Model):
+    """How requests reach the engines."""
+
+    mode: Mode = Field(default="Unified", description="As in the ModelDeployment.")
+
+
+class ResolvedDeviceRequest(Model):
+    """Devices that one pod claims."""
+
+    name: str = Field(min_length=1, max_length=63, description="Name of the request.")
+    device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass to claim through.")
+    count: int = Field(default=1, ge=1, le=64, description="How many devices.")
+    selectors: Annotated[list[Selector], Atomic()] | None = Field(
+        default=None, max_length=8, description="Conditions of the deployment, unchanged."
+    )
+
+
+class PlacedMember(Model):
+    """A kind of pod in an engine, with the pool it runs on."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (worker_rule("MR-7"),)
+
+    role: Role = Field(default="Standalone", description="As in the ModelDeployment.")
+    node_pool_name: str = Field(min_length=1, description="Pool that the pods run on.")
+    device_requests: Annotated[list[ResolvedDeviceRequest], ListMap(("name",))] | None = Field(
+        default=None, min_length=1, max_length=16, description="What a pod claims; absent is nothing."
+    )
+    worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
+    template: PodTemplate = Field(description="The pod.")
+
+
+class PlacedEngine(Model):
+    """An engine of the deployment, placed."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        shape_rule("MR-5"),
+        Rule(
+            ids=("MR-6",),
+            message="at least one member must have deviceRequests",
+            cel="self.members.exists(m, has(m.deviceRequests))",
+            check=lambda engine: any(member.device_requests is not None for member in engine.members),
+        ),
+    )
+
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the engine; part of workload names."
+    )
+    copies: int = Field(default=1, ge=1, le=64, description="Equal copies of the engine.")
+    phase: Phase | None = Field(default=None, description="Half of a PrefillDecode pair; not allowed otherwise.")
+    members: Annotated[list[PlacedMember], Atomic()] = Field(
+        min_length=1, max_length=2, description="One Standalone, or one Leader and one Worker."
+    )
+
+
+class ModelReplicaSpec(Spec):
+    """Where the replica runs, and what."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
+
+    cluster_name: str = Field(min_length=1, description="InferenceCluster the replica stays on.")
+    model_cache_ref: ModelCacheRef | None = Field(default=None, description="ModelCache mounted into every pod.")
+    serving: ReplicaServing | None = Field(default=None, description="How requests reach the engines.")
+    engines: Annotated[list[PlacedEngine], ListMap(("name",))] = Field(
+        min_length=1, max_length=8, description="Engines with the pools they run on."
+    )
+
+
+class ModelReplicaStatus(Status):
+    """What is known of the replica."""
+
+
+class ModelReplica(Resource):
+    """One instance of a model on one cluster; written by the scheduler."""
+
+    KIND: ClassVar[str] = "ModelReplica"
+    PLURAL: ClassVar[str] = "modelreplicas"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("mr",)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("CLUSTER", ".spec.clusterName"),)
+
+    spec: ModelReplicaSpec = Field(description="Where the replica runs, and what.")
+    status: ModelReplicaStatus | None = Field(default=None, description="What is known of the replica.")

@@ -1,0 +1,114 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A document as plain data: dicts with text keys, lists, text, numbers, booleans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Loc = tuple[str | int, ...]
+Unreadable = tuple[Loc, str, str]
+
+# No resource is nested deeper than 20 or holds more than some thousand values; the limits keep hostile input cheap.
+MAX_DEPTH = 64
+MAX_VALUES = 200_000
+
+_INT64 = 2**63
+
+
+class Refused:
+    """Stands in the place of a value that cannot be part of a document."""
+
+
+REFUSED = Refused()
+
+
+def plain(document: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Unreadable]]:
+    """A copy of a document without nulls in mappings, and what cannot be part of any document.
+
+    Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
+    """
+    copier = _Copier()
+    content = copier.mapping(document, (), 0)
+    return content, copier.unreadable
+
+
+class _Copier:
+    def __init__(self) -> None:
+        self.unreadable: list[Unreadable] = []
+        self._left = MAX_VALUES
+
+    def mapping(self, value: Mapping[Any, Any], loc: Loc, depth: int) -> dict[str, Any]:
+        copy: dict[str, Any] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                name = type_words(key)
+                self.unreadable.append((loc, f"a key must be text, is {name}", "put the key in quotes"))
+                continue
+            text = key if type(key) is str else str.__str__(key)
+            if item is not None:
+                copy[text] = self.value(item, (*loc, text), depth + 1)
+        return copy
+
+    def value(self, value: Any, loc: Loc, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            if self._left == -1:
+                self.unreadable.append((loc, f"the document has more than {MAX_VALUES} values", "make it smaller"))
+            return REFUSED
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value, loc)
+        if isinstance(value, int):
+            return self._integer(int(value), loc)
+        if isinstance(value, float):
+            return float(value)
+        if isinstance(value, (Mapping, list, tuple)):
+            if depth > MAX_DEPTH:
+                return self._refuse(loc, f"is nested deeper than {MAX_DEPTH} levels")
+            if isinstance(value, Mapping):
+                return self.mapping(value, loc, depth)
+            return [self.value(item, (*loc, index), depth + 1) for index, item in enumerate(value)]
+        return self._refuse(
+            loc, f"must be text, a number, true or false, a list or a mapping, is {type_words(value)}", "quote it"
+        )
+
+    def _text(self, value: str, loc: Loc) -> Any:
+        text = value if type(value) is str else str.__str__(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return self._refuse(loc, "is not valid Unicode text")
+        return text
+
+    def _integer(self, value: int, loc: Loc) -> Any:
+        if not -_INT64 <= value < _INT64:
+            return self._refuse(loc, "must be a whole number of at most 64 bits")
+        return value
+
+    def _refuse(self, loc: Loc, message: str, hint: str = "") -> Refused:
+        self.unreadable.append((loc, message, hint))
+        return REFUSED
+
+
+def type_words(value: object) -> str:
+    """What a value is, in words."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int):
+        return "a whole number"
+    if isinstance(value, float):
+        return "a decimal number"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if hasattr(value, "isoformat"):
+        return "a date"
+    return "binary data" if isinstance(value, (bytes, bytearray)) else f"of type {type(value).__name__}"

@@ -1,0 +1,195 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The part of a pod template that engines may set; everything else of a pod is composed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import IntOrString, Model, Rule, Words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
+    LabelValue,
+    key_rules,
+    template_label_rules,
+)
+
+ENGINE_CONTAINER = "engine"
+# The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
+QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+Quantity = Annotated[str, Words("must be a quantity, such as 500m, 4 or 16Gi"), IntOrString()]
+
+
+class KeyRef(Model):
+    """One key of a Secret or ConfigMap on the workload cluster."""
+
+    name: str = Field(description="Name of the object.")
+    key: str = Field(description="Key in its data.")
+    optional: bool | None = Field(default=None, description="Whether the object or key may be missing.")
+
+
+class FieldRef(Model):
+    """A field of the pod itself."""
+
+    field_path: str = Field(description="Path of the field, such as status.podIP.")
+    api_version: str | None = Field(default=None, description="Version of the schema that the path is for.")
+
+
+class EnvVarSource(Model):
+    """Where the value of a variable comes from."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-21", "MR-15"),
+            message="exactly one of secretKeyRef, configMapKeyRef and fieldRef must be given",
+            cel="[has(self.secretKeyRef), has(self.configMapKeyRef), has(self.fieldRef)].filter(x, x).size() == 1",
+            check=lambda source: (
+                sum(part is not None for part in (source.secret_key_ref, source.config_map_key_ref, source.field_ref))
+                == 1
+            ),
+        ),
+    )
+
+    secret_key_ref: KeyRef | None = Field(default=None, description="A key of a Secret on the workload cluster.")
+    config_map_key_ref: KeyRef | None = Field(default=None, description="A key of a ConfigMap on the workload cluster.")
+    field_ref: FieldRef | None = Field(default=None, description="A field of the pod.")
+
+
+class EnvVar(Model):
+    """An environment variable."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-22", "MR-16"),
+            message="value and valueFrom exclude each other",
+            cel="!has(self.value) || self.value.size() == 0 || !has(self.valueFrom)",
+            check=lambda variable: not variable.value or variable.value_from is None,
+            hint="remove one of them",
+        ),
+    )
+
+    name: str = Field(min_length=1, description="Name of the variable.")
+    value: str | None = Field(default=None, description="Its value.")
+    value_from: EnvVarSource | None = Field(default=None, description="Where its value comes from.")
+
+
+class ResourceList(Model):
+    """Amounts of what a node shares out. Devices are asked for by nodeSelector.devices instead."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("nvidia.com/gpu", "amd.com/gpu", "gpu"), "GPUs are asked for by nodeSelector.devices of the member"
+    )
+
+    cpu: Quantity | None = Field(
+        default=None, max_length=32, pattern=QUANTITY, description="CPU cores, such as 4 or 500m."
+    )
+    memory: Quantity | None = Field(default=None, max_length=32, pattern=QUANTITY, description="Memory, such as 64Gi.")
+    ephemeral_storage: Quantity | None = Field(
+        default=None,
+        alias="ephemeral-storage",
+        max_length=32,
+        pattern=QUANTITY,
+        description="Space on the node's own disk, such as 100Gi.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_numbers_as_text(cls, value: Any) -> Any:
+        """`cpu: 4` is how everybody writes it, and Kubernetes reads it as the quantity "4"."""
+        if not isinstance(value, dict):
+            return value
+        return {key: str(item) if type(item) is int else item for key, item in value.items()}
+
+
+class Resources(Model):
+    """What a container asks of its node."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "devices are asked for by nodeSelector.devices of the member"}
+
+    requests: ResourceList | None = Field(default=None, description="What is set aside for the container.")
+    limits: ResourceList | None = Field(default=None, description="What the container may use at most.")
+
+
+class Container(Model):
+    """The engine's container."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "ports": "engines listen on port 8000, which is composed",
+        "readinessProbe": "probes are composed: GET /health on port 8000",
+        "livenessProbe": "probes are composed: GET /health on port 8000",
+        "startupProbe": "probes are composed: GET /health on port 8000",
+        "envFrom": "list the variables in env, with valueFrom",
+        "volumeMounts": "weights come with modelCacheRef, at /mnt/models",
+    }
+
+    name: str = Field(min_length=1, description=f"Must be {ENGINE_CONTAINER}.")
+    image: str = Field(min_length=1, description="Image of the inference engine.")
+    command: list[str] | None = Field(default=None, description="Entry point in place of the image's.")
+    args: list[str] | None = Field(default=None, description="Arguments, passed on as they are.")
+    env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
+    resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
+
+
+class ImagePullSecret(Model):
+    """A registry Secret."""
+
+    name: str = Field(description="Name of a Secret on the workload cluster.")
+
+
+class PodSpec(Model):
+    """What runs in the pod."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "nodeSelector": "nodeSelector belongs to the member, beside template",
+        "tolerations": "tolerations belong to the deployment, beside engines",
+        "volumes": "weights come with modelCacheRef, at /mnt/models",
+        "initContainers": "an engine has exactly one container",
+    }
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-20", "MR-14"),
+            message=f"the container must be named {ENGINE_CONTAINER}",
+            cel=f"self.containers.size() == 1 && self.containers[0].name == '{ENGINE_CONTAINER}'",
+            check=lambda pod: len(pod.containers) == 1 and pod.containers[0].name == ENGINE_CONTAINER,
+            hint=f"set containers[0].name: {ENGINE_CONTAINER}",
+        ),
+    )
+
+    containers: list[Container] = Field(
+        min_length=1, max_length=1, description=f"Exactly one container, named {ENGINE_CONTAINER}."
+    )
+    image_pull_secrets: list[ImagePullSecret] | None = Field(
+        default=None, description="Registry Secrets on the workload cluster."
+    )
+
+
+class PodMetadata(Model):
+    """Labels and annotations of the pod."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *template_label_rules(
+            reserved=("MD-14", "MR-8"),
+            syntax=("MD-15", "MR-9"),
+            prefix=("MD-16", "MR-10"),
+            value=("MD-17", "MR-11"),
+        ),
+        *key_rules("annotations", syntax=("MD-18", "MR-12"), prefix=("MD-19", "MR-13")),
+    )
+
+    labels: dict[str, LabelValue] | None = Field(default=None, max_length=32, description="Labels of the pod.")
+    annotations: dict[str, Annotated[str, Field(max_length=8192)]] | None = Field(
+        default=None, max_length=32, description="Annotations of the pod."
+    )
+
+
+class PodTemplate(Model):
+    """The pod of an engine's member."""
+
+    NOT_HERE: ClassVar[Mapping[str, str]] = {
+        "containers": "containers belongs under spec",
+        "imagePullSecrets": "imagePullSecrets belongs under spec",
+    }
+
+    metadata: PodMetadata | None = Field(default=None, description="Labels and annotations of the pod.")
+    spec: PodSpec = Field(description="What runs in the pod.")

@@ -1,0 +1,143 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Documents in, resources or problems out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, plain
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import (
+    may_show,
+    path_of,
+    problem_of_error,
+    short,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+
+
+class InvalidResource(ValueError):  # noqa: N818
+    """A document that is no valid resource; `problems` holds everything that is wrong with it."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
+    """The resource that a document in the canonical written form describes.
+
+    A null is the same as an absent field. Raises InvalidResource with all problems of the document.
+    """
+    if not isinstance(document, Mapping):
+        raise InvalidResource((Problem("a resource must be a mapping with apiVersion, kind, metadata and spec"),))
+    content, unreadable = plain(document)
+    kind = _kind(content, kinds)
+    ref = _ref(content, kind)
+    if kind.NAMESPACED:
+        given_namespace = _default_namespace(content)
+    problems = [Problem(message, path=path_of(kind, loc), hint=hint, ref=ref) for loc, message, hint in unreadable]
+    problems += _header(content, kind, ref)
+    bad = {loc for loc, _message, _hint in unreadable}
+    resource: Any
+    try:
+        resource = kind.model_validate(content)
+    except ValidationError as error:
+        wrong = set(bad)
+        for detail in error.errors(include_url=False):
+            if not _covered(detail["loc"], bad):
+                wrong.add(detail["loc"])
+                problems.append(problem_of_error(kind, detail, content, ref))
+        resource = partial(kind, content, frozenset(wrong))
+        found = breaches(resource, tolerant=True)
+    else:
+        found = breaches(resource, tolerant=False)
+    problems += [_problem(kind, breach, content, ref) for breach in found]
+    if problems:
+        raise InvalidResource(_distinct(problems))
+    if kind.NAMESPACED and not given_namespace:
+        # The namespace is ours, not the user's: `wire(set_only=True)` leaves it out.
+        resource.metadata.model_fields_set.discard("namespace")
+    return resource
+
+
+def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
+    """The written form of a model: wire names, no nulls.
+
+    With `set_only` without the defaults: what the user wrote and nothing else.
+    """
+    written: dict[str, Any] = model.model_dump(by_alias=True, exclude_none=True, exclude_unset=set_only)
+    return written
+
+
+def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> type[Resource]:
+    """The model for a document. Without one, nothing else can be said about it."""
+    written = content.get("kind")
+    known = kinds.get(written) if isinstance(written, str) else None
+    if known is not None:
+        return known
+    if written is None:
+        raise InvalidResource((Problem("is required", path="kind", hint=f"one of {', '.join(kinds)}"),))
+    near = difflib.get_close_matches(str(written)[:80], kinds, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(kinds)}"
+    raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
+
+
+def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref:
+    metadata = content.get("metadata")
+    name = namespace = ""
+    if isinstance(metadata, dict):
+        name = metadata["name"] if isinstance(metadata.get("name"), str) else ""
+        if kind.NAMESPACED:
+            written = metadata.get("namespace")
+            namespace = written if isinstance(written, str) else DEFAULT_NAMESPACE
+    return Ref(kind.KIND, namespace, name)
+
+
+def _default_namespace(content: dict[str, Any]) -> bool:
+    """Fill in the namespace where there is none; whether the user gave one."""
+    metadata = content.get("metadata")
+    if not isinstance(metadata, dict) or "namespace" in metadata:
+        return True
+    content["metadata"] = {**metadata, "namespace": DEFAULT_NAMESPACE}
+    return False
+
+
+def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref) -> Iterator[Problem]:
+    version = content.get("apiVersion")
+    if isinstance(version, str) and version != kind.group_version():
+        yield Problem(
+            f"a {kind.KIND} has apiVersion {kind.group_version()}",
+            path="apiVersion",
+            value=short(version),
+            hint=f"write {kind.group_version()}",
+            ref=ref,
+        )
+    metadata = content.get("metadata")
+    if not kind.NAMESPACED and isinstance(metadata, dict) and "namespace" in metadata:
+        yield Problem(
+            f"a {kind.KIND} belongs to no namespace",
+            path="metadata.namespace",
+            value=short(metadata["namespace"]),
+            hint="remove it",
+            ref=ref,
+        )
+
+
+def _covered(loc: Loc, bad: set[Loc]) -> bool:
+    return any(loc[:length] in bad for length in range(1, len(loc) + 1))
+
+
+def _problem(kind: type[Resource], breach: Breach, content: Any, ref: Ref) -> Problem:
+    value = short(breach.value) if breach.value is not None and may_show(content, breach.loc) else ""
+    return Problem(breach.message, path=path_of(kind, breach.loc), value=value, hint=breach.hint, ref=ref)
+
+
+def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:
+    return tuple(dict.fromkeys(problems))

@@ -1,0 +1,107 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What all kinds have in common: identity, conditions, and what Crossplane adds to objects it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    GROUP_MODELS,
+    VERSION,
+    Column,
+    Format,
+    ListMap,
+    Model,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+
+DEFAULT_NAMESPACE = "default"
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+READY_COLUMN = Column(
+    "READY", '.status.conditions[?(@.type=="Ready")].status', description="Whether the object is ready."
+)
+AGE_COLUMN = Column("AGE", ".metadata.creationTimestamp", "date", "When the object was created.")
+
+
+class Condition(Model):
+    """One observation of a controller (Kubernetes API conventions, metav1.Condition)."""
+
+    type: str = Field(min_length=1, max_length=316, description="What the condition is about, such as Ready.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether the condition holds.")
+    reason: str | None = Field(default=None, max_length=1024, description="One CamelCase word for the cause.")
+    message: str | None = Field(default=None, max_length=32768, description="The cause, for people.")
+    last_transition_time: Annotated[str, Format("date-time")] | None = Field(
+        default=None, description="When `status` last changed."
+    )
+    observed_generation: int | None = Field(
+        default=None, ge=0, description="The metadata.generation that this observation is about."
+    )
+
+
+class Spec(Model):
+    """What users ask for."""
+
+    crossplane: dict[str, Any] | None = Field(
+        default=None, description="Settings of Crossplane in objects exported from it; has no effect."
+    )
+
+
+class Status(Model):
+    """What controllers observed."""
+
+    conditions: Annotated[list[Condition], ListMap(("type",))] | None = Field(
+        default=None, max_length=64, description="Observations, one for each type."
+    )
+
+
+class Resource(Model):
+    """A whole document. Subclasses name their kind and give `spec` and `status` their types."""
+
+    GROUP: ClassVar[str] = GROUP_MODELS
+    KIND: ClassVar[str] = ""
+    PLURAL: ClassVar[str] = ""
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ()
+    NAMESPACED: ClassVar[bool] = True
+    COLUMNS: ClassVar[tuple[Column, ...]] = ()
+    # (path of the wanted number, path of the observed number) of the scale subresource.
+    SCALE: ClassVar[tuple[str, str] | None] = None
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+
+    @classmethod
+    def group_version(cls) -> str:
+        """The apiVersion that documents of this kind carry."""
+        return f"{cls.GROUP}/{VERSION}"
+
+    @property
+    def name(self) -> str:
+        """metadata.name"""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace, empty for cluster-scoped kinds."""
+        return (self.metadata.namespace or DEFAULT_NAMESPACE) if self.NAMESPACED else ""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """metadata.labels, empty when there are none."""
+        return self.metadata.labels or _NONE
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """metadata.annotations, empty when there are none."""
+        return self.metadata.annotations or _NONE
+
+    @property
+    def ref(self) -> Ref:
+        """The identity of the resource."""
+        return Ref(self.KIND, self.namespace, self.name)

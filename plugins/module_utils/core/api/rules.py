@@ -1,0 +1,147 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The rules between fields, checked all over a resource, even over one whose fields are partly wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import FieldShape, Shape, fields_of
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule that does not hold: where, in words, and the value it is about (None when there is none)."""
+
+    loc: Loc
+    message: str
+    hint: str = ""
+    value: object = None
+    ids: tuple[str, ...] = ()
+
+
+def breaches(model: Model, *, tolerant: bool) -> list[Breach]:
+    """Every rule that does not hold in a resource and its parts.
+
+    `tolerant` is for the models of `partial`: a rule that reads a field that is itself wrong has no answer.
+    """
+    return list(_breaches(model, (), tolerant))
+
+
+def _breaches(model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+    cls = type(model)
+    if len(model.model_fields_set) < cls.MIN_PROPERTIES:
+        yield Breach(loc, "must not be empty", f"give {' or '.join(fields_of(cls))}")
+    for rule in cls.RULES:
+        yield from _check(rule, model, loc, tolerant)
+    for field in _ruled_fields(cls):
+        value = model.__dict__.get(field.attribute)
+        if value is not None:
+            yield from _within(field.shape, value, (*loc, field.wire), tolerant)
+
+
+def _within(shape: Shape, value: Any, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+    if shape.kind == "object":
+        yield from _breaches(value, loc, tolerant)
+    elif shape.item is not None:
+        if shape.list_keys:
+            yield from _duplicates(shape, value, loc)
+        if _ruled(shape.item):
+            for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+                yield from _within(shape.item, item, (*loc, key), tolerant)
+
+
+def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[Breach]:
+    try:
+        answer = rule.check(model)
+    except AttributeError:
+        if tolerant:
+            return
+        raise
+    if isinstance(answer, bool):
+        answer = () if answer else (Finding(),)
+    for found in answer:
+        yield Breach((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value, rule.ids)
+
+
+def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
+    if shape.item is None or shape.item.model is None:
+        return
+    attributes = [fields_of(shape.item.model)[key].attribute for key in shape.list_keys]
+    seen: dict[tuple[object, ...], int] = {}
+    for index, item in enumerate(items):
+        key = tuple(item.__dict__.get(attribute) for attribute in attributes)
+        if None in key:
+            continue
+        first = seen.setdefault(key, index)
+        if first != index:
+            names = " and ".join(shape.list_keys)
+            yield Breach(
+                (*loc, index, shape.list_keys[0]) if len(shape.list_keys) == 1 else (*loc, index),
+                f"{names} must be unique in the list: item {first} has the same",
+                "rename one of them",
+                key[0] if len(key) == 1 else None,
+                ("unique",),
+            )
+
+
+def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc], loc: Loc = ()) -> Model:
+    """A model of what is right in a document, though some of its fields are not.
+
+    Fields at the places `wrong`, and required ones that are missing, are no attributes of it.
+    """
+    values: dict[str, Any] = {}
+    unset = []
+    for field in fields_of(cls).values():
+        place = (*loc, field.wire)
+        if field.wire in content and place not in wrong:
+            try:
+                values[field.wire] = _partial_value(field.shape, content[field.wire], wrong, place)
+                continue
+            except _UnreadableError:
+                pass
+        if field.wire in content:
+            unset.append(field.attribute)
+    model = cls.model_construct(None, **values)
+    for attribute in unset:
+        model.__dict__.pop(attribute, None)
+    return model
+
+
+class _UnreadableError(Exception):
+    """A value that is wrong itself, so that nothing can be said about it."""
+
+
+def _partial_value(shape: Shape, value: Any, wrong: frozenset[Loc], loc: Loc) -> Any:
+    if loc in wrong:
+        raise _UnreadableError
+    if shape.kind == "object" and shape.model is not None:
+        if not isinstance(value, dict):
+            raise _UnreadableError
+        return partial(shape.model, value, wrong, loc)
+    if shape.kind == "list" and shape.item is not None:
+        if not isinstance(value, list):
+            raise _UnreadableError
+        return [_partial_value(shape.item, item, wrong, (*loc, index)) for index, item in enumerate(value)]
+    if shape.kind == "map" and shape.item is not None:
+        if not isinstance(value, dict):
+            raise _UnreadableError
+        return {key: _partial_value(shape.item, item, wrong, (*loc, key)) for key, item in value.items()}
+    return value
+
+
+@cache
+def _ruled_fields(cls: type[Model]) -> tuple[FieldShape, ...]:
+    """The fields below which there is something to check."""
+    return tuple(field for field in fields_of(cls).values() if _ruled(field.shape))
+
+
+def _ruled(shape: Shape) -> bool:
+    if shape.kind == "object" and shape.model is not None:
+        return bool(shape.model.RULES or shape.model.MIN_PROPERTIES or _ruled_fields(shape.model))
+    return bool(shape.list_keys) or (shape.item is not None and _ruled(shape.item))

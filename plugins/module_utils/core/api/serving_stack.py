@@ -1,0 +1,104 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""ServingStack: the software that a workload cluster needs."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    GROUP_INFRASTRUCTURE,
+    Column,
+    ListMap,
+    Model,
+    Rule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+
+class StackSecret(Model):
+    """A Secret that logs in to the cluster."""
+
+    type: Literal[
+        "Kubeconfig", "GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"
+    ] = Field(description="Kubeconfig, or a cloud identity used on top of it.")
+    name: str = Field(max_length=253, description="Name of the Secret.")
+    key: str = Field(max_length=253, description="Key in its data.")
+    namespace: str | None = Field(default=None, max_length=253, description="Its namespace; absent is the stack's own.")
+
+
+class StackVersions(Model):
+    """Versions of components."""
+
+    gateway_api: str = Field(default="v1.5.1", min_length=1, max_length=32, description="Gateway API resources.")
+    cert_manager: str = Field(default="v1.17.1", min_length=1, max_length=32, description="cert-manager chart.")
+    envoy_gateway: str = Field(default="v1.8.1", min_length=1, max_length=32, description="Envoy Gateway chart.")
+    prometheus: str = Field(default="72.6.2", min_length=1, max_length=32, description="kube-prometheus-stack chart.")
+    leader_worker_set: str = Field(default="v0.8.0", min_length=1, max_length=32, description="LeaderWorkerSet chart.")
+    node_feature_discovery: str = Field(
+        default="0.18.3", min_length=1, max_length=32, description="Node Feature Discovery chart."
+    )
+    nvidia_dra_driver: str = Field(default="0.4.0", min_length=1, max_length=32, description="NVIDIA DRA driver chart.")
+
+
+class StackListener(Model):
+    """A port that the gateway listens on."""
+
+    name: str = Field(min_length=1, max_length=63, description="Name of the listener.")
+    port: int = Field(ge=1, le=65535, description="Port.")
+    protocol: Literal["HTTP", "TCP"] = Field(description="Protocol.")
+
+
+class StackGateway(Model):
+    """Settings of the cluster's gateway."""
+
+    class_name: str = Field(default="envoy", min_length=1, max_length=63, description="Name of the GatewayClass.")
+    listeners: Annotated[list[StackListener], ListMap(("name",))] | None = Field(
+        default=None, max_length=8, description="Listeners; absent or empty is HTTP on port 80, named http."
+    )
+
+
+class ServingStackSpec(Spec):
+    """What to install, and how to log in."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("SS-1",),
+            message="secrets must have an entry with type Kubeconfig",
+            cel="self.secrets.exists(s, s.type == 'Kubeconfig')",
+            check=lambda spec: any(secret.type == "Kubeconfig" for secret in spec.secrets),
+        ),
+    )
+
+    secrets: list[StackSecret] = Field(min_length=1, max_length=8, description="How to log in to the cluster.")
+    nvidia_driver_root: str = Field(
+        default="/", max_length=512, description="Folder of the NVIDIA driver on nodes; GKE has its own."
+    )
+    versions: StackVersions | None = Field(default=None, description="Versions of components.")
+    gateway: StackGateway | None = Field(default=None, description="Settings of the cluster's gateway.")
+
+
+class StackGatewayStatus(Model):
+    """The gateway of the cluster."""
+
+    address: str | None = Field(default=None, max_length=256, description="External address, once there is one.")
+
+
+class ServingStackStatus(Status):
+    """What is known of the stack."""
+
+    gateway: StackGatewayStatus | None = Field(default=None, description="The gateway of the cluster.")
+
+
+class ServingStack(Resource):
+    """The software that a workload cluster needs."""
+
+    GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
+    KIND: ClassVar[str] = "ServingStack"
+    PLURAL: ClassVar[str] = "servingstacks"
+    SHORT_NAMES: ClassVar[tuple[str, ...]] = ("ss",)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("GATEWAY", ".status.gateway.address"),)
+
+    spec: ServingStackSpec = Field(description="What to install, and how to log in.")
+    status: ServingStackStatus | None = Field(default=None, description="What is known of the stack.")

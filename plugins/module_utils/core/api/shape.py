@@ -1,0 +1,141 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The shape of models, read from their declarations: what problems are worded with and CRDs are made of."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import FieldInfo
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Atomic,
+    Format,
+    IntOrString,
+    ListMap,
+    Model,
+    RequiredWithDefault,
+    Words,
+)
+
+Kind = Literal["text", "integer", "boolean", "object", "map", "list", "any"]
+
+_SCALARS: Mapping[object, Kind] = {str: "text", int: "integer", bool: "boolean"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a value may be. Limits are those of the value itself: characters, items, entries or the number."""
+
+    kind: Kind
+    model: type[Model] | None = None
+    item: Shape | None = None
+    enum: tuple[str, ...] = ()
+    minimum: int | None = None
+    maximum: int | None = None
+    shortest: int | None = None
+    longest: int | None = None
+    pattern: str = ""
+    words: str = ""
+    format: str = ""
+    int_or_string: bool = False
+    list_keys: tuple[str, ...] = ()
+    atomic: bool = False
+
+
+@dataclass(frozen=True)
+class FieldShape:
+    """A field of a model: `wire` is its name in documents, `attribute` the one in Python."""
+
+    attribute: str
+    wire: str
+    shape: Shape
+    required: bool
+    default: Any = None
+    description: str = ""
+    has_default: bool = field(default=False)
+
+
+@cache
+def fields_of(model: type[Model]) -> Mapping[str, FieldShape]:
+    """The fields of a model by their wire names, in the order of their declaration."""
+    shapes = {}
+    for attribute, info in model.model_fields.items():
+        wire = info.alias or attribute
+        markers = [*_inner_markers(info.annotation), *info.metadata]
+        default = None if info.is_required() else info.get_default(call_default_factory=True)
+        shapes[wire] = FieldShape(
+            attribute=attribute,
+            wire=wire,
+            shape=_shape(info.annotation, info.metadata),
+            required=info.is_required() or any(isinstance(marker, RequiredWithDefault) for marker in markers),
+            default=default,
+            description=info.description or "",
+            has_default=default is not None,
+        )
+    return shapes
+
+
+def _inner_markers(annotation: Any) -> list[Any]:
+    if get_origin(annotation) is Annotated:
+        return list(get_args(annotation)[1:])
+    return []
+
+
+def _shape(annotation: Any, markers: Any) -> Shape:
+    """The shape of a type. None in a union says only that the field may be absent."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *own = get_args(annotation)
+        return _shape(inner, [*own, *markers])
+    if origin in (Union, types.UnionType):
+        (inner,) = (part for part in get_args(annotation) if part is not type(None))
+        return _shape(inner, markers)
+    if origin is Literal:
+        shape = Shape("text", enum=get_args(annotation))
+    elif origin is list:
+        shape = Shape("list", item=_shape(get_args(annotation)[0], ()))
+    elif origin is dict:
+        shape = Shape("map", item=_shape(get_args(annotation)[1], ()))
+    elif annotation in _SCALARS:
+        shape = Shape(_SCALARS[annotation])
+    elif isinstance(annotation, type) and issubclass(annotation, Model):
+        shape = Shape("object", model=annotation)
+    else:
+        shape = Shape("any")
+    for marker in markers:
+        shape = _marked(shape, marker)
+    return shape
+
+
+def _marked(shape: Shape, marker: Any) -> Shape:
+    if isinstance(marker, FieldInfo):
+        for part in marker.metadata:
+            shape = _marked(shape, part)
+        return shape
+    if isinstance(marker, ListMap):
+        return replace(shape, list_keys=marker.keys)
+    if isinstance(marker, Atomic):
+        return replace(shape, atomic=True)
+    if isinstance(marker, Words):
+        return replace(shape, words=marker.text)
+    if isinstance(marker, Format):
+        return replace(shape, format=marker.name)
+    if isinstance(marker, IntOrString):
+        return replace(shape, int_or_string=True)
+    # What pydantic makes of the limits given to Field().
+    return replace(
+        shape,
+        minimum=_first(getattr(marker, "ge", None), shape.minimum),
+        maximum=_first(getattr(marker, "le", None), shape.maximum),
+        shortest=_first(getattr(marker, "min_length", None), shape.shortest),
+        longest=_first(getattr(marker, "max_length", None), shape.longest),
+        pattern=getattr(marker, "pattern", None) or shape.pattern,
+    )
+
+
+def _first(new: int | None, old: int | None) -> int | None:
+    return old if new is None else new

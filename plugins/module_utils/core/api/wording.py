@@ -1,0 +1,206 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is wrong with a field, in words for the person who wrote it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+
+MAX_SHOWN = 60
+_MAX_KEY = 80
+_SECRET = re.compile(r"token|secret|passw|pwd|key|credential|auth|private|cert", re.IGNORECASE)
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+_KINDS = {
+    "text": "text",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "object": "a mapping",
+    "map": "a mapping",
+    "list": "a list",
+    "any": "a value",
+}
+_UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map": ("entry", "entries")}
+
+
+def short(value: object) -> str:
+    """A value in at most MAX_SHOWN characters; empty for lists and mappings, which may hold anything."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return ""
+    text = value[: 2 * MAX_SHOWN] if isinstance(value, str) else value
+    shown = json.dumps(text, ensure_ascii=False) if isinstance(text, (str, bool)) else str(text)
+    shown = shown.encode("utf-8", "backslashreplace").decode()
+    return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 1] + "…"
+
+
+def may_show(content: object, loc: Loc) -> bool:
+    """Whether the value at a place may be shown: a variable of an engine may be a secret, as its name tells."""
+    if "env" not in loc:
+        return True
+    start = loc.index("env")
+    for part in loc[: start + 2]:
+        content = _step(content, part)
+    name = content.get("name") if isinstance(content, dict) else None
+    return isinstance(name, str) and not _SECRET.search(name)
+
+
+def _step(content: object, part: str | int) -> object:
+    if isinstance(content, dict):
+        return content.get(part)
+    if isinstance(content, list) and isinstance(part, int) and part < len(content):
+        return content[part]
+    return None
+
+
+def path_of(kind: type[Model], loc: Sequence[str | int]) -> str:
+    """A place as a field path: spec.devices[0].attributes["foo"].version"""
+    path = ""
+    shape: Shape | None = Shape("object", model=kind)
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif shape is not None and shape.kind in ("map", "any"):
+            path += f"[{json.dumps(_cut(part), ensure_ascii=False)}]"
+        elif _PLAIN_KEY.fullmatch(part) and len(part) <= _MAX_KEY:
+            path += f".{part}" if path else part
+        else:
+            path += f"[{json.dumps(_cut(part), ensure_ascii=False)}]"
+        shape = _below(shape, part)
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= _MAX_KEY else key[: _MAX_KEY - 1] + "…"
+
+
+def _below(shape: Shape | None, part: str | int) -> Shape | None:
+    if shape is None:
+        return None
+    if shape.kind == "object" and shape.model is not None:
+        found = fields_of(shape.model).get(str(part))
+        return found.shape if found else None
+    return shape if shape.kind == "any" else shape.item
+
+
+def shape_at(kind: type[Model], loc: Iterable[str | int]) -> Shape | None:
+    """The shape of the value at a place; None where the API has no such field."""
+    shape: Shape | None = Shape("object", model=kind)
+    for part in loc:
+        shape = _below(shape, part)
+    return shape
+
+
+def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: object, ref: Ref) -> Problem:
+    """The problem for one error of pydantic."""
+    loc: Loc = tuple(error["loc"])
+    path = path_of(kind, loc)
+    if error["type"] == "missing":
+        return Problem("is required", path=path, hint=_missing_hint(shape_at(kind, loc)), ref=ref)
+    if error["type"] == "extra_forbidden":
+        return Problem("is not a known field", path=path, hint=_unknown_hint(kind, loc), ref=ref)
+    value = error["input"]
+    message, hint = _wrong(shape_at(kind, loc), value)
+    shown = short(value) if may_show(content, loc) else ""
+    return Problem(
+        message, path=path, value=shown, hint=hint if shown or not hint.startswith("quote") else "quote it", ref=ref
+    )
+
+
+def _missing_hint(shape: Shape | None) -> str:
+    return f"one of {', '.join(shape.enum)}" if shape is not None and shape.enum else ""
+
+
+def _unknown_hint(kind: type[Model], loc: Loc) -> str:
+    """The key that was probably meant, or where the matter is decided instead."""
+    parent = shape_at(kind, loc[:-1])
+    if parent is None or parent.model is None:
+        return ""
+    key = str(loc[-1])[:_MAX_KEY]
+    said = parent.model.NOT_HERE.get(key)
+    if said:
+        return said
+    known = {name.lower(): name for name in fields_of(parent.model)}
+    near = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), known, n=1)
+    if near:
+        return f"did you mean {known[near[0]]}?"
+    return f"known here: {', '.join(known.values())}"
+
+
+def _wrong(shape: Shape | None, value: object) -> tuple[str, str]:
+    """What a value of a known field should have been, and what to do."""
+    if shape is None:
+        return "is not valid", ""
+    if shape.enum:
+        return _wrong_choice(shape, value)
+    if not _is_a(shape, value):
+        return f"must be {_KINDS[shape.kind]}, is {type_words(value)}", _type_hint(shape, value)
+    return _beyond_limits(shape, value), ""
+
+
+def _is_a(shape: Shape, value: object) -> bool:
+    match shape.kind:
+        case "text":
+            return isinstance(value, str)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "boolean":
+            return isinstance(value, bool)
+        case "list":
+            return isinstance(value, list)
+        case "object" | "map":
+            return isinstance(value, dict)
+    return True
+
+
+def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
+    choices = ", ".join(shape.enum)
+    if isinstance(value, bool):
+        return f"must be one of {choices}, is true or false", "put the word in quotes"
+    if not isinstance(value, str):
+        return f"must be one of {choices}, is {type_words(value)}", ""
+    folded = {choice.lower(): choice for choice in shape.enum}
+    near = difflib.get_close_matches(value[:_MAX_KEY].lower(), folded, n=1)
+    return f"must be one of {choices}", f"did you mean {folded[near[0]]}?" if near else ""
+
+
+def _type_hint(shape: Shape, value: object) -> str:
+    if shape.kind == "text" and isinstance(value, (int, float)):
+        return f'quote it: "{json.dumps(value) if isinstance(value, bool) else value}"'
+    if shape.kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
+        return f"write it without quotes: {int(value)}"
+    if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return f"write {int(value)}"
+    if shape.kind == "boolean" and isinstance(value, str) and value.lower() in ("true", "false"):
+        return f"write it without quotes: {value.lower()}"
+    if shape.kind == "list" and isinstance(value, str):
+        return "write it as a list: one line with '- ' for each item"
+    if shape.kind == "list" and isinstance(value, dict):
+        return "put '- ' before the first key, to make it an item of a list"
+    return ""
+
+
+def _beyond_limits(shape: Shape, value: Any) -> str:
+    if shape.kind == "integer":
+        if shape.minimum is not None and value < shape.minimum:
+            return f"must be at least {shape.minimum}"
+        if shape.maximum is not None and value > shape.maximum:
+            return f"must be at most {shape.maximum}"
+        return "is not a valid number"
+    size = len(value)
+    one, many = _UNITS.get(shape.kind, ("", ""))
+    if shape.shortest is not None and size < shape.shortest:
+        if size == 0:
+            return "must not be empty"
+        return f"must be at least {shape.shortest} {one if shape.shortest == 1 else many}, is {size}"
+    if shape.longest is not None and size > shape.longest:
+        return f"must be at most {shape.longest} {one if shape.longest == 1 else many}, is {size}"
+    return shape.words or (f"must match {shape.pattern}" if shape.pattern else "is not valid")
