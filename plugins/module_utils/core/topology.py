@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,11 +82,18 @@ def short_value(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
+def field_path(base: str, key: object) -> str:
+    """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
+    if isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key) and len(key) <= SHOWN_CHARACTERS:
+        return f"{base}.{key}" if base else key
+    return f"{base}[{short_value(key)}]"
+
+
 def nearest_key(key: object, known: Iterable[str]) -> str:
     """A hint for an unknown key: the known one that looks most like it, or all of them."""
     names = sorted(known)
     by_folded = {name.replace("_", "").lower(): name for name in names}
-    folded = str(key).replace("_", "").lower() if isinstance(key, str) else ""
+    folded = key[:SHOWN_CHARACTERS].replace("_", "").lower() if isinstance(key, str) else ""
     match = difflib.get_close_matches(folded, by_folded, n=1)
     return f"Did you mean {by_folded[match[0]]}?" if match else f"Known here: {', '.join(names)}."
 
@@ -116,7 +124,7 @@ def resolve(topology: object) -> tuple[Axes, Shape]:
     if not isinstance(topology, Mapping):
         raise TopologyError([Problem("topology must be a mapping", value=short_value(topology), hint=_example())])
     problems = [
-        Problem("is not a known field of a topology", str(key), hint=nearest_key(key, AXES))
+        Problem("is not a known field of a topology", field_path("", key), hint=nearest_key(key, AXES))
         for key in topology
         if key not in KNOWN_KEYS
     ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import Notes, given_entries
 
 
@@ -75,7 +74,7 @@ def inference_class(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
     ):
         for name in block:
             if name not in known:
-                notes.error(f"{path}.{name}", "is not a known field", hint=topology.nearest_key(name, known))
+                notes.unknown(path, name, known)
     return {**rest, "devices": [_gpu_device(given_entries(gpu), notes)]}
 
 

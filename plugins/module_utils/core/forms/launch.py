@@ -96,28 +96,43 @@ def _missing_flags(args: Sequence[str], gang: Gang) -> list[str]:
 
 def _leader_script(args: Sequence[str], gang: Gang) -> str:
     lines = [
-        f"  ray start --head --port={RAY_PORT}",
-        f"  until python3 -c '{_ALL_NODES_JOINED}' {gang.nodes}; do sleep 5; done",
+        f"ray start --head --port={RAY_PORT}",
+        f"until python3 -c '{_ALL_NODES_JOINED}' {gang.nodes}; do sleep 5; done",
     ]
     if gang.axes.data > 1 and gang.axes.pipeline > 1:
         # One data-parallel rank spans nodes here; by default vLLM keeps each rank on one.
-        lines.append("  export VLLM_RAY_DP_PACK_STRATEGY=span")
-    return _script(lines, f'exec vllm serve "$@"{_ray_flags(args, gang)}', args, gang, leader=True)
+        lines.append("export VLLM_RAY_DP_PACK_STRATEGY=span")
+    lines.append(f'exec vllm serve "$@"{_ray_flags(args, gang)}')
+    return _script(lines, args, gang)
 
 
 def _follower_script(args: Sequence[str], gang: Gang) -> str:
     # A follower that gave up before the head is there would restart, and its restart recreates the whole gang.
-    wait = f"  until python3 -c '{_HEAD_ANSWERS}' \"{LEADER}\" {RAY_PORT} 2>/dev/null; do sleep 2; done"
-    return _script([wait], f'exec ray start --address="{LEADER}:{RAY_PORT}" --block', args, gang, leader=False)
+    lines = [
+        f"until python3 -c '{_HEAD_ANSWERS}' \"{LEADER}\" {RAY_PORT} 2>/dev/null; do sleep 2; done",
+        f'exec ray start --address="{LEADER}:{RAY_PORT}" --block',
+    ]
+    return _script(lines, args, gang, extra=" --headless")
 
 
-def _script(lines: Sequence[str], last: str, args: Sequence[str], gang: Gang, *, leader: bool) -> str:
-    native = f'exec vllm serve "$@" --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"'
-    if not has_flag(args, "--distributed-executor-backend"):
+def _script(with_ray: Sequence[str], args: Sequence[str], gang: Gang, extra: str = "") -> str:
+    """Ray where the image has it, vLLM's own launch elsewhere; a backend the user names leaves only that one."""
+    backend = _flag_value(args, "--distributed-executor-backend")
+    native = f'exec vllm serve "$@" --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'
+    if backend is None:
         native += " --distributed-executor-backend=mp"
-    if not leader:
-        native += " --headless"
-    return "\n".join(["set -e", "if command -v ray >/dev/null 2>&1; then", *lines, f"  {last}", "fi", native, ""])
+        lines = ["if command -v ray >/dev/null 2>&1; then", *(f"  {line}" for line in with_ray), "fi", native]
+    else:
+        lines = [native] if backend == "mp" else list(with_ray)
+    return "\n".join(["set -e", *lines, ""])
+
+
+def _flag_value(args: Sequence[str], flag: str) -> str | None:
+    for position, arg in enumerate(args):
+        if _flag_name(arg) == flag:
+            inline = arg.partition("=")
+            return inline[2] if inline[1] else next(iter(args[position + 1 : position + 2]), "")
+    return None
 
 
 def _ray_flags(args: Sequence[str], gang: Gang) -> str:

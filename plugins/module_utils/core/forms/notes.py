@@ -9,7 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import (
+    TopologyError,
+    field_path,
+    nearest_key,
+)
 
 
 class FormError(ValueError):
@@ -40,7 +44,11 @@ class Notes:
     def below(self, base: str, error: TopologyError) -> None:
         """Take over problems whose paths are relative to `base`."""
         for problem in error.problems:
-            self.errors.append(replace(problem, path=f"{base}.{problem.path}" if problem.path else base))
+            joint = "." if problem.path and not problem.path.startswith("[") else ""
+            self.errors.append(replace(problem, path=f"{base}{joint}{problem.path}"))
+
+    def unknown(self, base: str, key: object, known: Iterable[str]) -> None:
+        self.error(field_path(base, key), "is not a known field", hint=nearest_key(key, known))
 
 
 def given_entries(mapping: Mapping[str, Any]) -> dict[str, Any]:

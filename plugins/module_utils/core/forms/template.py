@@ -58,7 +58,7 @@ def engine_template(engine: Any, path: str, notes: Notes) -> dict[str, Any] | No
     given = given_entries(engine)
     for name in given:
         if name not in known:
-            notes.error(f"{path}.{name}", "is not a known field", hint=topology.nearest_key(name, known[:-2]))
+            notes.unknown(path, name, known[:-2])
     container = {"name": "engine", **{name: given[name] for name in of_container if name in given}}
     spec: dict[str, Any] = {"containers": [container]}
     if "imagePullSecrets" in given:

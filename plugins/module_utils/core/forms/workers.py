@@ -52,8 +52,7 @@ class Role:
         workers = given_entries(workers)
         for name in workers:
             if name not in ("count", "topology", "template", "resources"):
-                hint = topology.nearest_key(name, ("count", "topology", "template"))
-                notes.error(f"{self.written}.workers.{name}", "is not a known field", hint=hint)
+                notes.unknown(f"{self.written}.workers", name, ("count", "topology", "template"))
         shape = self._shape(workers, notes)
         copies = self._copies(workers, notes)
         template = self._template(workers, given.get("engine"), notes)
@@ -70,8 +69,7 @@ class Role:
             if name in ("parallelism", "poolSelector"):
                 notes.error(f"{self.written}.{name}", "is a field of an earlier design", hint=FORMER_FIELDS[name])
             elif name not in ROLE_FIELDS:
-                hint = topology.nearest_key(name, ("nodeSelector", "workers"))
-                notes.error(f"{self.written}.{name}", "is not a known field", hint=hint)
+                notes.unknown(self.written, name, ("nodeSelector", "workers"))
         required = ("workers", "nodeSelector") if self.phase == "Prefill" else ("workers",)
         for name in required:
             if name not in given:
@@ -139,17 +137,14 @@ class Role:
             return
         for name in resources:
             if name not in ("cpu", "memory"):
-                notes.error(f"{path}.{name}", "is not a known field", hint="cpu and memory are.")
+                notes.unknown(path, name, ("cpu", "memory"))
         if container.get("resources") is not None:
             notes.error(path, f"is an earlier spelling of {newer}, and both are given", hint="Keep the latter.")
             return
         notes.older(path, newer)
-        container["resources"] = {
-            "requests": {
-                name: str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-                for name, value in given_entries(resources).items()
-            }
-        }
+        requests = {name: _quantity(value) for name, value in given_entries(resources).items()}
+        if requests:
+            container["resources"] = {"requests": requests}
 
     def _node_selector(self, selector: Any, gpus: int | None, notes: Notes) -> Any:
         """The device requests of one node, where the one for the GPUs asks for as many as the topology needs."""
@@ -188,8 +183,6 @@ class Role:
             )
         else:
             notes.older(path, f"{self.written}.nodeSelector.devices")
-        devices = f"{self.canonical}.members[0].nodeSelector.devices"
-        notes.origin.update({devices: path, f"{devices}[0].selectors[0].cel": path})
         rest = {name: value for name, value in selector.items() if name not in ("cel", "devices")}
         return {**rest, "devices": [_gpu_request(gpus, text)]}
 
@@ -232,6 +225,13 @@ class Role:
         follower = copy.deepcopy(template)
         (container,) = template["spec"]["containers"]
         if launch.lacks_command(container):
+            image = container.get("image")
+            if isinstance(image, str) and "vllm" not in image.lower():
+                notes.warn(
+                    f"{self.written}.workers",
+                    f"the container has no command: the launch over {shape.nodes_per_worker} nodes is written for vLLM",
+                    "Give the container a command when the image is not built on vLLM.",
+                )
             gang = launch.Gang(axes, shape.nodes_per_worker, self.cached, self.phase == "Decode")
             template["spec"]["containers"] = [launch.launched(container, gang, leader=True)]
             follower["spec"]["containers"] = [launch.launched(container, gang, leader=False)]
@@ -292,6 +292,11 @@ class Role:
         if workers.get("resources") is not None:
             origin[f"{path}.spec.containers[0].resources"] = f"{self.written}.workers.resources"
             origin[f"{path}.spec.containers[0].resources.requests"] = f"{self.written}.workers.resources"
+
+
+def _quantity(value: Any) -> Any:
+    """A Kubernetes quantity is text; the earlier field took whole numbers as well."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _gpu_request(gpus: int | None, expression: Any) -> dict[str, Any]:
