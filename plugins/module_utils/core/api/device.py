@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -51,7 +52,7 @@ class PublishedCapacity(Model):
 class Device(Model):
     """A kind of device on one node, and how many of it there are."""
 
-    NOT_HERE = {"deviceClass": "did you mean deviceClassName?"}
+    NOT_HERE: ClassVar[Mapping[str, str]] = {"deviceClass": "did you mean deviceClassName?"}
     RULES: ClassVar[tuple[Rule, ...]] = (requires(("IK-7",), "claim", "DRA", "deviceClassName"),)
 
     name: str = Field(min_length=1, max_length=63, description="Handle, such as gpu or nic.")

@@ -39,7 +39,7 @@ class Selector(Model):
         default=None,
         min_length=1,
         max_length=10240,
-        description="CEL expression over device.driver, device.attributes and device.capacity that gives true or false.",
+        description="CEL expression over device.driver, device.attributes and device.capacity.",
     )
 
 

@@ -23,7 +23,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     node_count_rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
+    Resource,
+    Spec,
+    Status,
+    name_rule,
+)
 
 SYSTEM_POOL = "system"
 _CREDENTIALS = "Which provider configuration signs calls to the cloud; absent is the cluster-wide `default`."
@@ -264,6 +269,8 @@ class InferenceClusterStatus(Status):
 
 class InferenceCluster(Resource):
     """One Kubernetes cluster of the fleet: built in a cloud, or brought along."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (name_rule("IC-11", label=False),)
 
     KIND: ClassVar[str] = "InferenceCluster"
     PLURAL: ClassVar[str] = "inferenceclusters"

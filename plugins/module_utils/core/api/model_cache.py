@@ -74,7 +74,7 @@ class ModelCache(Resource):
     # `source` is a word, so the repository is beside it and not below it, as the reference implementation has it.
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("SOURCE", ".spec.huggingFace.repo"),
-        Column("CLUSTERS", ".status.summary.ready", description="Clusters that have the weights."),
+        Column("READY", ".status.summary.ready", description="Clusters that have the weights."),
     )
 
     spec: ModelCacheSpec = Field(description="Which weights, and where.")

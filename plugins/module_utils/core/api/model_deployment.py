@@ -32,7 +32,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import LabelValue, template_label_rules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
+    Resource,
+    Spec,
+    Status,
+    name_rule,
+)
 
 
 class Serving(Model):
@@ -191,6 +196,8 @@ class ModelDeploymentStatus(Status):
 
 class ModelDeployment(Resource):
     """A model that runs on the fleet, in so many replicas."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (name_rule("MD-23", label=True),)
 
     KIND: ClassVar[str] = "ModelDeployment"
     PLURAL: ClassVar[str] = "modeldeployments"

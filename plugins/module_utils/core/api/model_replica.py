@@ -29,7 +29,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine i
     worker_rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import PodTemplate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
+    Resource,
+    Spec,
+    Status,
+    name_rule,
+)
 
 
 class ReplicaServing(Model):
@@ -105,6 +110,8 @@ class ModelReplicaStatus(Status):
 
 class ModelReplica(Resource):
     """One instance of a model on one cluster; written by the scheduler."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (name_rule("MR-17", label=True),)
 
     KIND: ClassVar[str] = "ModelReplica"
     PLURAL: ClassVar[str] = "modelreplicas"

@@ -64,7 +64,8 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     if kind.NAMESPACED and not given_namespace:
         # The namespace is ours, not the user's: `wire(set_only=True)` leaves it out.
         resource.metadata.model_fields_set.discard("namespace")
-    return resource
+    parsed: Resource = resource
+    return parsed
 
 
 def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref) -> Itera
     version = content.get("apiVersion")
     if isinstance(version, str) and version != kind.group_version():
         yield Problem(
-            f"a {kind.KIND} has apiVersion {kind.group_version()}",
+            f"the apiVersion of {kind.KIND} is {kind.group_version()}",
             path="apiVersion",
             value=short(version),
             hint=f"write {kind.group_version()}",
@@ -122,7 +123,7 @@ def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref) -> Itera
     metadata = content.get("metadata")
     if not kind.NAMESPACED and isinstance(metadata, dict) and "namespace" in metadata:
         yield Problem(
-            f"a {kind.KIND} belongs to no namespace",
+            f"{kind.KIND} belongs to no namespace",
             path="metadata.namespace",
             value=short(metadata["namespace"]),
             hint="remove it",

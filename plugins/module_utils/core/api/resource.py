@@ -13,9 +13,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     GROUP_MODELS,
     VERSION,
     Column,
+    Finding,
     Format,
     ListMap,
     Model,
+    Rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -57,6 +59,26 @@ class Status(Model):
 
     conditions: Annotated[list[Condition], ListMap(("type",))] | None = Field(
         default=None, max_length=64, description="Observations, one for each type."
+    )
+
+
+def name_rule(identifier: str, *, label: bool) -> Rule:
+    """The rule on names that become values of labels (63 characters), or with `label` names of Services (no dots)."""
+    limit = "self.metadata.name.size() <= 63"
+
+    def check(resource: Any) -> list[Finding]:
+        name: str = resource.metadata.name
+        messages = [f"must be at most 63 characters, is {len(name)}"] if len(name) > 63 else []
+        if label and "." in name:
+            messages.append("must not contain a dot, as Services are named after it")
+        return [Finding(("metadata", "name"), message, name) for message in messages]
+
+    return Rule(
+        ids=(identifier,),
+        message="the name must be at most 63 characters" + (" and have no dots" if label else ""),
+        cel=f"{limit} && !self.metadata.name.contains('.')" if label else limit,
+        check=check,
+        hint="choose another name",
     )
 
 

@@ -173,8 +173,10 @@ def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
 
 
 def _type_hint(shape: Shape, value: object) -> str:
+    if shape.kind == "text" and isinstance(value, bool):
+        return "put it in quotes"
     if shape.kind == "text" and isinstance(value, (int, float)):
-        return f'quote it: "{json.dumps(value) if isinstance(value, bool) else value}"'
+        return f'quote it: "{value}"'
     if shape.kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
         return f"write it without quotes: {int(value)}"
     if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
