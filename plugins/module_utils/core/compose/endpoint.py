@@ -40,6 +40,7 @@ def url_host(address: str) -> str:
     """The address as the host of a URL: IPv6 in brackets (RFC 3986, section 3.2.2)."""
     bare = address.removeprefix("[").removesuffix("]")
     try:
-        return f"[{IPv6Address(bare)}]"
+        IPv6Address(bare)
     except ValueError:
         return address
+    return f"[{bare}]"

@@ -1,0 +1,286 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The workloads of engines: what users write reaches the pods as written, and what they may not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+
+Make = Callable[..., dict[str, Any]]
+
+NIXL_HOST = {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+NIXL_PORT = {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"}
+LEADER_ADDRESS = {"name": "MODELPLANE_LEADER_ADDRESS", "value": "$(LWS_LEADER_ADDRESS)"}
+RANK = {"name": "MODELPLANE_RANK", "value": "$(LWS_WORKER_INDEX)"}
+
+
+def standalone_pod(replica: dict[str, Any]) -> dict[str, Any]:
+    workload = next(
+        each
+        for each in replica_objects(replica)
+        if each["kind"] == "Deployment" and not each["metadata"]["name"].endswith("-epp")
+    )
+    template: dict[str, Any] = workload["spec"]["template"]
+    return template
+
+
+def gang_pods(replica: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    workload = next(each for each in replica_objects(replica) if each["kind"] == "LeaderWorkerSet")
+    template = workload["spec"]["leaderWorkerTemplate"]
+    return template["leaderTemplate"], template["workerTemplate"]
+
+
+@pytest.mark.parametrize("text", ["{{ lookup('pipe', 'id') }}", "{% raw %}", "$(POD_IP)", "a: b", "", "ünï\ncode"])
+def test_text_reaches_the_pod_as_written(make_replica: Make, text: str) -> None:
+    written = {"command": ["run", text], "args": [text], "env": [{"name": "A", "value": text}]}
+    container = standalone_pod(make_replica(container=written))["spec"]["containers"][0]
+    assert {field: container[field] for field in written} == written
+
+
+@pytest.mark.parametrize(
+    ("written", "field", "standalone", "leader"),
+    [
+        ({}, "args", [], None),
+        ({"args": []}, "args", [], None),
+        ({"args": ["-x"]}, "args", ["-x"], ["-x"]),
+        ({}, "command", None, None),
+        ({"command": []}, "command", None, None),
+        ({}, "env", None, [LEADER_ADDRESS, RANK]),
+        ({"env": []}, "env", None, [LEADER_ADDRESS, RANK]),
+        (
+            {"env": [{"name": "A", "value": "$(MODELPLANE_RANK)"}]},
+            "env",
+            [{"name": "A", "value": "$(MODELPLANE_RANK)"}],
+            [LEADER_ADDRESS, RANK, {"name": "A", "value": "$(MODELPLANE_RANK)"}],
+        ),
+        (
+            {"env": [{"name": "MODELPLANE_RANK", "value": "7"}]},
+            "env",
+            [{"name": "MODELPLANE_RANK", "value": "7"}],
+            [LEADER_ADDRESS, {"name": "MODELPLANE_RANK", "value": "7"}],
+        ),
+    ],
+)
+def test_optional_fields(
+    make_replica: Make, make_member: Make, make_engine: Make, written: Any, field: str, standalone: Any, leader: Any
+) -> None:
+    """None: the key is not there."""
+    alone = standalone_pod(make_replica(container=written))["spec"]["containers"][0]
+    gang = make_engine("main", make_member("Leader", **written), make_member("Worker", **written))
+    leads, works = (pod["spec"]["containers"][0] for pod in gang_pods(make_replica(gang)))
+    assert alone.get(field) == standalone
+    assert leads.get(field) == works.get(field) == leader
+
+
+@pytest.mark.parametrize(
+    ("written", "args"),
+    [
+        ({}, ["--model=/mnt/models"]),
+        ({"args": ["-x"]}, ["-x", "--model=/mnt/models"]),
+        ({"args": ["--model=m"]}, ["--model=m"]),
+        ({"args": ["--model", "m"]}, ["--model", "m"]),
+        ({"args": ["-x"], "command": ["vllm"]}, ["-x"]),
+    ],
+)
+def test_cache_in_args(make_replica: Make, make_member: Make, make_engine: Make, written: Any, args: list[str]) -> None:
+    cache = {"modelCacheRef": {"name": "weights"}}
+    alone = standalone_pod(make_replica(container=written, **cache))["spec"]["containers"][0]
+    gang = make_engine("main", make_member("Leader", **written), make_member("Worker", **written))
+    leads, works = (pod["spec"]["containers"][0] for pod in gang_pods(make_replica(gang, **cache)))
+    assert alone["args"] == leads["args"] == args
+    assert works.get("args") == written.get("args")
+
+
+def test_the_cache_is_mounted_in_every_pod(make_replica: Make, gang: dict[str, Any]) -> None:
+    for pod in gang_pods(make_replica(gang, modelCacheRef={"name": "qwen3-coder"})):
+        claim = {"claimName": "modelcache-ml-team-qwen3-coder-c65e4"}
+        assert pod["spec"]["volumes"][1] == {"name": "model-cache", "persistentVolumeClaim": claim}
+        mount = {"name": "model-cache", "mountPath": "/mnt/models"}
+        assert pod["spec"]["containers"][0]["volumeMounts"][1] == mount
+
+
+@pytest.mark.parametrize(("worker", "size"), [(None, 2), ({"nodes": 1}, 2), ({"nodes": 63}, 64)])
+def test_gang_size(make_replica: Make, gang: dict[str, Any], worker: Any, size: int) -> None:
+    gang["members"][1].pop("worker")
+    if worker:
+        gang["members"][1]["worker"] = worker
+    spec = replica_objects(make_replica({**gang, "copies": 3}))[3]["spec"]
+    assert (spec["replicas"], spec["leaderWorkerTemplate"]["size"]) == (3, size)
+
+
+def test_the_order_of_a_gangs_members_does_not_matter(make_replica: Make, gang: dict[str, Any]) -> None:
+    turned = {**gang, "members": gang["members"][::-1]}
+    assert gang_pods(make_replica(turned)) == gang_pods(make_replica(gang))
+
+
+def test_gang_workers_do_not_serve(make_replica: Make, gang: dict[str, Any]) -> None:
+    gang["members"][1]["template"]["metadata"] = {"labels": {"modelplane.ai/serving": "qwen3-8b-6e732e38e8", "a": "b"}}
+    leader, worker = gang_pods(make_replica(gang))
+    assert leader["metadata"]["labels"]["modelplane.ai/serving"] == "qwen3-8b-6e732e38e8"
+    assert worker["metadata"]["labels"] == {
+        "a": "b",
+        "modelplane.ai/namespace": "ml-team",
+        "modelplane.ai/deployment": "qwen3-8b",
+        "modelplane.ai/replica": "qwen3-8b-6e732e38e8",
+    }
+    assert not {"ports", "readinessProbe"} & set(worker["spec"]["containers"][0])
+
+
+def test_pod_metadata_of_the_user_is_kept_and_does_not_win(make_replica: Make) -> None:
+    replica = make_replica()
+    metadata = {
+        "labels": {"team": "a", "modelplane.ai/serving": "x", "modelplane.ai/workload": "x"},
+        "annotations": {"note": "{{ x }}"},
+    }
+    replica["spec"]["engines"][0]["members"][0]["template"]["metadata"] = metadata
+    pod = standalone_pod(replica)["metadata"]
+    assert pod["annotations"] == {"note": "{{ x }}"}
+    assert pod["labels"] == {
+        "team": "a",
+        "modelplane.ai/namespace": "ml-team",
+        "modelplane.ai/deployment": "qwen3-8b",
+        "modelplane.ai/replica": "qwen3-8b-6e732e38e8",
+        "modelplane.ai/serving": "qwen3-8b-6e732e38e8",
+        "modelplane.ai/workload": "qwen3-8b-6e732e38e8-main-14ab1",
+    }
+
+
+def test_image_pull_secrets_are_copied(make_replica: Make) -> None:
+    replica = make_replica()
+    replica["spec"]["engines"][0]["members"][0]["template"]["spec"]["imagePullSecrets"] = [{"name": "registry"}]
+    assert standalone_pod(replica)["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_a_member_without_devices_claims_none(make_replica: Make, make_member: Make, make_engine: Make) -> None:
+    leader = make_member("Leader")
+    del leader["deviceRequests"]
+    replica = make_replica(make_engine("main", leader, make_member("Worker")))
+    pod, _worker = gang_pods(replica)
+    assert "resourceClaims" not in pod["spec"]
+    assert "resources" not in pod["spec"]["containers"][0]
+    assert pod["spec"]["nodeSelector"] == {"modelplane.ai/pool": "gpu-l4"}
+    assert pod["spec"]["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    templates = [each for each in replica_objects(replica) if each["kind"] == "ResourceClaimTemplate"]
+    assert len(templates) == 1
+
+
+@pytest.mark.parametrize(
+    ("classes", "taints"),
+    [
+        ([], ["nvidia.com/gpu"]),
+        (["gpu.nvidia.com"], ["nvidia.com/gpu"]),
+        (["gpu.amd.com"], ["nvidia.com/gpu", "amd.com/gpu"]),
+        (["gpu.amd.com", "gpu.amd.com"], ["nvidia.com/gpu", "amd.com/gpu"]),
+        (["mig.nvidia.com", "nic.example.com", "gpu", "gpu."], ["nvidia.com/gpu"]),
+    ],
+)
+def test_tolerated_taints(make_replica: Make, classes: list[str], taints: list[str]) -> None:
+    replica = make_replica()
+    requests = [{"name": f"r{number}", "deviceClassName": each} for number, each in enumerate(classes)]
+    replica["spec"]["engines"][0]["members"][0]["deviceRequests"] = requests
+    found = standalone_pod(replica)["spec"]["tolerations"]
+    assert found == [{"key": taint, "operator": "Exists", "effect": "NoSchedule"} for taint in taints]
+
+
+def test_claim_requests(make_replica: Make) -> None:
+    replica = make_replica()
+    replica["spec"]["engines"][0]["members"][0]["deviceRequests"] = [
+        {"name": "gpu", "deviceClassName": "gpu.amd.com", "count": 8, "selectors": [{"cel": "a"}, {"cel": "b\n"}]},
+        {"name": "nic", "deviceClassName": "rdma.example.com", "selectors": []},
+    ]
+    template = replica_objects(replica)[1]
+    assert template["spec"]["spec"]["devices"]["requests"] == [
+        {
+            "name": "gpu",
+            "exactly": {
+                "deviceClassName": "gpu.amd.com",
+                "count": 8,
+                "selectors": [{"cel": {"expression": "a"}}, {"cel": {"expression": "b\n"}}],
+            },
+        },
+        {"name": "nic", "exactly": {"deviceClassName": "rdma.example.com", "count": 1}},
+    ]
+
+
+def test_phases_not_names_make_the_pair(make_replica: Make, pick: Make, pair: tuple[Any, ...]) -> None:
+    objects = replica_objects(make_replica(*pair, serving={"mode": "PrefillDecode"}))
+    pods = {
+        each["spec"]["template"]["metadata"]["labels"]["llm-d.ai/role"]: each["spec"]["template"]["spec"]["containers"]
+        for each in objects
+        if each["kind"] == "Deployment" and not each["metadata"]["name"].endswith("-epp")
+    }
+    assert [each["name"] for each in pods["prefill"]] == ["engine"]
+    assert [each["name"] for each in pods["decode"]] == ["engine", "pd-sidecar"]
+    assert "blockSizeTokens: 64\n" in pick(objects, "ConfigMap")["data"]["epp-config.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (None, [NIXL_HOST, NIXL_PORT]),
+        ([{"name": "A", "value": "1"}], [{"name": "A", "value": "1"}, NIXL_HOST, NIXL_PORT]),
+        (
+            [{"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "6000"}],
+            [{"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "6000"}, NIXL_HOST],
+        ),
+        ([NIXL_HOST, NIXL_PORT], [NIXL_HOST, NIXL_PORT]),
+    ],
+)
+def test_side_channel_env(make_replica: Make, make_member: Make, make_engine: Make, env: Any, expected: Any) -> None:
+    container = {} if env is None else {"env": env}
+    engine = make_engine("main", make_member(**container), phase="Prefill")
+    pod = standalone_pod(make_replica(engine, serving={"mode": "PrefillDecode"}))
+    assert pod["spec"]["containers"][0]["env"] == expected
+
+
+def test_a_decode_gang_has_the_sidecar_at_its_leader(make_replica: Make, make_member: Make, make_engine: Make) -> None:
+    script = "ray start --head --port=6379 && exec vllm serve /mnt/models --port 8005"
+    leader = make_member("Leader", command=["/bin/sh", "-c", script])
+    decode = make_engine("decode", leader, make_member("Worker"), phase="Decode")
+    prefill = make_engine("prefill", make_member(), phase="Prefill")
+    leads, works = gang_pods(make_replica(prefill, decode, serving={"mode": "PrefillDecode"}))
+    engine, sidecar = leads["spec"]["containers"]
+    assert engine["ports"] == [{"containerPort": 8005}]
+    assert engine["readinessProbe"]["httpGet"] == {"path": "/health", "port": 8005}
+    assert engine["env"] == [LEADER_ADDRESS, RANK, NIXL_HOST, NIXL_PORT]
+    assert "--vllm-port=8005" in sidecar["args"]
+    assert leads["metadata"]["labels"]["llm-d.ai/role"] == "decode"
+    assert len(works["spec"]["containers"]) == 1
+    assert "llm-d.ai/role" not in works["metadata"]["labels"]
+    assert works["spec"]["containers"][0]["env"] == [LEADER_ADDRESS, RANK]
+
+
+def containers_in(value: Any) -> Iterator[int]:
+    """The identities of all dicts and lists in a value."""
+    if isinstance(value, (dict, list)):
+        yield id(value)
+        for held in value.values() if isinstance(value, dict) else value:
+            yield from containers_in(held)
+
+
+def test_nothing_is_changed_and_nothing_is_shared(make_replica: Make, pair: tuple[Any, ...]) -> None:
+    """Files would show sharing as YAML anchors, and a change of one object would reach another."""
+    env = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]
+    for engine in pair:
+        engine["members"][0]["template"]["spec"]["containers"][0]["env"] = env
+        engine["members"][0]["template"]["spec"]["imagePullSecrets"] = [{"name": "registry"}]
+    replica = make_replica(*pair, serving={"mode": "PrefillDecode"})
+    before = deepcopy(replica)
+    objects = replica_objects(replica)
+    identities = list(containers_in(list(objects)))
+    assert replica == before
+    assert len(identities) == len(set(identities))
+    assert not set(identities) & set(containers_in(replica))
+    assert objects == replica_objects(replica)
+
+
+def test_keys_come_in_the_order_in_which_people_write_them(make_replica: Make) -> None:
+    order = ["apiVersion", "kind", "metadata", "spec", "rules", "data", "subjects", "roleRef"]
+    for each in replica_objects(make_replica()):
+        assert list(each) == sorted(each, key=order.index)
+        assert list(each["metadata"])[:1] == ["name"]
