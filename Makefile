@@ -1,0 +1,59 @@
+# What there is to do in a checkout. Each target sets up what it needs in .venv and is quick the second time.
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+INVENTORY := inventories/quickstart/hosts.yml
+CORE := ansible_collections.modelplane.fleet.plugins.module_utils
+
+# Without byte code every start of Ansible compiles it again, which is most of its time.
+unexport PYTHONDONTWRITEBYTECODE
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export ANSIBLE_LOCALHOST_WARNING := False
+
+.PHONY: help quickstart test lint types docs crds conformance unit bench clean
+
+help: ## what there is to do
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+
+$(BIN)/python:
+	@python="$$(sh tests/find_python.sh)" && echo "Setting up $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
+
+$(VENV)/runtime.installed: requirements.txt | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/tests.installed: tests/requirements.txt $(VENV)/runtime.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	@touch $@
+
+quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
+	@$(BIN)/ansible-playbook modelplane.fleet.site -i $(INVENTORY)
+
+test: lint types docs crds conformance unit ## everything that has to pass
+
+lint: $(VENV)/tests.installed ## ruff and ansible-lint
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --profile production --quiet
+	@$(BIN)/antsibull-changelog lint
+
+types: $(VENV)/tests.installed ## mypy --strict
+	@$(BIN)/mypy --no-error-summary -p $(CORE).core -p $(CORE).stores
+
+docs: $(VENV)/tests.installed ## ansible-doc of every plugin
+	@$(BIN)/python tests/check_docs.py
+
+crds: $(VENV)/tests.installed ## the CRDs are those of the models
+	@$(BIN)/python tests/crds/generate.py --check
+
+conformance: $(VENV)/tests.installed ## recorded answers of the reference implementation and of Kubernetes
+	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
+
+unit: $(VENV)/tests.installed ## the tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+bench: $(VENV)/runtime.installed ## what scheduling costs at 10 to 5,000 clusters
+	@$(BIN)/python tests/bench/run.py
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build .ansible .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output

@@ -1,0 +1,55 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Documentation that modules share."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Options of modules that read the manifests of a fleet."""
+
+    DOCUMENTATION = r"""
+options:
+  resources:
+    description:
+      - Files, folders and glob patterns with the C(modelplane.ai/v1alpha1) manifests of the fleet.
+      - Of a folder, every C(*.yaml), C(*.yml) and C(*.json) file below it is read; hidden ones are skipped.
+      - Manifests are data. Nothing in them is templated or executed.
+    type: list
+    elements: path
+    required: true
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+"""
+
+    SCHEDULING = r"""
+options:
+  accounting:
+    description:
+      - How capacity is counted.
+      - V(Devices) lets pods share a node as long as its devices last; V(Nodes) charges a whole node for every pod that
+        claims a device.
+    type: str
+    choices: [Devices, Nodes]
+    default: Devices
+  search:
+    description:
+      - How hard a fit is looked for.
+      - V(Exact) tries other pools and devices when the first choice leads nowhere, within a bound on work; V(Greedy)
+        never takes a choice back.
+    type: str
+    choices: [Exact, Greedy]
+    default: Exact
+  invalid:
+    description:
+      - What to do when manifests have errors.
+      - V(fail) changes nothing and reports all errors.
+      - V(hold) leaves everything that belongs to an invalid resource as it is, reports its errors as warnings, and goes
+        on with the rest. A document that cannot even be told which resource it is fails in both cases.
+    type: str
+    choices: [fail, hold]
+    default: fail
+"""

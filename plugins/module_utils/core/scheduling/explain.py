@@ -1,0 +1,132 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Why a replica could not be placed, in words with numbers, for every cluster and pool that refused it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain as explain_selector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Engine,
+    Member,
+    Pool,
+    Refusal,
+    Request,
+)
+
+
+def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
+    """Why no new replica of a deployment may come to a cluster whatever its pools have; empty when it may."""
+    for key, wanted in sorted(deployment.cluster_selector.items()):
+        value = cluster.labels.get(key)
+        if value is None:
+            return f"has no label {key}, clusterSelector wants {wanted}"
+        if value != wanted:
+            return f"label {key} is {value}, clusterSelector wants {wanted}"
+    for taint in cluster.taints:
+        if not any(toleration.covers(taint) for toleration in deployment.tolerations):
+            return f"taint {taint} is not tolerated"
+    if cluster.unknown:
+        return cluster.unknown
+    if cluster.not_ready:
+        return cluster.not_ready
+    if not cluster.gateway_address:
+        return "has no gateway address yet"
+    return "" if cluster.pools else "has no node pools"
+
+
+class Explainer:
+    """Collects refusals; words that depend on the kind of node alone are made once."""
+
+    def __init__(self, capacity: FleetCapacity) -> None:
+        self._capacity = capacity
+        self._mismatch: dict[tuple[int, int], str] = {}
+
+    def refusals(self, deployment: Deployment, clusters: Iterable[Cluster]) -> tuple[Refusal, ...]:
+        """Every refusal, alike ones of several clusters as one; sorted by pool and reason."""
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for cluster in clusters:
+            reason = cluster_refusal(deployment, cluster)
+            if reason:
+                grouped.setdefault(("", reason), []).append(cluster.name)
+                continue
+            found = [(pool.name, self._pool_refusal(deployment, cluster, pool)) for pool in cluster.pools]
+            if not any(reason for _, reason in found):
+                found = [("", _apart(deployment.engines))]
+            for pool, reason in found:
+                if reason:
+                    grouped.setdefault((pool, reason), []).append(cluster.name)
+        return tuple(Refusal(reason, pool, tuple(sorted(names))) for (pool, reason), names in sorted(grouped.items()))
+
+    def _pool_refusal(self, deployment: Deployment, cluster: Cluster, pool: Pool) -> str:
+        """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
+        several = len(deployment.engines) > 1
+        parts = []
+        for engine in deployment.engines:
+            fits = self._capacity.fits_of(engine, pool.devices)
+            ledger = self._capacity.ledger(cluster.name, pool)
+            if not fits:
+                reason = self._engine_mismatch(engine, pool.devices)
+            elif any(ledger.fits(fit.demand) for fit in fits):
+                continue
+            else:
+                reason = ledger.shortage(fits[0].demand)
+            parts.append(f"engine {engine.name}: {reason}" if several else reason)
+        return "; ".join(parts)
+
+    def _engine_mismatch(self, engine: Engine, devices: tuple[Device, ...]) -> str:
+        key = (id(engine), id(devices))
+        if key not in self._mismatch:
+            self._mismatch[key] = self._explain_engine(engine, devices)
+        return self._mismatch[key]
+
+    def _explain_engine(self, engine: Engine, devices: tuple[Device, ...]) -> str:
+        for member in engine.members:
+            if not self._capacity.matcher.resolve(member.requests, devices):
+                return self._explain_member(member, devices)
+        return "only Synthetic devices match, and a claim needs at least one DRA device"
+
+    def _explain_member(self, member: Member, devices: tuple[Device, ...]) -> str:
+        for request in member.requests:
+            candidates = self._capacity.matcher.candidates(request, devices)
+            if not candidates:
+                return _no_match(request, devices)
+            most = max(devices[position].count for position in candidates)
+            if most < request.count:
+                names = " or ".join(devices[position].name for position in candidates)
+                return f"device {names} matches, but a node has {most}, request {request.name} needs {request.count}"
+        names = ", ".join(request.name for request in member.requests)
+        have = ", ".join(f"{device.count} {device.name}" for device in devices)
+        return f"requests {names} together need more than a node has ({have})"
+
+
+def _no_match(request: Request, devices: tuple[Device, ...]) -> str:
+    """The reason of the device that is meant: the one named like the request, else the one that gets furthest."""
+    best: tuple[bool, int, str] | None = None
+    for device in devices:
+        passed, reason = _first_failure(request, device)
+        rank = (device.name == request.name, passed, f"device {device.name}: {reason}")
+        if best is None or rank[:2] > best[:2]:
+            best = rank
+    return f"no device for request {request.name}: {best[2]}" if best else "its nodes have no devices"
+
+
+def _first_failure(request: Request, device: Device) -> tuple[int, str]:
+    if device.invalid:
+        return -1, device.invalid
+    for passed, text in enumerate(request.selectors):
+        selector = compile_selector(text)
+        if not selector.evaluate(device).match:
+            return passed, explain_selector(selector, device) or f"no match in `{text}`"
+    return len(request.selectors), "matches"
+
+
+def _apart(engines: Sequence[Engine]) -> str:
+    names = ", ".join(engine.name for engine in engines)
+    return f"each of the engines {names} fits alone, not all together"

@@ -1,0 +1,231 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the scheduler is told and what it answers: frozen values, free of API shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+
+Accounting = Literal["Devices", "Nodes"]
+Search = Literal["Exact", "Greedy"]
+Effect = Literal["NoSchedule", "NoExecute"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How capacity is counted and how hard a fit is looked for.
+
+    `accounting`: `Devices` lets pods share a node as long as its devices last; `Nodes` charges a whole node for every
+    pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere;
+    `Greedy` never takes a choice back. `pool_attempts` and `pack_steps` bound the work of `Exact`: attempts at one
+    cluster for one replica, and steps of packing one pool.
+    """
+
+    accounting: Accounting = "Devices"
+    search: Search = "Exact"
+    pool_attempts: int = 500
+    pack_steps: int = 400
+
+
+@dataclass(frozen=True)
+class Taint:
+    """A taint of an InferenceCluster; it works on replicas, never on Kubernetes nodes."""
+
+    key: str
+    effect: Effect
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """What a deployment puts up with. An empty key with `Exists` covers every taint, an empty effect both effects."""
+
+    key: str = ""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    value: str = ""
+    effect: Effect | Literal[""] = ""
+
+    def covers(self, taint: Taint) -> bool:
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return not self.key or self.key == taint.key
+        return self.key == taint.key and self.value == taint.value
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Identical nodes of one cluster. `nodes` is what the pool may grow to; `devices` is what one node has."""
+
+    name: str
+    nodes: int
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One InferenceCluster as the scheduler sees it.
+
+    `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools cannot be told (a class
+    is missing, the manifest is invalid): then replicas that run there are left as they are.
+    """
+
+    name: str
+    pools: tuple[Pool, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    gateway_address: str = ""
+    not_ready: str = ""
+    unknown: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Devices that one pod needs from its node: `count` of one kind that satisfies all `selectors` (CEL)."""
+
+    name: str
+    count: int = 1
+    selectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Member:
+    """The pods of one role in an engine. `pods` per copy, each on a node of its own; `requests` per pod."""
+
+    role: str
+    pods: int = 1
+    requests: tuple[Request, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A serving unit: `copies` times its members."""
+
+    name: str
+    members: tuple[Member, ...]
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A ModelDeployment as the scheduler sees it.
+
+    `hold` says why no new replica may be placed although what runs is still checked (its cache cannot be found).
+    `invalid` says why its specification cannot be used at all: then everything of it stays as it is.
+    """
+
+    namespace: str
+    name: str
+    replicas: int
+    engines: tuple[Engine, ...] = ()
+    cluster_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    created: str = ""
+    hold: str = ""
+    invalid: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+
+@dataclass(frozen=True)
+class PlacedMember:
+    """Where the pods of a member run, and what each claims: wire-form `deviceRequests` of a ModelReplica."""
+
+    role: str
+    pool: str
+    device_requests: tuple[Mapping[str, Any], ...] = ()
+    pods: int = 1
+
+
+@dataclass(frozen=True)
+class PlacedEngine:
+    """An engine with every member placed."""
+
+    name: str
+    members: tuple[PlacedMember, ...]
+    copies: int = 1
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A ModelReplica that exists. `deployment` is empty for one that was written by hand."""
+
+    name: str
+    namespace: str
+    deployment: str
+    cluster: str
+    index: int
+    engines: tuple[PlacedEngine, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One replica and its place.
+
+    `state` is `new`, `kept` (runs there already; its engines follow the deployment) or `held` (nothing about it may
+    be changed now; `reason` says why, and `engines` are the observed ones).
+    """
+
+    namespace: str
+    deployment: str
+    cluster: str
+    index: int
+    engines: tuple[PlacedEngine, ...]
+    state: Literal["new", "kept", "held"]
+    gateway_address: str = ""
+    reason: str = ""
+    replica: str = ""
+
+
+@dataclass(frozen=True, order=True)
+class Refusal:
+    """Why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica."""
+
+    reason: str
+    pool: str
+    clusters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.clusters[:3])
+        more = len(self.clusters) - 3
+        where = f"{shown} and {more} more" if more > 0 else shown
+        return f"pool {self.pool} on {where}: {self.reason}" if self.pool else f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Replicas of a deployment that could not be placed: how many, the reason for a condition, and every refusal."""
+
+    namespace: str
+    deployment: str
+    count: int
+    reason: str
+    message: str
+    refusals: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A replica that exists and goes away, and why."""
+
+    replica: Replica
+    reason: str
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name."""
+
+    placements: tuple[Placement, ...]
+    pending: tuple[Pending, ...]
+    dropped: tuple[Dropped, ...]

@@ -1,0 +1,311 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Who runs where: keep what can stay, then place what is missing.
+
+`schedule` is a function of its arguments: no clock, no randomness, inputs sorted first, every tie ended by a name.
+All deployments of the fleet are decided in one pass: first what each keeps, then what each adds, by priority.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    SelectorError,
+    compile_selector,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.explain import (
+    Explainer,
+    cluster_refusal,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Dropped,
+    Engine,
+    Options,
+    Pending,
+    PlacedEngine,
+    Placement,
+    Pool,
+    Refusal,
+    Replica,
+    Schedule,
+)
+
+
+def schedule(
+    deployments: Iterable[Deployment],
+    clusters: Iterable[Cluster],
+    replicas: Iterable[Replica],
+    options: Options | None = None,
+) -> Schedule:
+    """Place all replicas of all deployments.
+
+    `replicas` are all that exist, of these deployments and of others; those whose deployment is not among
+    `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
+    whose replicas are the placements of an earlier one is that earlier answer.
+    """
+    fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
+    capacity = FleetCapacity(fleet, options or Options())
+    states = {deployment.key: _State(_checked(deployment)) for deployment in sorted(deployments, key=_order)}
+    for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
+        state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
+        if state:
+            state.existing.append(replica)
+        else:
+            capacity.charge(replica.cluster, replica.engines)
+    for state in states.values():
+        _retain(state, fleet, capacity)
+    _fill(list(states.values()), fleet, capacity)
+    explainer = Explainer(capacity)
+    ordered = [states[key] for key in sorted(states)]
+    return Schedule(
+        tuple(placement for state in ordered for placement in state.in_order()),
+        tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer))),
+        tuple(dropped for state in ordered for dropped in state.dropped),
+    )
+
+
+@dataclass
+class _State:
+    """What is decided of one deployment so far."""
+
+    deployment: Deployment
+    existing: list[Replica] = field(default_factory=list)
+    placements: list[Placement] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    failed_at: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        return self.deployment.replicas - len(self.placements)
+
+    @property
+    def may_grow(self) -> bool:
+        return self.missing > 0 and not self.deployment.invalid and not self.deployment.hold
+
+    def on(self, cluster: str) -> list[Placement]:
+        return [placement for placement in self.placements if placement.cluster == cluster]
+
+    def in_order(self) -> list[Placement]:
+        return sorted(self.placements, key=lambda placement: (placement.cluster, placement.index))
+
+
+def _order(deployment: Deployment) -> tuple[int, str, str, str]:
+    return (-deployment.priority, deployment.created, deployment.namespace, deployment.name)
+
+
+def _checked(deployment: Deployment) -> Deployment:
+    """The deployment, marked invalid when one of its selectors does not compile."""
+    if deployment.invalid:
+        return deployment
+    for engine in deployment.engines:
+        for member in engine.members:
+            for request in member.requests:
+                for text in request.selectors:
+                    try:
+                        compile_selector(text)
+                    except SelectorError as error:
+                        return replace(deployment, invalid=f"engine {engine.name}, device {request.name}: {error}")
+    return deployment
+
+
+def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+    """Keep every replica that can stay, give up the surplus, charge what is kept."""
+    kept: list[tuple[Placement, Replica, list[_Pinned]]] = []
+    taken: set[tuple[str, int]] = set()
+    for replica in state.existing:
+        cluster = fleet.get(replica.cluster)
+        reason = _eviction(state.deployment, replica, cluster)
+        if not reason and (replica.cluster, replica.index) in taken:
+            reason = f"another replica has index {replica.index} on {replica.cluster}"
+        if reason or cluster is None:
+            state.dropped.append(Dropped(replica, reason))
+            continue
+        held = state.deployment.invalid or cluster.unknown
+        pinned = [] if held else _pin(state.deployment, replica, cluster, capacity)
+        if isinstance(pinned, str):
+            state.dropped.append(Dropped(replica, pinned))
+            continue
+        engines = replica.engines if held else tuple(pin.placed() for pin in pinned)
+        placement = Placement(
+            replica.namespace,
+            replica.deployment,
+            replica.cluster,
+            replica.index,
+            engines,
+            "held" if held else "kept",
+            cluster.gateway_address,
+            held,
+            replica.name,
+        )
+        taken.add((replica.cluster, replica.index))
+        kept.append((placement, replica, pinned))
+    if not state.deployment.invalid:
+        for victim in _surplus([placement for placement, _, _ in kept], state.deployment.replicas):
+            position = next(index for index, (placement, _, _) in enumerate(kept) if placement is victim)
+            state.dropped.append(Dropped(kept.pop(position)[1], "scaled down"))
+    for placement, replica, pinned in kept:
+        state.placements.append(placement)
+        if placement.state == "held":
+            capacity.charge(replica.cluster, replica.engines)
+        for pin in pinned:
+            capacity.charge_members(fleet[placement.cluster], pin.engine, pin.fit, pin.pools)
+
+
+def _surplus(placements: list[Placement], wanted: int) -> list[Placement]:
+    """Whom to give up: from the fullest cluster, of equals the later name, there the highest index."""
+    left = list(placements)
+    load = Counter(placement.cluster for placement in left)
+    victims = []
+    while len(left) > wanted:
+        victim = max(left, key=lambda placement: (load[placement.cluster], placement.cluster, placement.index))
+        left.remove(victim)
+        load[victim.cluster] -= 1
+        victims.append(victim)
+    return victims
+
+
+def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None) -> str:
+    if cluster is None:
+        return f"cluster {replica.cluster} is gone"
+    for taint in cluster.taints:
+        if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
+            return f"taint {taint} on {cluster.name} is not tolerated"
+    return ""
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    """An engine of a replica that stays, with the pools its members are pinned to."""
+
+    engine: Engine
+    fit: EngineFit
+    pools: tuple[Pool, ...]
+
+    def placed(self) -> PlacedEngine:
+        return self.fit.placed(self.engine, [pool.name for pool in self.pools])
+
+
+def _pin(
+    deployment: Deployment, replica: Replica, cluster: Cluster, capacity: FleetCapacity
+) -> list[_Pinned] | str:
+    """The deployment's engines where the replica has them already, or why it cannot stay."""
+    observed = {engine.name: engine for engine in replica.engines}
+    if len(observed) != len(deployment.engines) or any(engine.name not in observed for engine in deployment.engines):
+        return "the set of engines changed"
+    pools = {pool.name: pool for pool in cluster.pools}
+    pinned = []
+    for engine in deployment.engines:
+        members = {member.role: member for member in observed[engine.name].members}
+        if len(members) != len(engine.members) or any(member.role not in members for member in engine.members):
+            return f"the members of engine {engine.name} changed"
+        gone = sorted({member.pool for member in members.values()} - set(pools))
+        if gone:
+            return f"pool {gone[0]} on {cluster.name} is gone"
+        places = tuple(pools[members[member.role].pool] for member in engine.members)
+        fit = _fit_in_place(engine, observed[engine.name], places, capacity)
+        if fit is None:
+            names = " and ".join(sorted({pool.name for pool in places}))
+            return f"pool {names} on {cluster.name} no longer satisfies engine {engine.name}"
+        pinned.append(_Pinned(engine, fit, places))
+    return pinned
+
+
+def _fit_in_place(
+    engine: Engine, observed: PlacedEngine, pools: tuple[Pool, ...], capacity: FleetCapacity
+) -> EngineFit | None:
+    """How the engine's members resolve on the pools they are on; what they claim already is the first choice."""
+    by_role = {member.role: member for member in observed.members}
+    resolutions = []
+    for member, pool in zip(engine.members, pools, strict=True):
+        found = capacity.matcher.resolve(member.requests, pool.devices)
+        if not found:
+            return None
+        classes = tuple(str(entry.get("deviceClassName")) for entry in by_role[member.role].device_requests)
+        resolutions.append(
+            next(
+                (option for option in found if tuple(name for name in option.device_classes if name) == classes),
+                found[0],
+            )
+        )
+    return capacity.fit(engine, resolutions)
+
+
+def _fill(states: Sequence[_State], fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+    """Place what is missing, until a whole pass over all deployments places nothing.
+
+    One pass would do if a pool that refuses a replica always refused it later as well. Packing within a bound on work
+    does not promise that, and without the last, empty pass the next run could find a place that this one missed.
+    """
+    growing = [state for state in states if state.may_grow]
+    progress = True
+    while growing and progress:
+        progress = False
+        for state in growing:
+            progress = _fill_one(state, fleet, capacity) or progress
+        growing = [state for state in growing if state.may_grow]
+
+
+def _fill_one(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> bool:
+    """Spread, then pack: always the cluster with the fewest replicas of this deployment, of equals the first name."""
+    load = Counter(placement.cluster for placement in state.placements)
+    candidates = [
+        (load[cluster.name], cluster.name)
+        for cluster in fleet.values()
+        if not cluster_refusal(state.deployment, cluster)
+        and state.failed_at.get(cluster.name) != capacity.version(cluster)
+    ]
+    heapq.heapify(candidates)
+    placed = False
+    while candidates and state.missing > 0:
+        count, name = candidates[0]
+        cluster = fleet[name]
+        engines = capacity.place(state.deployment.engines, cluster)
+        if engines is None:
+            state.failed_at[name] = capacity.version(cluster)
+            heapq.heappop(candidates)
+            continue
+        used = {placement.index for placement in state.on(name)}
+        index = next(number for number in range(len(used) + 1) if number not in used)
+        state.placements.append(
+            Placement(
+                state.deployment.namespace,
+                state.deployment.name,
+                name,
+                index,
+                engines,
+                "new",
+                cluster.gateway_address,
+            )
+        )
+        placed = True
+        heapq.heapreplace(candidates, (count + 1, name))
+    return placed
+
+
+def _pending(state: _State, fleet: Mapping[str, Cluster], explainer: Explainer) -> Pending | None:
+    if state.missing <= 0:
+        return None
+    deployment = state.deployment
+    counts = f"{len(state.placements)} of {deployment.replicas} replicas scheduled"
+    refusals: tuple[Refusal, ...] = ()
+    if deployment.invalid:
+        reason, message = "InvalidNodeSelector", deployment.invalid
+    elif deployment.hold:
+        reason, message = "ModelCacheNotFound", deployment.hold
+    else:
+        refusals = explainer.refusals(deployment, fleet.values())
+        candidates = sum(1 for cluster in fleet.values() if _selected(deployment, cluster))
+        reason = "InsufficientCapacity" if candidates else "NoClusters"
+        message = f"{counts} (checked {candidates} clusters)"
+    return Pending(deployment.namespace, deployment.name, state.missing, reason, message, refusals)
+
+
+def _selected(deployment: Deployment, cluster: Cluster) -> bool:
+    return all(cluster.labels.get(key) == value for key, value in deployment.cluster_selector.items())

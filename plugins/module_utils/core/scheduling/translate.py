@@ -1,0 +1,195 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Resources of the API -> what the scheduler works on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Engine,
+    Member,
+    PlacedEngine,
+    PlacedMember,
+    Pool,
+    Replica,
+    Request,
+    Taint,
+    Toleration,
+)
+
+PRIORITY_ANNOTATION = "modelplane.ai/priority"
+DEPLOYMENT_LABEL = "modelplane.ai/deployment"
+INDEX_LABEL = "modelplane.ai/replica-index"
+
+
+class DeviceCatalogue:
+    """Device lists as tuples, equal ones as the same object, so that whoever asks about one asks once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Device, ...]] = {}
+
+    def devices(self, wire: list[dict[str, Any]]) -> tuple[Device, ...]:
+        """`wire` has the shape of `InferenceClass.spec.devices` or `InferenceCluster.status.gpuPools[].devices`."""
+        key = json.dumps(wire, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = tuple(Device.from_wire(device) for device in wire)
+        return self._known[key]
+
+
+def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache]) -> Deployment:
+    """A valid ModelDeployment; `caches` by (namespace, name).
+
+    Its clusters are narrowed by the selector of the cache that it mounts; on a label that both name, the cache's value
+    wins, as that is where the weights are. Without the cache nothing new is placed and what runs stays.
+    """
+    spec = resource.spec.template.spec
+    selector = dict(spec.cluster_selector.match_labels or {}) if spec.cluster_selector else {}
+    hold = ""
+    if spec.model_cache_ref:
+        cache = caches.get((resource.namespace, spec.model_cache_ref.name))
+        if cache is None:
+            hold = f"ModelCache {spec.model_cache_ref.name} not found; holding replica placement"
+        elif cache.spec.cluster_selector:
+            selector.update(cache.spec.cluster_selector.match_labels or {})
+    return Deployment(
+        namespace=resource.namespace,
+        name=resource.name,
+        replicas=resource.spec.replicas,
+        engines=tuple(_engine(engine) for engine in spec.engines),
+        cluster_selector=selector,
+        tolerations=tuple(
+            Toleration(entry.key or "", entry.operator, entry.value or "", entry.effect or "")
+            for entry in spec.tolerations or ()
+        ),
+        priority=priority(resource.annotations),
+        created=str(resource.metadata.creation_timestamp or ""),
+        hold=hold,
+    )
+
+
+def priority(annotations: Mapping[str, str]) -> int:
+    """The number in the priority annotation; 0 when it is missing or is no whole number."""
+    try:
+        return int(annotations.get(PRIORITY_ANNOTATION, "0"))
+    except ValueError:
+        return 0
+
+
+def _engine(engine: Any) -> Engine:
+    return Engine(engine.name, tuple(_member(member) for member in engine.members), engine.copies)
+
+
+def _member(member: Any) -> Member:
+    requests = member.node_selector.devices if member.node_selector else ()
+    return Member(
+        role=member.role,
+        pods=member.worker.nodes if member.worker else 1,
+        requests=tuple(
+            Request(request.name, request.count, tuple(entry.cel for entry in request.selectors if entry.cel))
+            for request in requests
+        ),
+    )
+
+
+def cluster(
+    resource: api.InferenceCluster,
+    classes: Mapping[str, api.InferenceClass],
+    catalogue: DeviceCatalogue,
+    *,
+    assumed_address: Callable[[str], str] | None = None,
+) -> Cluster:
+    """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
+
+    With `assumed_address` the cluster is one that nobody observes: unless its status says otherwise it counts as
+    ready, behind the gateway address that the function gives its name. Without, only its status counts.
+    """
+    status = resource.status
+    address = (status.gateway.address if status and status.gateway else None) or ""
+    ready = _ready(resource)
+    not_ready = ready or ""
+    if assumed_address:
+        address = address or assumed_address(resource.name)
+    elif ready is None:
+        not_ready = "is not Ready"
+    unknown = ""
+    if status and status.gpu_pools is not None:
+        pools = tuple(
+            Pool(pool.name, max(pool.nodes or 0, 0), catalogue.devices([api.wire(d) for d in pool.devices or ()]))
+            for pool in status.gpu_pools
+        )
+    else:
+        missing = sorted({pool.class_name for pool in resource.spec.node_pools or ()} - set(classes))
+        unknown = f"InferenceClass {missing[0]} does not exist" if missing else ""
+        pools = tuple(
+            Pool(
+                pool.name,
+                capacity(resource, pool),
+                catalogue.devices([api.wire(device) for device in classes[pool.class_name].spec.devices]),
+            )
+            for pool in resource.spec.node_pools or ()
+            if not missing
+        )
+    return Cluster(
+        name=resource.name,
+        pools=pools,
+        labels=dict(resource.labels),
+        taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in resource.spec.taints or ()),
+        gateway_address=address,
+        not_ready=not_ready,
+        unknown=unknown,
+    )
+
+
+def capacity(resource: api.InferenceCluster, pool: Any) -> int:
+    """Nodes that a pool may grow to: its maximum when it is autoscaled, else its size; GKE counts both per zone."""
+    nodes = int(pool.max_node_count if pool.max_node_count is not None else pool.node_count)
+    zones = len(set(pool.zones or ())) if resource.spec.cluster.source == "GKE" else 1
+    return nodes * max(zones, 1)
+
+
+def _ready(resource: api.InferenceCluster) -> str | None:
+    """Empty when the Ready condition is True, the reason when it is not, None when there is no such condition."""
+    for condition in (resource.status.conditions if resource.status else None) or ():
+        if condition.type == "Ready":
+            if condition.status == "True":
+                return ""
+            return f"is not Ready ({condition.reason or condition.status})"
+    return None
+
+
+def replica(wire: Mapping[str, Any]) -> Replica:
+    """A ModelReplica (wire form) that exists. A missing or malformed index label counts as 0."""
+    metadata = wire["metadata"]
+    labels = metadata.get("labels") or {}
+    index = str(labels.get(INDEX_LABEL, ""))
+    return Replica(
+        name=metadata["name"],
+        namespace=metadata.get("namespace") or "default",
+        deployment=labels.get(DEPLOYMENT_LABEL) or "",
+        cluster=wire["spec"]["clusterName"],
+        index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else 0,
+        engines=tuple(
+            PlacedEngine(
+                engine["name"],
+                tuple(_placed_member(member) for member in engine["members"]),
+                engine.get("copies", 1),
+            )
+            for engine in wire["spec"]["engines"]
+        ),
+    )
+
+
+def _placed_member(member: Mapping[str, Any]) -> PlacedMember:
+    return PlacedMember(
+        role=member.get("role", "Standalone"),
+        pool=member["nodePoolName"],
+        device_requests=tuple(member.get("deviceRequests") or ()),
+        pods=(member.get("worker") or {}).get("nodes", 1),
+    )

@@ -1,0 +1,189 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A plan for people: a table that fits a terminal, and the same for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Pending,
+    PlacedEngine,
+    Placement,
+    Refusal,
+)
+
+_TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
+_GAP = 2
+_LEAST = 10
+# What a person reads of one pending deployment; plan.json has every refusal.
+_MOST_REASONS = 12
+
+
+def table(plan: Plan, width: int = 100) -> list[str]:
+    """The lines: a row per replica, under each deployment that is short the reasons. No line is longer than `width`,
+    which is at least 60."""
+    width = max(width, 60)
+    rows = _rows(plan)
+    widths = _widths([cells for cells, _ in rows], width)
+    lines = [_line(_TITLES, widths)]
+    for cells, reasons in rows:
+        lines.append(_line(cells, widths))
+        for reason in reasons:
+            lines += textwrap.wrap(
+                reason, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
+            )
+    return lines if rows else ["No replica is wanted, and none runs."]
+
+
+def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
+    found: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
+    for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
+        cells = (
+            f"{placement.namespace}/{placement.deployment}",
+            wire["metadata"]["name"],
+            placement.cluster,
+            ", ".join(dict.fromkeys(member.pool for engine in placement.engines for member in engine.members)),
+            devices(placement.engines),
+            placement.state,
+        )
+        found.append(((placement.namespace, placement.deployment, 0), cells, _held(placement)))
+    for pending in plan.schedule.pending:
+        cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
+        found.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
+    gone = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
+    gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
+    for replica, reason in gone:
+        cells = (
+            f"{replica.namespace}/{replica.deployment}",
+            replica.name,
+            replica.cluster,
+            ", ".join(dict.fromkeys(member.pool for engine in replica.engines for member in engine.members)),
+            devices(replica.engines),
+            "removed",
+        )
+        found.append(((replica.namespace, replica.deployment, 2), cells, [reason]))
+    return [(cells, reasons) for _, cells, reasons in sorted(found, key=lambda row: row[0])]
+
+
+def _held(placement: Placement) -> list[str]:
+    return [f"held: {placement.reason}"] if placement.state == "held" else []
+
+
+def _reasons(pending: Pending) -> list[str]:
+    reasons = [f"{pending.reason}: {pending.message}"]
+    reasons += [str(refusal) for refusal in pending.refusals[:_MOST_REASONS]]
+    more = len(pending.refusals) - _MOST_REASONS
+    return [*reasons, f"and {more} more reasons (plan.json has all of them)"] if more > 0 else reasons
+
+
+def devices(engines: Sequence[PlacedEngine]) -> str:
+    """What a replica claims, by DeviceClass: `16 gpu.nvidia.com`."""
+    total = Counter[str]()
+    for engine in engines:
+        for member in engine.members:
+            for request in member.device_requests:
+                total[request["deviceClassName"]] += request.get("count", 1) * member.pods * engine.copies
+    return ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "-"
+
+
+def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Column widths that fit: the widest column gives way first."""
+    widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        widest = max(range(len(widths)), key=lambda position: widths[position])
+        if widths[widest] <= _LEAST:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    shown = [_shortened(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    return (" " * _GAP).join(shown).rstrip()
+
+
+def _shortened(text: str, width: int) -> str:
+    """Cut in the middle: names of replicas differ at the end, names of deployments at the start."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def document(plan: Plan) -> dict[str, Any]:
+    """The plan for programs, the content of plan.json.
+
+    It tells what the fleet should be, not what a run changed: the same fleet gives the same document, whether it was
+    decided just now or long ago.
+    """
+    placements = [
+        {
+            "namespace": placement.namespace,
+            "deployment": placement.deployment,
+            "replica": wire["metadata"]["name"],
+            "cluster": placement.cluster,
+            "index": placement.index,
+            "gatewayAddress": placement.gateway_address,
+            "engines": [_engine(engine) for engine in placement.engines],
+        }
+        for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True)
+    ]
+    pending = [
+        {
+            "namespace": entry.namespace,
+            "deployment": entry.deployment,
+            "replicas": entry.count,
+            "reason": entry.reason,
+            "message": entry.message,
+            "refusals": [_refusal(refusal) for refusal in entry.refusals],
+        }
+        for entry in plan.schedule.pending
+    ]
+    return {
+        "placements": placements,
+        "pending": pending,
+        "summary": {
+            "clusters": len(plan.clusters),
+            "placed": len(placements),
+            "pending": sum(entry.count for entry in plan.schedule.pending),
+            "objects": len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
+        },
+    }
+
+
+def _engine(engine: PlacedEngine) -> dict[str, Any]:
+    return {
+        "name": engine.name,
+        "copies": engine.copies,
+        "members": [
+            {
+                "role": member.role,
+                "pool": member.pool,
+                "pods": member.pods,
+                "deviceRequests": [dict(request) for request in member.device_requests],
+            }
+            for member in engine.members
+        ],
+    }
+
+
+def _refusal(refusal: Refusal) -> dict[str, Any]:
+    found: dict[str, Any] = {"clusters": list(refusal.clusters), "reason": refusal.reason}
+    if refusal.pool:
+        found["pool"] = refusal.pool
+    return found
+
+
+def removed(plan: Plan) -> list[dict[str, Any]]:
+    """Replicas that exist and go away, and why."""
+    gone = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
+    gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
+    return [
+        {"namespace": replica.namespace, "replica": replica.name, "cluster": replica.cluster, "reason": reason}
+        for replica, reason in sorted(gone, key=lambda entry: (entry[0].namespace, entry[0].name))
+    ]

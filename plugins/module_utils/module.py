@@ -1,0 +1,92 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the modules share: arguments, missing libraries, how problems are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ansible.module_utils.basic import missing_required_lib
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+RESOURCES: dict[str, Any] = {"resources": {"type": "list", "elements": "path", "required": True}}
+SCHEDULING: dict[str, Any] = {
+    "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
+    "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
+    "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
+}
+# A person reads some; the whole list is in the result.
+_MOST_WARNINGS = 20
+
+
+def require_libraries(module: AnsibleModule) -> None:
+    """Fail with the name of the package when one that is needed is not installed."""
+    for name, error in (("pydantic", PYDANTIC_IMPORT_ERROR), ("PyYAML", YAML_IMPORT_ERROR)):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+
+
+def settings(module: AnsibleModule) -> Settings:
+    """The module's arguments as a run takes them."""
+    params = module.params
+    return Settings(
+        resources=tuple(params["resources"]),
+        folder=params["path"] or "",
+        options=Options(accounting=params["accounting"], search=params["search"]),
+        invalid=params["invalid"],
+        lock_timeout=params.get("lock_timeout") or 0.0,
+        check_mode=module.check_mode,
+    )
+
+
+def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Settings) -> Outcome:
+    """Do it, and tell what a user can cause as a plain failure."""
+    try:
+        return action(given)
+    except ManifestError as error:
+        fail(module, error.problems)
+    except StoreError as error:
+        module.fail_json(msg=str(error))
+
+
+def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
+    """Fail with all problems, one line each."""
+    lines = [str(problem) for problem in problems]
+    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+    module.fail_json(msg=f"{count} in the manifests:\n" + "\n".join(lines), problems=lines)
+    raise SystemExit(1)
+
+
+def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True) -> None:
+    """Tell warnings, and with `errors` the errors whose resources are held, as warnings of the task."""
+    problems = [*(loaded.errors if errors else ()), *loaded.warnings]
+    for problem in problems[:_MOST_WARNINGS]:
+        module.warn(str(problem))
+    if len(problems) > _MOST_WARNINGS:
+        module.warn(f"and {len(problems) - _MOST_WARNINGS} more; modelplane.fleet.resource_info returns all of them")
+
+
+def file_diff(outcome: Outcome) -> list[dict[str, str]]:
+    """A diff per file, with secrets masked."""
+    changes = outcome.changes
+    return [
+        {
+            "before_header": name,
+            "after_header": name,
+            "before": masked(outcome.before.get(name, "")),
+            "after": masked(outcome.after.get(name, "")),
+        }
+        for name in sorted((*changes.added, *changes.changed, *changes.removed))
+    ]

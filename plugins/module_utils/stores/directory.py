@@ -1,0 +1,184 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The build folder: every object of the fleet as a file, and with its ModelReplicas the state of the fleet.
+
+    build/control/…             objects of the control cluster; the ModelReplicas among them are what a run starts from
+    build/clusters/<name>/…     objects of one workload cluster
+    build/plan.json             what was decided, for programs
+
+Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. So a run that is killed
+leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
+same place. Only files that begin with our first line are ever changed or removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+HEADER = "# Written by modelplane.fleet. Changes made here are overwritten.\n"
+PLAN_FILE = "plan.json"
+LOCK_FILE = ".modelplane.lock"
+_FOLDERS = ("control", "clusters")
+_TEMPORARY = ".modelplane-tmp"
+_REPLICA_PREFIX = "modelreplica-"
+
+
+class StoreError(Exception):
+    """The folder cannot be used as it is; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What writing a build did, or would do: paths relative to the folder, sorted."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.changed or self.removed)
+
+
+class DirectoryStore:
+    """A build folder. It need not exist; nothing is created before something is written."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float) -> Iterator[None]:
+        """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
+
+        The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stream = open(self.folder / LOCK_FILE, "a+", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
+        with stream:
+            self._acquire(stream, timeout)
+            stream.seek(0)
+            stream.truncate()
+            stream.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+            stream.flush()
+            yield
+
+    def _acquire(self, stream: object, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
+                return
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise StoreError(f"{self.folder} cannot be locked: {error.strerror}") from error
+            if time.monotonic() >= deadline:
+                holder = (self.folder / LOCK_FILE).read_text(encoding="utf-8").strip() or "another run"
+                raise StoreError(
+                    f"{self.folder} is in use by {holder}; waited {timeout:g} seconds. Wait for that run to end, or "
+                    "raise fleet_lock_timeout"
+                )
+            time.sleep(0.1)
+
+    def read(self) -> dict[str, str]:
+        """All files of the build by relative path. Raises StoreError on a file that is not ours."""
+        found = {}
+        for path in self._files():
+            name = path.relative_to(self.folder).as_posix()
+            try:
+                text = path.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise StoreError(f"{path} cannot be read: {error}") from error
+            if not text.startswith(HEADER):
+                raise StoreError(
+                    f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither changed "
+                    "nor removed: move it out of the build folder"
+                )
+            found[name] = text
+        plan = self.folder / PLAN_FILE
+        if plan.is_file():
+            found[PLAN_FILE] = plan.read_text(encoding="utf-8")
+        return found
+
+    def _files(self) -> Iterator[Path]:
+        for top in _FOLDERS:
+            for folder, folders, names in os.walk(self.folder / top):
+                folders.sort()
+                for name in sorted(names):
+                    if not name.startswith("."):
+                        yield Path(folder, name)
+
+    def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
+        """What has to be done to get from one set of files to another."""
+        return Changes(
+            tuple(sorted(set(after) - set(before))),
+            tuple(sorted(name for name in set(after) & set(before) if after[name] != before[name])),
+            tuple(sorted(set(before) - set(after))),
+        )
+
+    def write(self, files: Mapping[str, str], changes: Changes) -> None:
+        """Bring the folder from where `changes` was computed to `files`; the lock is held by the caller."""
+        self._clean()
+        names = sorted((*changes.added, *changes.changed), key=lambda name: (not _is_replica(name), name))
+        for name in names:
+            self._replace(self.folder / name, files[name])
+        for name in sorted(changes.removed, key=lambda name: (_is_replica(name), name)):
+            path = self.folder / name
+            path.unlink(missing_ok=True)
+            for parent in path.parents:
+                if parent == self.folder:
+                    break
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+    def _replace(self, path: Path, text: str) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{path.name}{_TEMPORARY}")
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, path)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+
+    def _clean(self) -> None:
+        """Remove what a killed run left half-written."""
+        for top in _FOLDERS:
+            for folder, _, names in os.walk(self.folder / top):
+                for name in names:
+                    if name.endswith(_TEMPORARY):
+                        Path(folder, name).unlink(missing_ok=True)
+
+
+def _is_replica(name: str) -> bool:
+    return name.startswith("control/") and name.rpartition("/")[2].startswith(_REPLICA_PREFIX)
+
+
+def replica_files(files: Mapping[str, str]) -> dict[str, str]:
+    """The ModelReplicas among the files of a build."""
+    return {name: text for name, text in files.items() if _is_replica(name)}
+
+
+def object_path(top: str, value: Mapping[str, object]) -> str:
+    """Where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
+    Namespace before what is in it."""
+    metadata = value["metadata"]
+    kind = str(value["kind"]).lower()
+    name = f"{kind}-{metadata['name']}.yaml"  # type: ignore[index]
+    namespace = metadata.get("namespace")  # type: ignore[attr-defined]
+    return f"{top}/namespaces/{namespace}/{name}" if namespace else f"{top}/cluster-scoped/{name}"
+
+
+def plan_text(plan: Mapping[str, object]) -> str:
+    """The text of plan.json."""
+    return json.dumps(plan, indent=1, ensure_ascii=False, sort_keys=True) + "\n"

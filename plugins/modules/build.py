@@ -1,0 +1,149 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.build."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: build
+short_description: Place all replicas of a fleet and write the objects of every cluster as files
+version_added: 0.1.0
+description:
+  - Reads and validates the manifests of a fleet, keeps the replicas that earlier runs placed, places what is missing,
+    and writes every Kubernetes object of the control cluster and of each workload cluster as a file.
+  - The ModelReplicas among the files are the state of the fleet. The next run starts from them, so keep the folder, for
+    example in Git.
+  - No cluster is contacted. Each counts as ready with the capacity that its pools declare, unless the C(status) of its
+    manifest says otherwise.
+options:
+  path:
+    description:
+      - The build folder. It is created when something is written.
+      - Only files that this module wrote are changed or removed.
+    type: path
+    required: true
+  lock_timeout:
+    description: Seconds to wait for another run that uses the same folder.
+    type: float
+    default: 60
+  table_width:
+    description: Longest line of RV(table), at least 60.
+    type: int
+    default: 100
+extends_documentation_fragment:
+  - modelplane.fleet.fleet
+  - modelplane.fleet.fleet.scheduling
+attributes:
+  check_mode:
+    support: full
+    description: Decides and compares, and writes nothing.
+  diff_mode:
+    support: full
+    description: Shows every file that is added, changed or removed. Values of environment variables whose name speaks
+      of a secret are masked.
+  idempotent:
+    support: full
+    description: The same manifests and the same folder give the same files.
+seealso:
+  - module: modelplane.fleet.schedule
+  - module: modelplane.fleet.resource_info
+"""
+
+EXAMPLES = r"""
+- name: Build the fleet
+  modelplane.fleet.build:
+    resources:
+      - manifests/
+    path: build/
+  register: fleet
+
+- name: Show who runs where
+  ansible.builtin.debug:
+    msg: "{{ fleet.table }}"
+"""
+
+RETURN = r"""
+table:
+  description: The plan for people, line by line.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - DEPLOYMENT        REPLICA              CLUSTER         POOL    DEVICES           STATE
+    - ml-team/qwen3-8b  qwen3-8b-0d3f1b2c4a  gke-us-central  gpu-l4  1 gpu.nvidia.com  new
+summary:
+  description: Counts of the plan.
+  returned: success
+  type: dict
+  sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
+added:
+  description: Files that were (in check mode, would be) added, relative to O(path).
+  returned: success
+  type: list
+  elements: str
+  sample: [control/namespaces/ml-team/modelreplica-qwen3-8b-0d3f1b2c4a.yaml]
+modified:
+  description: Files that were changed.
+  returned: success
+  type: list
+  elements: str
+  sample: [plan.json]
+removed:
+  description: Files that were removed.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+problems:
+  description: All errors of the manifests, one line each.
+  returned: when the manifests have errors
+  type: list
+  elements: str
+  sample: ["manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    RESOURCES,
+    SCHEDULING,
+    file_diff,
+    require_libraries,
+    run,
+    settings,
+    warn,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **RESOURCES,
+            **SCHEDULING,
+            "path": {"type": "path", "required": True},
+            "lock_timeout": {"type": "float", "default": 60},
+            "table_width": {"type": "int", "default": 100},
+        },
+        supports_check_mode=True,
+    )
+    require_libraries(module)
+    outcome = run(module, build.build, settings(module))
+    warn(module, outcome.loaded)
+    result = {
+        "changed": bool(outcome.changes),
+        "table": table.table(outcome.plan, module.params["table_width"]),
+        "summary": table.document(outcome.plan)["summary"],
+        "added": list(outcome.changes.added),
+        "modified": list(outcome.changes.changed),
+        "removed": list(outcome.changes.removed),
+    }
+    if module._diff:
+        result["diff"] = file_diff(outcome)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

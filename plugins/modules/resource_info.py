@@ -1,0 +1,109 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.resource_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: resource_info
+short_description: Validate the manifests of a fleet and tell what is in them
+version_added: 0.1.0
+description:
+  - Reads all manifests, checks every document by itself and against the others, and reports all errors at once, each
+    with file, line, document, field path, the offending value and what to do.
+  - Older written forms of ModelDeployment are accepted, with a warning that names the newer spelling.
+options:
+  fail_on_error:
+    description: Whether errors fail the task. When V(false), they are only in RV(errors).
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - modelplane.fleet.fleet
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+"""
+
+EXAMPLES = r"""
+- name: Validate the manifests of the fleet
+  modelplane.fleet.resource_info:
+    resources:
+      - manifests/
+  register: manifests
+"""
+
+RETURN = r"""
+resources:
+  description: The valid resources by kind.
+  returned: success
+  type: dict
+  sample: {InferenceCluster: [eks-us-west], ModelDeployment: [ml-team/qwen3-8b]}
+errors:
+  description: All errors, one line each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+warnings_found:
+  description: All warnings, one line each.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+ignored:
+  description: Documents of other API groups, which are left alone.
+  returned: success
+  type: list
+  elements: str
+  sample: ["manifests/namespaces.yaml:1: v1 Namespace ml-team"]
+problems:
+  description: All errors of the manifests, one line each.
+  returned: when the manifests have errors and O(fail_on_error=true)
+  type: list
+  elements: str
+  sample: ["manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    RESOURCES,
+    fail,
+    require_libraries,
+    warn,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={**RESOURCES, "fail_on_error": {"type": "bool", "default": True}}, supports_check_mode=True
+    )
+    require_libraries(module)
+    loaded = build.read_manifests(module.params["resources"])
+    warn(module, loaded, errors=False)
+    if loaded.errors and module.params["fail_on_error"]:
+        fail(module, loaded.errors)
+    resources: dict[str, list[str]] = {}
+    for resource in loaded.resources:
+        name = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
+        resources.setdefault(resource.kind, []).append(name)
+    module.exit_json(
+        changed=False,
+        resources=resources,
+        errors=[str(problem) for problem in loaded.errors],
+        warnings_found=[str(problem) for problem in loaded.warnings],
+        ignored=list(loaded.ignored),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.schedule."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: schedule
+short_description: Decide where every replica of a fleet runs, and say why one cannot
+version_added: 0.1.0
+description:
+  - Reads and validates the manifests of a fleet and decides which cluster and which node pools each replica of each
+    ModelDeployment gets. Nothing is written.
+  - Replicas that run stay where they are as long as they can. Missing ones go to the cluster with the fewest replicas of
+    their deployment whose devices fit. For each that finds no place, every cluster and pool says why.
+options:
+  path:
+    description: The build folder of earlier runs. Replicas that were placed there are kept. Without it, all are new.
+    type: path
+extends_documentation_fragment:
+  - modelplane.fleet.fleet
+  - modelplane.fleet.fleet.scheduling
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The same manifests and the same folder give the same answer.
+seealso:
+  - module: modelplane.fleet.build
+"""
+
+EXAMPLES = r"""
+- name: Decide, starting from what an earlier build placed
+  modelplane.fleet.schedule:
+    resources:
+      - manifests/
+    path: build/
+  register: decided
+
+- name: Stop when something cannot be placed
+  ansible.builtin.assert:
+    that: decided.pending | length == 0
+    fail_msg: "{{ decided.pending }}"
+"""
+
+RETURN = r"""
+placements:
+  description: Every placed replica, sorted by namespace, deployment, cluster and index.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: ml-team
+      deployment: qwen3-8b
+      replica: qwen3-8b-0d3f1b2c4a
+      cluster: gke-us-central
+      index: 0
+      gatewayAddress: gke-us-central.fleet.internal
+      engines:
+        - name: main
+          copies: 1
+          members:
+            - role: Standalone
+              pool: gpu-l4
+              pods: 1
+              deviceRequests:
+                - name: gpu
+                  deviceClassName: gpu.nvidia.com
+                  count: 1
+                  selectors:
+                    - cel: device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20Gi")) >= 0
+pending:
+  description: Deployments that are short of replicas, with the reason of each cluster and pool.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: research
+      deployment: kimi-k2
+      replicas: 1
+      reason: InsufficientCapacity
+      message: 0 of 1 replicas scheduled (checked 1 clusters)
+      refusals:
+        - clusters: [eks-us-west]
+          pool: gpu-l4
+          reason: device gpu matches, but a node has 1, request gpu needs 8
+removed:
+  description: Replicas that exist and go away.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - namespace: ml-team
+      replica: qwen3-8b-0d3f1b2c4a
+      cluster: old
+      reason: cluster old is gone
+summary:
+  description: Counts of the plan.
+  returned: success
+  type: dict
+  sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
+problems:
+  description: All errors of the manifests, one line each.
+  returned: when the manifests have errors
+  type: list
+  elements: str
+  sample: ["manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    RESOURCES,
+    SCHEDULING,
+    require_libraries,
+    run,
+    settings,
+    warn,
+)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={**RESOURCES, **SCHEDULING, "path": {"type": "path"}}, supports_check_mode=True
+    )
+    require_libraries(module)
+    outcome = run(module, build.decide, settings(module))
+    warn(module, outcome.loaded)
+    module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))
+
+
+if __name__ == "__main__":
+    main()

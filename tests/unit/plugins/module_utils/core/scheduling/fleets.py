@@ -1,0 +1,184 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Small fleets for the scheduler's tests, written shortly, and random ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Engine,
+    Member,
+    Options,
+    PlacedEngine,
+    Placement,
+    Pool,
+    Replica,
+    Request,
+    Schedule,
+    Taint,
+    Toleration,
+)
+from hypothesis import strategies as st
+
+GPU = "gpu.nvidia.com"
+ANY = f'device.driver == "{GPU}"'
+
+
+def at_least(memory: str) -> str:
+    return f'device.capacity["{GPU}"].memory.compareTo(quantity("{memory}")) >= 0'
+
+
+def gpu(memory: str = "80Gi", count: int = 1, name: str = "gpu", claim: str = "DRA", device_class: str = GPU) -> Device:
+    return Device.from_wire(
+        {
+            "name": name,
+            "driver": GPU,
+            "deviceClassName": device_class,
+            "claim": claim,
+            "count": count,
+            "capacity": {"memory": {"value": memory}},
+        }
+    )
+
+
+def nic(count: int = 8) -> Device:
+    return Device.from_wire(
+        {
+            "name": "nic",
+            "driver": "nic.nvidia.com",
+            "claim": "Synthetic",
+            "count": count,
+            "attributes": {"linkType": {"string": "infiniband"}},
+        }
+    )
+
+
+def pool(name: str = "gpu", nodes: int = 1, *devices: Device) -> Pool:
+    return Pool(name, nodes, devices or (gpu(),))
+
+
+def cluster(name: str, *pools: Pool, **more: object) -> Cluster:
+    return Cluster(name, pools or (pool(),), gateway_address=str(more.pop("gateway_address", "192.0.2.1")), **more)  # type: ignore[arg-type]
+
+
+def ask(count: int = 1, *selectors: str, name: str = "gpu") -> Request:
+    return Request(name, count, selectors or (ANY,))
+
+
+def standalone(*requests: Request, copies: int = 1, name: str = "main") -> Engine:
+    return Engine(name, (Member("Standalone", 1, requests or (ask(),)),), copies)
+
+
+def gang(followers: int, *requests: Request, copies: int = 1, name: str = "main") -> Engine:
+    wanted = requests or (ask(),)
+    return Engine(name, (Member("Leader", 1, wanted), Member("Worker", followers, wanted)), copies)
+
+
+def deployment(name: str, replicas: int, *engines: Engine, **more: object) -> Deployment:
+    return Deployment(str(more.pop("namespace", "ml-team")), name, replicas, engines or (standalone(),), **more)  # type: ignore[arg-type]
+
+
+def replicas_of(decided: Schedule | Iterable[Placement]) -> list[Replica]:
+    """What the next run finds when the placements were carried out."""
+    placements = decided.placements if isinstance(decided, Schedule) else decided
+    return [
+        Replica(
+            f"{placement.deployment}-{placement.cluster}-{placement.index}",
+            placement.namespace,
+            placement.deployment,
+            placement.cluster,
+            placement.index,
+            placement.engines,
+        )
+        for placement in placements
+    ]
+
+
+def where(decided: Schedule) -> list[tuple[str, str, int]]:
+    return [(placement.deployment, placement.cluster, placement.index) for placement in decided.placements]
+
+
+def pools_of(engines: Sequence[PlacedEngine]) -> list[list[str]]:
+    return [[member.pool for member in engine.members] for engine in engines]
+
+
+MEMORIES = ("24Gi", "40Gi", "80Gi")
+
+
+@st.composite
+def device_lists(draw: st.DrawFn) -> tuple[Device, ...]:
+    first = gpu(draw(st.sampled_from(MEMORIES)), draw(st.integers(0, 8)))
+    more = draw(st.sampled_from(((), (nic(),), (gpu("80Gi", 2, name="big"),), (gpu("80Gi", 1, name="amd", device_class="other"),))))
+    return (first, *more)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Cluster]:
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        pools = tuple(
+            Pool(f"pool-{position}", draw(st.integers(0, 4)), draw(device_lists()))
+            for position in range(draw(st.integers(1, 3)))
+        )
+        taints = draw(st.sampled_from(((), (), (Taint("busy", "NoSchedule"),), (Taint("drain", "NoExecute"),))))
+        found.append(
+            Cluster(
+                f"c{number}",
+                pools,
+                labels={"region": draw(st.sampled_from(("east", "west")))},
+                taints=taints,
+                gateway_address=draw(st.sampled_from(("192.0.2.1", "192.0.2.1", ""))),
+                not_ready=draw(st.sampled_from(("", "", "", "is not Ready"))),
+            )
+        )
+    return found
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[Request, ...]:
+    names = draw(st.sampled_from((("gpu",), ("gpu", "second"), ())))
+    return tuple(
+        Request(name, draw(st.integers(1, 4)), (at_least(draw(st.sampled_from(MEMORIES))),)) for name in names
+    )
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> tuple[Engine, ...]:
+    found = []
+    for position in range(draw(st.integers(1, 2))):
+        if draw(st.booleans()):
+            members: tuple[Member, ...] = (Member("Standalone", 1, draw(requests())),)
+        else:
+            members = (
+                Member("Leader", 1, draw(requests())),
+                Member("Worker", draw(st.integers(1, 3)), draw(requests())),
+            )
+        found.append(Engine(f"e{position}", members, draw(st.integers(1, 3))))
+    return tuple(found)
+
+
+@st.composite
+def deployments(draw: st.DrawFn, most: int = 4) -> list[Deployment]:
+    return [
+        Deployment(
+            draw(st.sampled_from(("a", "b"))),
+            f"d{number}",
+            draw(st.integers(0, 5)),
+            draw(engines()),
+            cluster_selector=draw(st.sampled_from(({}, {}, {"region": "east"}))),
+            tolerations=draw(st.sampled_from(((), (Toleration("busy", "Exists"),), (Toleration(operator="Exists"),)))),
+            priority=draw(st.integers(-1, 1)),
+        )
+        for number in range(draw(st.integers(1, most)))
+    ]
+
+
+OPTIONS = [
+    Options(accounting, search)  # type: ignore[arg-type]
+    for accounting, search in itertools.product(("Devices", "Nodes"), ("Exact", "Greedy"))
+]

@@ -1,0 +1,181 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What holds of every schedule, on random fleets."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Options,
+    PlacedMember,
+    Pool,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fleets
+
+EXAMPLES = settings(max_examples=60, deadline=None)
+OPTIONS = pytest.mark.parametrize("options", fleets.OPTIONS, ids=lambda options: f"{options.accounting}-{options.search}")
+
+
+def pods_on(decided: Schedule, cluster: str, pool: str) -> list[list[PlacedMember]]:
+    """The claiming pods on a pool, as groups of one engine copy each."""
+    groups = []
+    for placement in decided.placements:
+        if placement.cluster != cluster:
+            continue
+        for engine in placement.engines:
+            pods = [
+                member
+                for member in engine.members
+                for _ in range(member.pods)
+                if member.pool == pool and member.device_requests
+            ]
+            groups += [pods] * engine.copies if pods else []
+    return groups
+
+
+def fits(pool: Pool, groups: list[list[PlacedMember]]) -> bool:
+    """Whether some assignment of pods to nodes, and of requests to devices, exists: tried one by one, without mercy."""
+    flat = [(number, pod) for number, group in enumerate(groups) for pod in group]
+    nodes = [[device.count for device in pool.devices] for _ in range(pool.nodes)]
+    used: dict[int, set[int]] = defaultdict(set)
+    failed: set[object] = set()
+
+    def serve(free: list[int], entries: list[tuple[str, int]]) -> list[list[int]]:
+        if not entries:
+            return [free]
+        (device_class, count), *rest = entries
+        found = []
+        for position, device in enumerate(pool.devices):
+            if device.claim == "DRA" and device.device_class_name == device_class and free[position] >= count:
+                found += serve([*free[:position], free[position] - count, *free[position + 1 :]], rest)
+        return found
+
+    def place(position: int) -> bool:
+        if position == len(flat):
+            return True
+        group, pod = flat[position]
+        state = (position, tuple(sorted((tuple(free), index in used[group]) for index, free in enumerate(nodes))))
+        if state in failed:
+            return False
+        entries = [(request["deviceClassName"], request["count"]) for request in pod.device_requests]
+        for index, free in enumerate(nodes):
+            if index in used[group]:
+                continue
+            for after in serve(free, entries):
+                nodes[index] = after
+                used[group].add(index)
+                if place(position + 1):
+                    return True
+                used[group].discard(index)
+                nodes[index] = free
+        failed.add(state)
+        return False
+
+    return place(0)
+
+
+def replicas_and(fleet: list[Cluster], wanted: list[Deployment], options: Options) -> Schedule:
+    return schedule(wanted, fleet, [], options)
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments())
+def test_never_over_capacity(options: Options, fleet: list[Cluster], wanted: list[Deployment]) -> None:
+    decided = schedule(wanted, fleet, [], options)
+    for cluster in fleet:
+        for pool in cluster.pools:
+            groups = pods_on(decided, cluster.name, pool.name)
+            if options.accounting == "Nodes":
+                assert sum(map(len, groups)) <= pool.nodes
+            assert fits(pool, groups)
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments(), seed=st.integers(0, 1000))
+def test_order_does_not_matter(options: Options, fleet: list[Cluster], wanted: list[Deployment], seed: int) -> None:
+    running = fleets.replicas_of(schedule(wanted, fleet, [], options))
+    grown = [replace(deployment, replicas=(deployment.replicas * 7 + seed) % 6) for deployment in wanted]
+    decided = schedule(grown, fleet, running, options)
+    shuffled = random.Random(seed)
+    for values in (grown, fleet, running):
+        shuffled.shuffle(values)
+    assert schedule(grown, fleet, running, options) == decided
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments(), seed=st.integers(0, 1000))
+def test_a_second_run_changes_nothing(
+    options: Options, fleet: list[Cluster], wanted: list[Deployment], seed: int
+) -> None:
+    """From nothing, and again after every deployment was scaled."""
+    running = fleets.replicas_of(schedule(wanted, fleet, [], options))
+    wanted = [replace(deployment, replicas=(deployment.replicas * 5 + seed) % 6) for deployment in wanted]
+    first = schedule(wanted, fleet, running, options)
+    second = schedule(wanted, fleet, fleets.replicas_of(first), options)
+    assert fleets.where(second) == fleets.where(first)
+    assert [placement.engines for placement in second.placements] == [placement.engines for placement in first.placements]
+    assert not second.dropped
+    assert {placement.state for placement in second.placements} <= {"kept"}
+    assert second.pending == first.pending
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments(), less=st.integers(1, 5))
+def test_scale_down_keeps_a_subset(options: Options, fleet: list[Cluster], wanted: list[Deployment], less: int) -> None:
+    first = schedule(wanted, fleet, [], options)
+    fewer = [replace(deployment, replicas=max(0, deployment.replicas - less)) for deployment in wanted]
+    second = schedule(fewer, fleet, fleets.replicas_of(first), options)
+    before = {(p.namespace, p.deployment, p.cluster, p.index) for p in first.placements}
+    kept = {(p.namespace, p.deployment, p.cluster, p.index) for p in second.placements if p.state == "kept"}
+    assert kept <= before
+    counts = Counter((p.namespace, p.deployment) for p in first.placements)
+    left = Counter((p.namespace, p.deployment) for p in second.placements if p.state == "kept")
+    for deployment in fewer:
+        assert left[deployment.key] == min(counts[deployment.key], deployment.replicas)
+
+
+@pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments(most=1))
+def test_exact_places_no_fewer_than_greedy(accounting: str, fleet: list[Cluster], wanted: list[Deployment]) -> None:
+    """Of one deployment; among several, a first that finds a place may take it from the next."""
+    exact = schedule(wanted, fleet, [], Options(accounting, "Exact"))  # type: ignore[arg-type]
+    greedy = schedule(wanted, fleet, [], Options(accounting, "Greedy"))  # type: ignore[arg-type]
+    assert len(exact.placements) >= len(greedy.placements)
+    if len(exact.placements) == len(greedy.placements):
+        assert fleets.where(exact) == fleets.where(greedy)
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments())
+def test_every_missing_replica_has_its_reasons(
+    options: Options, fleet: list[Cluster], wanted: list[Deployment]
+) -> None:
+    decided = schedule(wanted, fleet, [], options)
+    placed = Counter((placement.namespace, placement.deployment) for placement in decided.placements)
+    missing = {d.key: d.replicas - placed[d.key] for d in wanted if d.replicas > placed[d.key]}
+    assert {(pending.namespace, pending.deployment): pending.count for pending in decided.pending} == missing
+    for pending in decided.pending:
+        named = {name for refusal in pending.refusals for name in refusal.clusters}
+        assert named == {cluster.name for cluster in fleet}
+        assert all(refusal.reason for refusal in pending.refusals)

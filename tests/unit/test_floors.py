@@ -1,0 +1,94 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Imports go down only, and the core is pure: read from the imports of every plugin file."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+PREFIX = "ansible_collections.modelplane.fleet.plugins."
+# The house, top floor first. A file belongs to the longest room that its path begins with.
+FLOORS = [
+    ("modules", "filter", "inventory", "action", "doc_fragments"),
+    ("module_utils/module", "module_utils/filter"),
+    ("module_utils/build",),
+    ("module_utils/stores",),
+    ("module_utils/core/table",),
+    ("module_utils/core/reconcile", "module_utils/core/load"),
+    ("module_utils/core/references",),
+    ("module_utils/core/compose",),
+    ("module_utils/core/scheduling",),
+    ("module_utils/core/forms", "module_utils/core/launch"),
+    ("module_utils/core/topology",),
+    ("module_utils/core/api", "module_utils/core/devices"),
+    ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
+    ("module_utils/core/problem", "module_utils/core/names", "module_utils/core/secrets"),
+    ("module_utils/_pydantic", "module_utils/_yaml"),
+]
+GUARDED = {"_pydantic.py": "pydantic", "_yaml.py": "yaml"}
+# What a pure function has no use for.
+IMPURE = {"os", "pathlib", "time", "datetime", "random", "socket", "subprocess", "threading", "tempfile", "glob", "shutil"}
+FILES = sorted(path.relative_to(PLUGINS).as_posix() for path in PLUGINS.rglob("*.py"))
+
+
+def room(name: str) -> tuple[int, str]:
+    """Floor (0 is the top) and room of a file or module, given as a path below plugins/."""
+    rooms = [(len(room), floor, room) for floor, rooms in enumerate(FLOORS) for room in rooms]
+    for _, floor, found in sorted(rooms, reverse=True):
+        if name == found or name.startswith((f"{found}/", f"{found}.")):
+            return floor, found
+    raise AssertionError(f"{name} is in no room: give it one in FLOORS and in docs/architecture.md")
+
+
+def imports(name: str) -> set[str]:
+    """Every module a file imports, at any depth of its code, `from x import y` as x and as x.y."""
+    found = set()
+    for node in ast.walk(ast.parse((PLUGINS / name).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def own(names: set[str]) -> set[str]:
+    """The files of ours among imported modules, as paths below plugins/."""
+    paths = {name.removeprefix(PREFIX).replace(".", "/") for name in names if name.startswith(PREFIX)}
+    return {path for path in paths if (PLUGINS / f"{path}.py").is_file() or (PLUGINS / path / "__init__.py").is_file()}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_imports_go_down(name: str) -> None:
+    floor, found = room(name)
+    for path in own(imports(name)):
+        other, other_room = room(path)
+        assert other > floor or other_room == found, f"{name} (floor {floor}) imports {path} (floor {other})"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("module_utils/core/")])
+def test_core_is_pure(name: str) -> None:
+    outside = {path.partition(".")[0] for path in imports(name)} - {"ansible_collections"}
+    assert outside <= set(sys.stdlib_module_names), f"{name} imports {outside - set(sys.stdlib_module_names)}"
+    assert not outside & IMPURE, f"{name} imports {outside & IMPURE}"
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("module_utils/")])
+def test_libraries_are_imported_in_their_one_file(name: str) -> None:
+    outside = {path.partition(".")[0] for path in imports(name)}
+    for guarded, library in GUARDED.items():
+        assert library not in outside or name.endswith(f"/{guarded}"), f"{name} imports {library}"
+    if not name.endswith(tuple(GUARDED)):
+        assert outside <= set(sys.stdlib_module_names) | {"ansible_collections", "ansible"}
+
+
+def test_a_wrong_import_would_be_seen() -> None:
+    assert room("module_utils/core/api/base.py")[0] > room("module_utils/core/load.py")[0]
+    assert room("module_utils/core/scheduling/model.py")[0] > room("modules/build.py")[0]
+    with pytest.raises(AssertionError):
+        room("module_utils/attic.py")
