@@ -98,7 +98,7 @@ def engines(deployment: Any) -> list[Any]:
         found: Any = canonical(deployment).document
     except FormError as error:
         reasons = "\n".join(f"- {problem}" for problem in error.problems)
-        raise AnsibleFilterError(f"modelplane.fleet.engines: the deployment is not valid:\n{reasons}") from error
+        raise AnsibleFilterError(f"modelplane.fleet.engines: the deployment is not valid:\n{reasons}") from None
     for key in ("spec", "template", "spec", "engines"):
         found = found.get(key) if isinstance(found, dict) else None
     if not isinstance(found, list):

@@ -79,7 +79,7 @@ def topology(axes: Any) -> dict[str, int]:
         return asdict(derive(axes))
     except TopologyError as error:
         reasons = "\n".join(f"- {problem}" for problem in error.problems)
-        raise AnsibleFilterError(f"modelplane.fleet.topology: this topology cannot be built:\n{reasons}") from error
+        raise AnsibleFilterError(f"modelplane.fleet.topology: this topology cannot be built:\n{reasons}") from None
 
 
 class FilterModule:

@@ -1,0 +1,74 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filters as functions: plain results from Ansible's tagged values, readable errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible._internal._datatag._tags import Origin
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.filter import engines, topology
+
+DEPLOYMENT = """
+kind: ModelDeployment
+spec:
+  workers:
+    topology: {tensor: 2}
+    template: {containers: [{name: engine, image: vllm/vllm-openai, args: ["--model=x"]}]}
+"""
+
+
+def tagged(value: Any) -> Any:
+    """`value` as it reaches a filter from a playbook: every scalar remembers where it was written."""
+    if isinstance(value, dict):
+        return Origin(path="/play.yml").tag({tagged(key): tagged(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return Origin(path="/play.yml").tag([tagged(item) for item in value])
+    return Origin(path="/play.yml").tag(value)
+
+
+def types_of(value: Any) -> set[type]:
+    if isinstance(value, dict):
+        return {type(value)}.union(*(types_of(part) for entry in value.items() for part in entry))
+    if isinstance(value, list):
+        return {type(value)}.union(*(types_of(item) for item in value))
+    return {type(value)}
+
+
+def test_results_are_plain() -> None:
+    written = tagged(yaml.safe_load(DEPLOYMENT))
+    assert types_of(written).isdisjoint({str, int, dict, list})
+    assert types_of(engines.FilterModule().filters()["engines"](written)) == {dict, list, str, int}
+    shape = topology.FilterModule().filters()["topology"](tagged({"tensor": 4, "pipeline": 2}))
+    assert types_of(shape) == {dict, str, int}
+
+
+REFUSED = {
+    "text": ("spec", "must be a ModelDeployment"),
+    "other kind": ({"kind": "ModelService"}, "must be a ModelDeployment"),
+    "no spec": ({"kind": "ModelDeployment"}, "has no engines"),
+    "engines null": ({"kind": "ModelDeployment", "spec": {"template": {"spec": {}}}}, "has no engines"),
+    "incomplete": (
+        {"kind": "ModelDeployment", "spec": {"workers": {}}},
+        "- spec.workers.topology: topology is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "words"), REFUSED.values(), ids=REFUSED)
+def test_engines_refuses(value: Any, words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        engines.engines(value)
+
+
+def test_topology_lists_all_problems() -> None:
+    with pytest.raises(AnsibleFilterError) as caught:
+        topology.topology({"tensor": 0, "data": "4"})
+    lines = str(caught.value).splitlines()
+    assert lines[-2:] == [
+        "- tensor: must be at least 1 (got 0)",
+        '- data: must be a whole number (got "4"). Write it without quotes.',
+    ]

@@ -1,0 +1,700 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Earlier written forms become the canonical one; contradictions are refused where they were written."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import (
+    Canonical,
+    FormError,
+    canonical,
+    written_path,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+MANIFESTS = Path(__file__).parents[4] / "data" / "manifests"
+
+
+def manifests() -> list[Any]:
+    texts = (path.read_text(encoding="utf-8") for path in sorted(MANIFESTS.rglob("*.yaml")))
+    return [document for text in texts for document in yaml.safe_load_all(text) if document]
+
+
+def deployment(spec: str) -> dict[str, Any]:
+    head = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "m"}}
+    return {**head, "spec": yaml.safe_load(spec)}
+
+
+def engines(result: Canonical) -> Any:
+    return result.document["spec"]["template"]["spec"]["engines"]
+
+
+def problems_of(document: Any) -> dict[str, str]:
+    with pytest.raises(FormError) as caught:
+        canonical(document)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def warned(result: Canonical) -> dict[str, str]:
+    assert {warning.severity for warning in result.warnings} <= {"warning"}
+    return {warning.path: warning.message for warning in result.warnings}
+
+
+# --- documents that are canonical -----------------------------------------------------------------------------------
+
+
+def test_published_manifests_are_canonical() -> None:
+    documents = manifests()
+    assert len(documents) > 40
+    for document in documents:
+        before = copy.deepcopy(document)
+        assert canonical(document) == Canonical(before, (), {})
+        assert document == before
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"kind": "Secret", "data": {"a": "b"}},
+        {"kind": "ModelDeployment"},
+        {"kind": "ModelDeployment", "spec": None},
+        {"kind": "ModelDeployment", "spec": ["workers"]},
+        {"kind": "ModelDeployment", "spec": {"replicas": 1}},
+        {"kind": ["ModelDeployment"], "spec": {"workers": 1}},
+        {"kind": "InferenceCluster", "spec": {"nodePools": "none"}},
+        {"kind": "InferenceCluster", "spec": {"nodePools": ["none", {"name": "a", "fabric": {"type": "EFA"}}]}},
+        {"kind": "EKSCluster", "spec": {"nodePools": [{"name": "a", "fabric": "EFA"}]}},
+        {"kind": "GKECluster", "spec": {"project": "p-123456"}},
+        {7: 8},
+    ],
+)
+def test_what_is_not_an_earlier_form_is_left_alone(document: dict[Any, Any]) -> None:
+    assert canonical(document) == Canonical(document, (), {})
+
+
+@pytest.mark.parametrize("document", [None, "text", [1], 7])
+def test_a_resource_is_a_mapping(document: Any) -> None:
+    assert problems_of(document) == {"": "a resource must be a mapping"}
+
+
+def test_endless_nesting_is_refused() -> None:
+    document: dict[str, Any] = {"kind": "ModelDeployment"}
+    document["spec"] = document
+    assert "nested deeper" in problems_of(document)[""]
+
+
+# --- v0.1: engines directly under spec ------------------------------------------------------------------------------
+
+FLAT = """
+replicas: 2
+clusterSelector: {matchLabels: {a: b}}
+modelCacheRef: {name: weights}
+serving: {mode: Unified}
+tolerations: [{key: k, operator: Exists}]
+engines:
+- name: e
+  members: [{template: {spec: {containers: [{name: engine, image: i}]}}}]
+"""
+
+
+def test_flat_engines_move_down() -> None:
+    written = deployment(FLAT)
+    result = canonical(written)
+    spec = yaml.safe_load(FLAT)
+    assert result.document["spec"] == {
+        "replicas": 2,
+        "template": {"spec": {name: value for name, value in spec.items() if name != "replicas"}},
+    }
+    assert written == deployment(FLAT)
+    assert warned(result) == {"spec.engines": "is an earlier spelling of spec.template.spec.engines"}
+    assert (
+        written_path(result.origin, "spec.template.spec.engines[0].members[0].role")
+        == "spec.engines[0].members[0].role"
+    )
+    assert written_path(result.origin, "spec.replicas") == "spec.replicas"
+
+
+def test_flat_engines_keep_unknown_fields_for_the_validator() -> None:
+    assert canonical(deployment(FLAT + "colour: red")).document["spec"]["colour"] == "red"
+
+
+def test_flat_engines_ignore_nulls() -> None:
+    result = canonical(deployment("{replicas: 1, engines: [], template: null, workers: null, serving: null}"))
+    assert result.document["spec"] == {"replicas": 1, "template": {"spec": {"engines": []}}}
+
+
+# --- workers and topology -------------------------------------------------------------------------------------------
+
+SPLIT = """
+replicas: 1
+nodeSelector:
+  devices: [{name: gpu, selectors: [{cel: big}]}]
+workers:
+  count: 3
+  topology: {tensor: 8, pipeline: 2}
+  template:
+    containers:
+    - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
+prefill:
+  nodeSelector:
+    devices: [{name: gpu, selectors: [{cel: small}]}]
+  workers:
+    count: 5
+    topology: {tensor: 1}
+    template:
+      containers:
+      - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
+"""
+
+SPLIT_CANONICAL = """
+replicas: 1
+template:
+  spec:
+    serving: {mode: PrefillDecode}
+    engines:
+    - name: prefill
+      phase: Prefill
+      copies: 5
+      members:
+      - role: Standalone
+        nodeSelector: {devices: [{name: gpu, count: 1, selectors: [{cel: small}]}]}
+        template: &template
+          spec:
+            containers:
+            - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
+    - name: decode
+      phase: Decode
+      copies: 3
+      members:
+      - role: Leader
+        nodeSelector: {devices: [{name: gpu, count: 8, selectors: [{cel: big}]}]}
+        template: *template
+      - role: Worker
+        worker: {nodes: 1}
+        nodeSelector: {devices: [{name: gpu, count: 8, selectors: [{cel: big}]}]}
+        template: *template
+"""
+
+
+def test_workers_and_prefill_become_two_engines() -> None:
+    written = deployment(SPLIT)
+    result = canonical(written)
+    assert result.document == deployment(SPLIT_CANONICAL)
+    assert written == deployment(SPLIT)
+    assert list(warned(result)) == ["spec.workers"]
+
+
+def test_leader_and_worker_share_no_objects() -> None:
+    leader, worker = engines(canonical(deployment(SPLIT)))[1]["members"]
+    leader["template"]["spec"]["containers"][0]["command"].append("x")
+    leader["nodeSelector"]["devices"][0]["count"] = 0
+    assert worker["template"]["spec"]["containers"][0]["command"] == ["/start.sh"]
+    assert worker["nodeSelector"]["devices"][0]["count"] == 8
+
+
+def test_decode_beside_prefill_is_the_same() -> None:
+    spec = yaml.safe_load(SPLIT)
+    spec["decode"] = {"nodeSelector": spec.pop("nodeSelector"), "workers": spec.pop("workers")}
+    result = canonical({**deployment("{}"), "spec": spec})
+    assert result.document == deployment(SPLIT_CANONICAL)
+    path = "spec.template.spec.engines[1].members[1].nodeSelector.devices[0].selectors[0].cel"
+    assert written_path(result.origin, path) == "spec.decode.nodeSelector.devices[0].selectors[0].cel"
+
+
+BASE = """
+replicas: 1
+nodeSelector: {devices: [{name: gpu, selectors: [{cel: x}]}]}
+workers:
+  topology: {tensor: 4}
+  template: {spec: {containers: [{name: engine, image: vllm, args: [--model=m]}]}}
+"""
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    """The BASE deployment with fields set by dotted path (`__` for the dots); `...` removes one."""
+    document = deployment(BASE)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = document["spec"]
+        for parent in parents:
+            place = place[parent]
+        if value is ...:
+            del place[last]
+        else:
+            place[last] = value
+    return document
+
+
+def test_one_node_becomes_standalone_with_its_args_as_they_are() -> None:
+    result = canonical(deployment(BASE))
+    assert engines(result) == [
+        {
+            "name": "main",
+            "copies": 1,
+            "members": [
+                {
+                    "role": "Standalone",
+                    "nodeSelector": {"devices": [{"name": "gpu", "count": 4, "selectors": [{"cel": "x"}]}]},
+                    "template": {"spec": {"containers": [{"name": "engine", "image": "vllm", "args": ["--model=m"]}]}},
+                }
+            ],
+        }
+    ]
+    assert "serving" not in result.document["spec"]["template"]["spec"]
+
+
+def test_the_rest_of_a_replica_moves_down() -> None:
+    extra = {"clusterSelector": {}, "modelCacheRef": {"name": "c"}, "tolerations": [], "serving": {"mode": "Unified"}}
+    spec = canonical(changed(**extra, colour="red")).document["spec"]
+    assert set(spec) == {"replicas", "colour", "template"}
+    assert {name: value for name, value in spec["template"]["spec"].items() if name != "engines"} == extra
+
+
+def test_given_count_that_agrees_is_kept() -> None:
+    devices = [{"name": "nic", "count": 1}, {"name": "gpu", "count": 4}]
+    assert (
+        engines(canonical(changed(nodeSelector__devices=devices)))[0]["members"][0]["nodeSelector"]["devices"]
+        == devices
+    )
+
+
+def test_the_only_request_is_the_one_for_gpus() -> None:
+    result = canonical(changed(nodeSelector__devices=[{"name": "h100", "count": None}]))
+    assert engines(result)[0]["members"][0]["nodeSelector"]["devices"] == [{"name": "h100", "count": 4}]
+
+
+def test_no_selector_asks_for_any_nvidia_gpu() -> None:
+    result = canonical(changed(nodeSelector=...))
+    assert engines(result)[0]["members"][0]["nodeSelector"]["devices"] == [
+        {"name": "gpu", "count": 4, "selectors": [{"cel": 'device.driver == "gpu.nvidia.com"'}]}
+    ]
+    assert "spec.nodeSelector" in warned(result)
+
+
+def test_selector_text_over_a_device_becomes_a_request() -> None:
+    text = 'device.attributes["gpu.nvidia.com"].productName.matches("capacity[0-9]")'
+    result = canonical(changed(nodeSelector={"cel": text}))
+    assert engines(result)[0]["members"][0]["nodeSelector"] == {
+        "devices": [{"name": "gpu", "count": 4, "selectors": [{"cel": text}]}]
+    }
+    assert warned(result)["spec.nodeSelector.cel"] == "is an earlier spelling of spec.nodeSelector.devices"
+    path = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
+    assert written_path(result.origin, path) == "spec.nodeSelector.cel"
+
+
+def test_engine_block_becomes_the_container() -> None:
+    block = {"name": "vLLM", "version": "1", "image": "i", "args": ["-x"], "imagePullSecrets": [{"name": "s"}]}
+    document = changed(workers__template=...)
+    document["spec"]["engine"] = block
+    result = canonical(document)
+    assert engines(result)[0]["members"][0]["template"] == {
+        "spec": {"containers": [{"name": "engine", "image": "i", "args": ["-x"]}], "imagePullSecrets": [{"name": "s"}]}
+    }
+    assert warned(result)["spec.engine"] == "is an earlier spelling of spec.workers.template"
+    template = "spec.template.spec.engines[0].members[0].template"
+    assert written_path(result.origin, f"{template}.spec.containers[0].image") == "spec.engine.image"
+    assert (
+        written_path(result.origin, f"{template}.spec.imagePullSecrets[0].name")
+        == "spec.engine.imagePullSecrets[0].name"
+    )
+
+
+def test_bare_template_moves_under_spec_and_keeps_metadata() -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "containers": [{"name": "engine"}], "imagePullSecrets": []}
+    result = canonical(changed(workers__template=template))
+    assert engines(result)[0]["members"][0]["template"] == {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "engine"}], "imagePullSecrets": []},
+    }
+    path = "spec.template.spec.engines[0].members[0].template.spec.containers[0].image"
+    assert written_path(result.origin, path) == "spec.workers.template.containers[0].image"
+
+
+def test_worker_resources_become_requests() -> None:
+    result = canonical(changed(workers__resources={"cpu": 8, "memory": "64Gi"}))
+    (container,) = engines(result)[0]["members"][0]["template"]["spec"]["containers"]
+    assert container["resources"] == {"requests": {"cpu": "8", "memory": "64Gi"}}
+    path = "spec.template.spec.engines[0].members[0].template.spec.containers[0].resources.requests.cpu"
+    assert written_path(result.origin, path) == "spec.workers.resources.cpu"
+    assert "spec.workers.resources" in warned(result)
+
+
+def test_instances_is_an_alias_of_count() -> None:
+    result = canonical(changed(workers__topology={"tensor": 4, "instances": 3, "strategy": "Tensor"}))
+    assert engines(result)[0]["copies"] == 3
+    assert {"spec.workers.topology.instances", "spec.workers.topology.strategy"} <= set(warned(result))
+    assert written_path(result.origin, "spec.template.spec.engines[0].copies") == "spec.workers.topology.instances"
+
+
+def test_data_without_data_local_is_warned_about() -> None:
+    result = canonical(changed(workers__topology={"tensor": 1, "data": 8}))
+    assert engines(result)[0]["members"][1]["worker"] == {"nodes": 7}
+    assert "each of the 8 data-parallel ranks takes a node" in warned(result)["spec.workers.topology.data"]
+
+
+def test_decode_on_one_node_is_told_its_port() -> None:
+    spec = yaml.safe_load(SPLIT)
+    spec["workers"]["topology"] = {"tensor": 8}
+    del spec["workers"]["template"]["containers"][0]["command"]
+    assert "port 8001" in warned(canonical({**deployment("{}"), "spec": spec}))["spec.workers.template"]
+    spec["workers"]["template"]["containers"][0]["args"] = ["--port", "8001"]
+    assert "spec.workers.template" not in warned(canonical({**deployment("{}"), "spec": spec}))
+
+
+TEMPLATE = {"spec": {"containers": [{"name": "engine", "image": "i"}]}}
+WORKERS = {"topology": {"tensor": 1}, "template": TEMPLATE}
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "T-1 no topology": (changed(workers__topology=...), {"spec.workers.topology": "is missing"}),
+    "T-1 no tensor": (changed(workers__topology={"pipeline": 2}), {"spec.workers.topology.tensor": "is missing"}),
+    "T-2 tensor": (changed(workers__topology={"tensor": "4"}), {"spec.workers.topology.tensor": "whole number"}),
+    "T-2 count": (changed(workers__count=0), {"spec.workers.count": "at least 1"}),
+    "T-3": (
+        changed(workers__topology={"tensor": 1, "data": 6, "dataLocal": 4}),
+        {"spec.workers.topology.dataLocal": "does not divide"},
+    ),
+    "T-4": (changed(workers__topology={"tensor": 1, "pipeline": 65}), {"spec.workers.topology": "at most 64 nodes"}),
+    "T-5 copies": (changed(workers__count=65), {"spec.workers.count": "at most 64"}),
+    "T-5 GPUs": (changed(workers__topology={"tensor": 65}), {"spec.workers.topology": "at most 64 GPUs"}),
+    "T-6": (
+        changed(nodeSelector__devices=[{"name": "gpu", "count": 8}]),
+        {"spec.nodeSelector.devices[0].count": "differs from the 4 GPUs"},
+    ),
+    "T-6 text": (
+        changed(nodeSelector__devices=[{"name": "gpu", "count": "4"}]),
+        {"spec.nodeSelector.devices[0].count": "differs from the 4 GPUs"},
+    ),
+    "T-6 true is not 1": (
+        changed(workers__topology={"tensor": 1}, nodeSelector__devices=[{"name": "gpu", "count": True}]),
+        {"spec.nodeSelector.devices[0].count": "differs from the 1 GPUs"},
+    ),
+    "no request named gpu": (
+        changed(nodeSelector__devices=[{"name": "a"}, {"name": "b"}]),
+        {"spec.nodeSelector.devices": "none of the requests is named gpu"},
+    ),
+    "T-7 engines beside workers": (
+        changed(engines=[]),
+        {"spec.workers": "cannot stand beside spec.engines", "spec.nodeSelector": "cannot stand beside spec.engines"},
+    ),
+    "T-7 template beside workers": (
+        changed(template={}),
+        {"spec.workers": "cannot stand beside spec.template", "spec.nodeSelector": "cannot stand beside spec.template"},
+    ),
+    "T-7 template beside engines": (
+        deployment("{template: {spec: {}}, engines: [], clusterSelector: {}}"),
+        {"spec.engines": "beside spec.template", "spec.clusterSelector": "beside spec.template"},
+    ),
+    "T-7 decode beside workers": (
+        changed(decode={"workers": WORKERS}, prefill={"workers": WORKERS, "nodeSelector": {}}),
+        {"spec.workers": "beside spec.decode", "spec.nodeSelector": "beside spec.decode"},
+    ),
+    "T-7 decode without prefill": (
+        {**deployment("{}"), "spec": {"decode": {"workers": WORKERS}}},
+        {"spec.decode": "decode needs prefill"},
+    ),
+    "T-8": (
+        changed(prefill={}),
+        {"spec.prefill.workers": "needs workers", "spec.prefill.nodeSelector": "needs nodeSelector"},
+    ),
+    "T-9 Unified with prefill": (
+        changed(prefill={"workers": WORKERS, "nodeSelector": {}}, serving={"mode": "Unified"}),
+        {"spec.serving.mode": "contradicts spec.prefill"},
+    ),
+    "T-9 PrefillDecode without": (
+        changed(serving={"mode": "PrefillDecode"}),
+        {"spec.serving.mode": "needs spec.prefill"},
+    ),
+    "T-10 unknown axis": (
+        changed(workers__topology={"tensor": 1, "expert": 2}),
+        {"spec.workers.topology.expert": "not a known field"},
+    ),
+    "T-10 strategy": (
+        changed(workers__topology={"tensor": 1, "strategy": "TensorPipeline"}),
+        {"spec.workers.topology.strategy": "at least 2"},
+    ),
+    "T-11 no containers": (changed(workers__template={}), {"spec.workers.template.containers": "no container"}),
+    "T-11 other name": (
+        changed(workers__template={"spec": {"containers": [{"name": "vllm"}]}}),
+        {"spec.workers.template.spec.containers[0].name": "must be engine"},
+    ),
+    "T-11 two containers": (
+        changed(workers__template={"containers": [{"name": "engine"}, {"name": "sidecar"}]}),
+        {"spec.workers.template.containers": "there are 2 containers"},
+    ),
+    "template missing": (changed(workers__template=...), {"spec.workers.template": "template is missing"}),
+    "template in two ways": (
+        changed(workers__template={"spec": {"containers": [{"name": "engine"}]}, "containers": []}),
+        {"spec.workers.template.containers": "stands beside"},
+    ),
+    "engine beside template": (changed(engine={"image": "i"}), {"spec.engine": "both are given"}),
+    "resources in two ways": (
+        changed(
+            workers__template={"containers": [{"name": "engine", "resources": {}}]}, workers__resources={"cpu": "1"}
+        ),
+        {"spec.workers.resources": "both are given"},
+    ),
+    "unknown field of workers": (changed(workers__topologies={}), {"spec.workers.topologies": "not a known field"}),
+    "unknown field of prefill": (
+        changed(prefill={"workers": WORKERS, "nodeSelector": {}, "modelCacheRef": {}}),
+        {"spec.prefill.modelCacheRef": "not a known field"},
+    ),
+    "selector over flat maps": (
+        changed(nodeSelector={"cel": 'capacity["memory"] >= quantity("70Gi")'}),
+        {"spec.nodeSelector.cel": "not over one device"},
+    ),
+    "selector mixes": (
+        changed(nodeSelector={"cel": 'device.driver == "a" && attributes["x"] == version("1")'}),
+        {"spec.nodeSelector.cel": "not over one device"},
+    ),
+    "selector in two ways": (
+        changed(nodeSelector={"cel": "device.driver == 'a'", "devices": []}),
+        {"spec.nodeSelector.cel": "both are given"},
+    ),
+    "earliest words": (
+        deployment("{poolSelector: {}, parallelism: {tensor: 8}, engine: {image: i}}"),
+        {
+            "spec.poolSelector": "earlier design",
+            "spec.parallelism": "earlier design",
+            "spec.engine": "says nothing without spec.workers",
+        },
+    ),
+    "earliest words in a block": (
+        {**deployment("{}"), "spec": {"decode": {"parallelism": {}}, "prefill": {"poolSelector": {}}}},
+        {
+            "spec.decode.parallelism": "earlier design",
+            "spec.decode.workers": "needs workers",
+            "spec.prefill.poolSelector": "earlier design",
+            "spec.prefill.workers": "needs workers",
+            "spec.prefill.nodeSelector": "needs nodeSelector",
+        },
+    ),
+    "prefill alone": (deployment("prefill: {}"), {"spec.prefill": "says nothing without spec.workers"}),
+    "model source": (changed(model={"name": "x"}), {"spec.model": "earlier design"}),
+    "everything at once": (
+        changed(
+            workers__count="2",
+            workers__topology={"tensor": 0},
+            workers__template=...,
+            serving={"mode": "PrefillDecode"},
+        ),
+        {
+            "spec.serving.mode": "needs spec.prefill",
+            "spec.workers.topology.tensor": "at least 1",
+            "spec.workers.count": "whole number",
+            "spec.workers.template": "is missing",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("document", "expected"), REFUSED.values(), ids=REFUSED)
+def test_refuses(document: dict[str, Any], expected: dict[str, str]) -> None:
+    found = problems_of(document)
+    assert set(found) == set(expected)
+    for path, words in expected.items():
+        assert words in found[path]
+
+
+# --- other kinds ----------------------------------------------------------------------------------------------------
+
+ALIASES: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    "class and maxNodes": (
+        "InferenceCluster",
+        "nodePools: [{name: a, class: h100, maxNodes: 4}]",
+        "nodePools: [{name: a, className: h100, maxNodeCount: 4}]",
+        {
+            "spec.nodePools[0].className": "spec.nodePools[0].class",
+            "spec.nodePools[0].maxNodeCount": "spec.nodePools[0].maxNodes",
+        },
+    ),
+    "fabric as text": (
+        "InferenceCluster",
+        "nodePools: [{name: a, fabric: EFA}, {name: b, fabric: None}]",
+        "nodePools: [{name: a, fabric: {type: EFA}}, {name: b, fabric: {type: None}}]",
+        {
+            "spec.nodePools[0].fabric.type": "spec.nodePools[0].fabric",
+            "spec.nodePools[1].fabric.type": "spec.nodePools[1].fabric",
+        },
+    ),
+    "null beside the newer spelling": (
+        "InferenceCluster",
+        "nodePools: [{class: null, className: h100}]",
+        "nodePools: [{className: h100}]",
+        {},
+    ),
+    "newer spelling null": (
+        "InferenceCluster",
+        "nodePools: [{class: h100, className: null}]",
+        "nodePools: [{className: h100}]",
+        {"spec.nodePools[0].className": "spec.nodePools[0].class"},
+    ),
+    "endpoint api": ("ModelEndpoint", "{url: 'https://a', api: OpenAI}", "{url: 'https://a'}", {}),
+    "class resources": (
+        "InferenceClass",
+        "{description: d, resources: {gpu: {count: 8, memory: 80Gi}}}",
+        "{description: d, devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8, "
+        "capacity: {memory: {value: 80Gi}}}]}",
+        {
+            "spec.devices[0].count": "spec.resources.gpu.count",
+            "spec.devices[0].capacity.memory.value": "spec.resources.gpu.memory",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("kind", "written", "expected", "paths"), ALIASES.values(), ids=ALIASES)
+def test_alias(kind: str, written: str, expected: str, paths: dict[str, str]) -> None:
+    result = canonical({"kind": kind, "spec": yaml.safe_load(written)})
+    assert result.document == {"kind": kind, "spec": yaml.safe_load(expected)}
+    assert {path: written_path(result.origin, path) for path in paths} == paths
+    assert bool(result.warnings) == (kind != "InferenceCluster" or bool(paths))
+    assert all(warning.hint.startswith(("Write ", "Leave it out")) for warning in result.warnings)
+
+
+REFUSED_FIELDS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "class twice": (
+        "InferenceCluster",
+        "nodePools: [{class: a, className: b}]",
+        {"spec.nodePools[0].class": "both are given"},
+    ),
+    "maxNodes twice": (
+        "InferenceCluster",
+        "nodePools: [{}, {maxNodes: 1, maxNodeCount: 2}]",
+        {"spec.nodePools[1].maxNodes": "both are given"},
+    ),
+    "scheduler": ("InferenceCluster", "scheduler: {type: Kueue}", {"spec.scheduler": "earlier design"}),
+    "flat class": (
+        "InferenceClass",
+        "{attributes: {a: b}, capacity: {c: d}}",
+        {"spec.attributes": "in flat form", "spec.capacity": "in flat form"},
+    ),
+    "resources and devices": (
+        "InferenceClass",
+        "{devices: [], resources: {gpu: {}}}",
+        {"spec.resources": "both are given"},
+    ),
+    "resources without gpu": ("InferenceClass", "resources: {cpu: 4}", {"spec.resources": "must hold gpu"}),
+    "resources unknown": (
+        "InferenceClass",
+        "resources: {nic: {}, gpu: {cores: 4}}",
+        {"spec.resources.nic": "not a known field", "spec.resources.gpu.cores": "not a known field"},
+    ),
+    "replica pin": ("ModelReplica", "inferenceClusterRef: {name: a}", {"spec.inferenceClusterRef": "earlier design"}),
+}
+
+
+@pytest.mark.parametrize(("kind", "written", "expected"), REFUSED_FIELDS.values(), ids=REFUSED_FIELDS)
+def test_refuses_fields(kind: str, written: str, expected: dict[str, str]) -> None:
+    found = problems_of({"kind": kind, "spec": yaml.safe_load(written)})
+    assert set(found) == set(expected)
+    for path, words in expected.items():
+        assert words in found[path]
+
+
+# --- paths ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("spec.template", "spec"),
+        ("spec.template.spec", "spec"),
+        ("spec.template.spec.engines[1].name", "spec.engines[1].name"),
+        ("spec.template.spec.engines[10]", "spec.engines[10]"),
+        ("spec.template.spec.engines[1]", "spec.workers"),
+        ('spec.template.spec.engines[1]["a.b"]', 'spec.workers["a.b"]'),
+        ("spec.templates", "spec.templates"),
+        ("metadata.name", "metadata.name"),
+        ("", ""),
+    ],
+)
+def test_written_path_takes_the_longest_prefix_of_whole_components(path: str, expected: str) -> None:
+    origin = {"spec.template.spec": "spec", "spec.template": "spec", "spec.template.spec.engines[1]": "spec.workers"}
+    if path == "spec.template.spec.engines[1].name":
+        origin.pop("spec.template.spec.engines[1]")
+    assert written_path(origin, path) == expected
+
+
+# --- any input ------------------------------------------------------------------------------------------------------
+
+SEEDS = [
+    deployment(FLAT),
+    deployment(SPLIT),
+    deployment(BASE),
+    changed(workers__topology={"tensor": 2, "pipeline": 2, "data": 8, "dataLocal": 4}, modelCacheRef={"name": "c"}),
+    changed(nodeSelector={"cel": "device.driver == 'a'"}, workers__resources={"cpu": 1}),
+    *({"kind": kind, "spec": yaml.safe_load(written)} for kind, written, _expected, _paths in ALIASES.values()),
+    *(document for document, _expected in REFUSED.values()),
+    *manifests()[:20],
+]
+SCALARS = st.none() | st.booleans() | st.integers(-2, 70) | st.floats() | st.text(max_size=6) | st.binary(max_size=2)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner))
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) in a document."""
+    if isinstance(value, dict):
+        return [(value, key) for key in value] + [place for item in value.values() for place in places(item)]
+    if isinstance(value, list):
+        return [(value, index) for index in range(len(value))] + [place for item in value for place in places(item)]
+    return []
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> Any:
+    """A document with up to three of its parts removed, replaced, renamed or taken from another document."""
+    document = copy.deepcopy(draw(st.sampled_from(SEEDS)))
+    for _ in range(draw(st.integers(0, 3))):
+        choices = places(document)
+        if not choices:
+            break
+        container, key = choices[draw(st.integers(0, len(choices) - 1))]
+        action = draw(st.sampled_from(["remove", "replace", "rename", "add"]))
+        if action == "remove":
+            del container[key]
+        elif action == "replace":
+            container[key] = draw(VALUES)
+        elif isinstance(container, dict):
+            other = draw(st.sampled_from(SEEDS)).get("spec")
+            names = sorted({*other, "workers", "decode", "template", "class"}) if isinstance(other, dict) else ["x"]
+            name = draw(st.sampled_from(names))
+            moved = container.pop(key) if action == "rename" else draw(VALUES)
+            container[name] = moved
+    return document
+
+
+@settings(deadline=None)
+@given(mutated())
+def test_any_document_is_converted_or_refused_and_conversion_is_idempotent(document: Any) -> None:
+    before = repr(document)
+    try:
+        result = canonical(document)
+    except FormError as error:
+        problems = error.problems
+    else:
+        assert repr(document) == before
+        assert all(warning.severity == "warning" and warning.path for warning in result.warnings)
+        again = canonical(result.document)
+        assert repr(again.document) == repr(result.document)
+        return
+    assert repr(document) == before
+    assert problems
+    assert all(problem.severity == "error" and problem.message for problem in problems)
+
+
+@settings(deadline=None)
+@given(VALUES, VALUES)
+def test_any_value_is_converted_or_refused(spec: Any, document: Any) -> None:
+    for value in (document, {"kind": "ModelDeployment", "spec": spec}, {"kind": "InferenceClass", "spec": spec}):
+        try:
+            assert isinstance(canonical(value), Canonical)
+        except FormError:
+            continue
