@@ -16,15 +16,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.opti
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
     health_probe,
-    merged_env,
+    missing_variables,
+    ordered_container,
     shared_memory_volume,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
 
+_MODE = "PrefillDecode"
 _SIDE_CHANNEL_ENV = (
     {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"},
 )
+
+
+def is_disaggregated(spec: Mapping[str, Any]) -> bool:
+    """Whether a ModelReplica with this spec serves in the mode PrefillDecode."""
+    return bool((spec.get("serving") or {}).get("mode") == _MODE)
 
 
 def disaggregate(workload: dict[str, Any], owner: Owner, engine: Mapping[str, Any], options: Options) -> None:
@@ -41,11 +48,11 @@ def disaggregate(workload: dict[str, Any], owner: Owner, engine: Mapping[str, An
     container = spec["containers"][0]
     spec["volumes"].append(shared_memory_volume("nixl-shm", container))
     own = container.get("env", [])
-    container["env"] = own + [variable for variable in merged_env(_SIDE_CHANNEL_ENV, own) if variable not in own]
+    container["env"] = own + missing_variables(_SIDE_CHANNEL_ENV, own)
+    spec["containers"] = [ordered_container(container)]
     if engine["phase"] == constants.DECODE:
         port = engine_flags.port(container)
-        container["ports"] = [{"containerPort": port}]
-        container["readinessProbe"] = health_probe(port)
+        spec["containers"][0].update({"ports": [{"containerPort": port}], "readinessProbe": health_probe(port)})
         spec["containers"].append(_sidecar(port, options.sidecar_image))
 
 

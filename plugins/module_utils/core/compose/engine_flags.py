@@ -48,7 +48,7 @@ def _number(container: Mapping[str, Any], flags: tuple[str, ...], limit: int) ->
     for words in _command_lines(container):
         for position, word in enumerate(words):
             flag, equals, value = word.partition("=")
-            if flag.replace("_", "-") not in flags:
+            if flag[:2] + flag[2:].replace("_", "-") not in flags:
                 continue
             if not equals:
                 value = words[position + 1] if position + 1 < len(words) else ""

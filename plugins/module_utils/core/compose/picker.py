@@ -25,9 +25,9 @@ _WATCHED = (
 )
 
 
-def picker_objects(owner: Owner, replica: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
-    """The objects of a replica's endpoint picker."""
-    text = to_yaml(options.picker_config or picker_config(replica["spec"]))
+def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
+    """The objects of the endpoint picker of a ModelReplica with this spec."""
+    text = to_yaml(options.picker_config or picker_config(owner, spec))
     return (
         _service_account(owner),
         _role(owner),

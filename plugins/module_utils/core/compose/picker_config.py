@@ -12,18 +12,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import is_disaggregated
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members, serving_member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
 _DECIDER = "prefix-based-pd-decider"
 
 
-def picker_config(spec: Mapping[str, Any]) -> dict[str, Any]:
+def picker_config(owner: Owner, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration, in its parsed form, for the spec of a ModelReplica."""
-    disaggregated = (spec.get("serving") or {}).get("mode") == constants.PREFILL_DECODE
     engine = next((each for each in spec["engines"] if each.get("phase") == constants.DECODE), spec["engines"][0])
-    container = serving_member(engine)["template"]["spec"]["containers"][0]
+    container = serving_member(members(owner, engine, "")).container
     producer = _cache_producer(engine_flags.block_size(container))
-    if disaggregated:
+    if is_disaggregated(spec):
         plugins = [producer, *_disaggregated_plugins()]
         profiles = [_profile("prefill", "prefill-filter"), _profile("decode", "decode-filter")]
     else:

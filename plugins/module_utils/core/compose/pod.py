@@ -6,12 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner, user_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
@@ -20,31 +19,17 @@ DEFAULT_SHARED_MEMORY = "16Gi"
 _CLAIM = "devices"
 _NVIDIA_TAINT = "nvidia.com/gpu"
 _MEBIBYTE = 2**20
-
-
-@dataclass(frozen=True)
-class Member:
-    """A member of an engine of a replica, in its wire form, with what its pods need to know about the rest."""
-
-    owner: Owner
-    engine: str
-    wire: Mapping[str, Any]
-    cache: str = ""
-
-    @property
-    def role(self) -> str:
-        return str(self.wire.get("role", constants.STANDALONE))
-
-    @property
-    def written_container(self) -> Mapping[str, Any]:
-        """The container named "engine" as the user wrote it."""
-        container: Mapping[str, Any] = self.wire["template"]["spec"]["containers"][0]
-        return container
-
-    @property
-    def serves(self) -> bool:
-        """Whether the member's pods answer the API."""
-        return self.role != constants.WORKER
+_CONTAINER_FIELDS = (
+    "name",
+    "image",
+    "command",
+    "args",
+    "env",
+    "ports",
+    "resources",
+    "volumeMounts",
+    "readinessProbe",
+)
 
 
 def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -87,18 +72,31 @@ def shared_memory_limit(container: Mapping[str, Any]) -> str:
     return DEFAULT_SHARED_MEMORY
 
 
+def missing_variables(wanted: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the wanted variables whose names are not given yet.
+
+    A name may occur once only: the API server merges `env` by name and refuses duplicates in a server-side apply.
+    """
+    names = {variable["name"] for variable in given}
+    return [deepcopy(dict(variable)) for variable in wanted if variable["name"] not in names]
+
+
+def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
+    """A container with its fields in the order in which they are usually written."""
+    return {field: container[field] for field in sorted(container, key=_CONTAINER_FIELDS.index)}
+
+
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     written = member.wire["template"]["spec"]
-    container = member.written_container
+    container = member.container
     spec: dict[str, Any] = {
         "nodeSelector": {constants.POOL_LABEL: member.wire["nodePoolName"]},
-        "tolerations": _tolerations(member.wire),
+        "tolerations": _tolerations(member),
     }
     if written.get("imagePullSecrets"):
         spec["imagePullSecrets"] = deepcopy(list(written["imagePullSecrets"]))
-    if member.wire.get("deviceRequests"):
-        template = claim_name(member.owner, member.engine, member.role)
-        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": template}]
+    if member.device_requests:
+        spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
     spec["volumes"] = [shared_memory_volume("dshm", container)]
     if member.cache:
         claim = child_name("modelcache", member.owner.namespace, member.cache)
@@ -107,10 +105,10 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     return spec
 
 
-def _tolerations(wire: Mapping[str, Any]) -> list[dict[str, str]]:
+def _tolerations(member: Member) -> list[dict[str, str]]:
     """The GPU taints of the vendors whose device classes are claimed (`gpu.amd.com` -> `amd.com/gpu`), and NVIDIA's."""
     taints = [_NVIDIA_TAINT]
-    for request in wire.get("deviceRequests") or ():
+    for request in member.device_requests:
         kind, _dot, vendor = request["deviceClassName"].partition(".")
         taint = f"{vendor}/gpu"
         if kind == "gpu" and vendor and taint not in taints:
@@ -119,14 +117,15 @@ def _tolerations(wire: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    written = member.written_container
+    written = member.container
     container: dict[str, Any] = {"name": constants.ENGINE_CONTAINER, "image": written["image"]}
     if written.get("command"):
         container["command"] = list(written["command"])
     args = _args(member)
     if args or member.role == constants.STANDALONE:
         container["args"] = args
-    variables = merged_env(env, written.get("env") or ())
+    own = written.get("env") or ()
+    variables = missing_variables(env, own) + deepcopy(list(own))
     if variables:
         container["env"] = variables
     if member.serves:
@@ -142,19 +141,9 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     return container
 
 
-def merged_env(first: Sequence[Mapping[str, Any]], last: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Variables of `first` that the user does not set, then the user's as written.
-
-    A name may occur once only: the API server merges `env` by name and refuses duplicates in a server-side apply.
-    """
-    taken = {variable["name"] for variable in last}
-    kept = [variable for variable in first if variable["name"] not in taken]
-    return [deepcopy(dict(variable)) for variable in (*kept, *last)]
-
-
 def _args(member: Member) -> list[str]:
     """The user's args, completed by the mounted model where the image's own entry point starts the server."""
-    written = member.written_container
+    written = member.container
     args = list(written.get("args") or ())
     if member.cache and member.serves and not written.get("command") and not engine_flags.has_model(written):
         args.append(f"--model={constants.MODEL_CACHE_PATH}")
@@ -162,8 +151,8 @@ def _args(member: Member) -> list[str]:
 
 
 def _resources(member: Member) -> dict[str, Any]:
-    written = member.written_container.get("resources") or {}
+    written = member.container.get("resources") or {}
     resources: dict[str, Any] = {field: dict(written[field]) for field in ("requests", "limits") if written.get(field)}
-    if member.wire.get("deviceRequests"):
+    if member.device_requests:
         resources["claims"] = [{"name": _CLAIM}]
     return resources

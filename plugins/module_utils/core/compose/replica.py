@@ -80,7 +80,7 @@ def _engines(written: Sequence[Mapping[str, Any]], placed: Sequence[PlacedEngine
 
 
 def _engine(written: Mapping[str, Any], placed: PlacedEngine) -> dict[str, Any]:
-    engine: dict[str, Any] = {"name": written["name"], "copies": written.get("copies", 1)}
+    engine: dict[str, Any] = {"name": written["name"], "copies": written.get("copies") or 1}
     if written.get("phase"):
         engine["phase"] = written["phase"]
     engine["members"] = [_member(*pair) for pair in zip(written["members"], placed.members, strict=True)]
@@ -88,7 +88,7 @@ def _engine(written: Mapping[str, Any], placed: PlacedEngine) -> dict[str, Any]:
 
 
 def _member(written: Mapping[str, Any], placed: PlacedMember) -> dict[str, Any]:
-    member: dict[str, Any] = {"role": written.get("role", constants.STANDALONE), "nodePoolName": placed.pool}
+    member: dict[str, Any] = {"role": written.get("role") or constants.STANDALONE, "nodePoolName": placed.pool}
     if placed.device_requests:
         member["deviceRequests"] = [deepcopy(dict(request)) for request in placed.device_requests]
     if written.get("worker"):

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import Member, pod_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
 
 _GANG_ENV = (
@@ -18,26 +18,12 @@ _GANG_ENV = (
 )
 
 
-def members(owner: Owner, engine: Mapping[str, Any], cache: str) -> tuple[Member, ...]:
-    """The members of an engine of a replica."""
-    return tuple(Member(owner, engine["name"], wire, cache) for wire in engine["members"])
-
-
-def serving_member(engine: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The member whose pods answer the API: the Standalone one or the Leader."""
-    wire: Mapping[str, Any] = next(
-        each for each in engine["members"] if each.get("role", constants.STANDALONE) != constants.WORKER
-    )
-    return wire
-
-
-def workload(owner: Owner, engine: Mapping[str, Any], cache: str) -> dict[str, Any]:
-    """The workload of an engine (wire form of a ModelReplica)."""
-    parts = {member.role: member for member in members(owner, engine, cache)}
-    copies = engine.get("copies", 1)
-    if constants.STANDALONE in parts:
-        return _deployment(parts[constants.STANDALONE], copies)
-    return _leader_worker_set(parts[constants.LEADER], parts[constants.WORKER], copies)
+def workload(parts: Sequence[Member], copies: int) -> dict[str, Any]:
+    """The workload of an engine with these members."""
+    by_role = {member.role: member for member in parts}
+    if constants.STANDALONE in by_role:
+        return _deployment(by_role[constants.STANDALONE], copies)
+    return _leader_worker_set(by_role[constants.LEADER], by_role[constants.WORKER], copies)
 
 
 def serving_template(workload: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +54,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
-    workers = (worker.wire.get("worker") or {}).get("nodes", 1)
+    workers = (worker.wire.get("worker") or {}).get("nodes") or 1
     leader_labels = {constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",

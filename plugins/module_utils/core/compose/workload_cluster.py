@@ -10,7 +10,11 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import disaggregate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
+    disaggregate,
+    is_disaggregated,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
@@ -28,17 +32,13 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
     owner = Owner.of(replica)
     spec = replica["spec"]
     cache = (spec.get("modelCacheRef") or {}).get("name", "")
-    disaggregated = (spec.get("serving") or {}).get("mode") == constants.PREFILL_DECODE
     claims = []
     workloads = []
     for engine in spec["engines"]:
-        claims += [
-            claim_template(owner, engine["name"], member)
-            for member in engine["members"]
-            if member.get("deviceRequests")
-        ]
-        composed = workload(owner, engine, cache)
-        if disaggregated:
+        parts = members(owner, engine, cache)
+        claims += [claim_template(member) for member in parts if member.device_requests]
+        composed = workload(parts, engine.get("copies") or 1)
+        if is_disaggregated(spec):
             disaggregate(composed, owner, engine, options)
         workloads.append(composed)
     return (
@@ -46,7 +46,7 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         *claims,
         *workloads,
         inference_pool(owner),
-        *picker_objects(owner, replica, options),
+        *picker_objects(owner, spec, options),
         http_route(owner),
     )
 
