@@ -75,8 +75,12 @@ def short_value(value: object) -> str:
         return "a list"
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
         return f"an integer of {value.bit_length()} bits"
-    if value is None or isinstance(value, (bool, int, float, str)):
-        text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        text = (
+            json.dumps(value[: 2 * SHOWN_CHARACTERS], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        )
+    elif value is None or isinstance(value, (bool, int, float)):
+        text = json.dumps(value)
     else:
         text = type(value).__name__
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"

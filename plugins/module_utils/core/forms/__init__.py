@@ -26,8 +26,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology imp
 
 __all__ = ["Canonical", "FormError", "canonical", "written_path"]
 
-MAX_DEPTH = 100
+MAX_DEPTH = 64
 """Nesting that a document may have; no field of the API is deeper than 20."""
+
+MAX_VALUES = 200_000
+"""How many values a document may hold, each alias of an anchor counted as often as it is used."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def canonical(document: Mapping[str, Any]) -> Canonical:
     """
     if not isinstance(document, Mapping):
         raise FormError([Problem("a resource must be a mapping", value=short_value(document))])
-    plain = _plain(document, 0)
+    plain = _Copier().copy(document)
     notes = Notes()
     kind, spec = plain.get("kind"), plain.get("spec")
     if isinstance(kind, str) and kind in _CONVERTERS and isinstance(spec, dict):
@@ -68,14 +71,26 @@ def written_path(origin: Mapping[str, str], canonical_path: str) -> str:
     return origin[found] + canonical_path[len(found) :] if found else canonical_path
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """A deep copy made of the plain types only: callers hand in templating engines' own strings and containers."""
-    if depth > MAX_DEPTH:
-        raise FormError([Problem(f"the document is nested deeper than {MAX_DEPTH} levels")])
-    if isinstance(value, Mapping):
-        return {str(key) if isinstance(key, str) else key: _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, depth + 1) for item in value]
+class _Copier:
+    """Deep copies of the plain types only: callers hand in templating engines' own strings and containers."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def copy(self, value: Any, depth: int = 0) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise FormError([Problem(f"the document holds more than {MAX_VALUES} values")])
+        if depth > MAX_DEPTH:
+            raise FormError([Problem(f"the document is nested deeper than {MAX_DEPTH} levels")])
+        if isinstance(value, Mapping):
+            return {_plain(key): self.copy(item, depth + 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.copy(item, depth + 1) for item in value]
+        return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
             return kind(value)

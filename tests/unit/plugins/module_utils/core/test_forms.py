@@ -91,6 +91,13 @@ def test_endless_nesting_is_refused() -> None:
     assert "nested deeper" in problems_of(document)[""]
 
 
+def test_aliases_that_multiply_are_refused() -> None:
+    laughs: Any = ["ha"]
+    for _ in range(9):
+        laughs = [laughs] * 10
+    assert "more than 200000 values" in problems_of({"kind": "ModelDeployment", "spec": {"workers": laughs}})[""]
+
+
 # --- v0.1: engines directly under spec ------------------------------------------------------------------------------
 
 FLAT = """

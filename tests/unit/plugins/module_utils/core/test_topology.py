@@ -140,8 +140,9 @@ def test_refuses_copies(workers: dict[str, Any], path: str, words: str) -> None:
         (10**5000, "an integer of 16610 bits"),
         (b"\0", "bytes"),
         (float("nan"), "NaN"),
+        ("\ud800", '"\\ud800"'),
     ],
-    ids=["null", "bool", "long", "mapping", "list", "huge", "bytes", "nan"],
+    ids=["null", "bool", "long", "mapping", "list", "huge", "bytes", "nan", "surrogate"],
 )
 def test_short_value(value: object, text: str) -> None:
     assert short_value(value) == text
