@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import (
     Canonical,
     FormError,
@@ -108,7 +109,9 @@ serving: {mode: Unified}
 tolerations: [{key: k, operator: Exists}]
 engines:
 - name: e
-  members: [{template: {spec: {containers: [{name: engine, image: i}]}}}]
+  members:
+  - nodeSelector: {devices: [{name: gpu, selectors: [{cel: x}]}]}
+    template: {spec: {containers: [{name: engine, image: i}]}}
 """
 
 
@@ -604,6 +607,49 @@ def test_refuses_fields(kind: str, written: str, expected: dict[str, str]) -> No
     assert set(found) == set(expected)
     for path, words in expected.items():
         assert words in found[path]
+
+
+# --- what the models make of it ---------------------------------------------------------------------------------------
+
+CONVERTED = {
+    "flat": deployment(FLAT),
+    "split": deployment(SPLIT),
+    "one node": deployment(BASE),
+    "gang with a launch": changed(workers__topology={"tensor": 2, "pipeline": 2, "data": 8, "dataLocal": 4}),
+    "resources": changed(workers__resources={"cpu": 8, "memory": "64Gi"}),
+    "selector text": changed(nodeSelector={"cel": "device.driver == 'a'"}),
+    "no selector": changed(nodeSelector=...),
+    "engine block": {
+        **deployment("{}"),
+        "spec": {"replicas": 1, "workers": {"topology": {"tensor": 1}}, "engine": {"image": "i"}},
+    },
+}
+
+
+@pytest.mark.parametrize("document", CONVERTED.values(), ids=CONVERTED)
+def test_converted_deployments_are_valid(document: dict[str, Any]) -> None:
+    assert api.parse(canonical(document).document).ref.name == "m"
+
+
+def test_what_the_models_refuse_is_found_where_it_was_written() -> None:
+    template = {"containers": [{"name": "engine", "image": "vllm", "arg": []}], "priority": 1}
+    document = changed(
+        workers__topology={"tensor": 8, "pipeline": 2},
+        workers__template=template,
+        nodeSelector__devices=[{"name": "gpu", "selectors": []}],
+        clusterSelector={"labels": {}},
+        colour="red",
+    )
+    result = canonical(document)
+    with pytest.raises(api.InvalidResource) as caught:
+        api.parse(result.document)
+    assert {written_path(result.origin, problem.path) for problem in caught.value.problems} == {
+        "spec.colour",
+        "spec.clusterSelector.labels",
+        "spec.nodeSelector.devices[0].selectors",
+        "spec.workers.template.containers[0].arg",
+        "spec.workers.template.priority",
+    }
 
 
 # --- paths ----------------------------------------------------------------------------------------------------------
