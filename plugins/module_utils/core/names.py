@@ -1,9 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of composed objects: deterministic, readable at the front, unique by a hash at the end.
+"""Names of composed objects, and the labels they are found by.
 
-Every name here is a DNS label (RFC 1123, at most 63 characters) as long as its parts consist of the characters that
-Kubernetes allows in object names. Names that a Service may get also start with a letter (RFC 1035).
+Names are deterministic, readable at the front, unique by a hash at the end.
+
+Every name here is a DNS label (RFC 1123, at most 63 characters) where its parts are; `child_name` keeps dots. Names that
+a Service or a LeaderWorkerSet may get start with a letter and have no dots (RFC 1035), whatever an object is called.
 """
 
 from __future__ import annotations
@@ -25,6 +27,16 @@ StatefulSet controller labels its pods with `controller-revision-hash: <Stateful
 characters and an engine has up to 64 copies, hence groups 0 to 63: 63 - len("-63") - len("-") - 10 = 49. Pod
 names `W-<group>-<worker>` (workers 1 to 63), which are host names too, and the headless Service `W` are shorter.
 """
+
+# The labels by which composed objects are found again, and the mark of all that this collection manages.
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "modelplane.fleet"
+RESERVED_PREFIX = "modelplane.ai/"
+NAMESPACE_LABEL = "modelplane.ai/namespace"
+DEPLOYMENT_LABEL = "modelplane.ai/deployment"
+REPLICA_LABEL = "modelplane.ai/replica"
+CLUSTER_LABEL = "modelplane.ai/cluster"
+REPLICA_INDEX_LABEL = "modelplane.ai/replica-index"
 
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10

@@ -4,15 +4,6 @@
 
 from __future__ import annotations
 
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-MANAGED_BY = "modelplane.fleet"
-
-NAMESPACE_LABEL = "modelplane.ai/namespace"
-DEPLOYMENT_LABEL = "modelplane.ai/deployment"
-REPLICA_LABEL = "modelplane.ai/replica"
-CLUSTER_LABEL = "modelplane.ai/cluster"
-REPLICA_INDEX_LABEL = "modelplane.ai/replica-index"
-
 SERVING_LABEL = "modelplane.ai/serving"
 """On pods that answer the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-
-_RESERVED_PREFIX = "modelplane.ai/"
 
 
 def user_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
     """The labels that a user gave, without reserved keys: selectors rely on who carries those, and who does not."""
-    return {key: value for key, value in (labels or {}).items() if not key.startswith(_RESERVED_PREFIX)}
+    return {key: value for key, value in (labels or {}).items() if not key.startswith(names.RESERVED_PREFIX)}
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class Owner:
         """The owner that a ModelReplica in its wire form stands for."""
         metadata = replica["metadata"]
         name = metadata["name"]
-        deployment = (metadata.get("labels") or {}).get(constants.DEPLOYMENT_LABEL, "")
+        deployment = (metadata.get("labels") or {}).get(names.DEPLOYMENT_LABEL, "")
         return cls(metadata.get("namespace") or "default", name, deployment, names.object_prefix(name))
 
     @property
@@ -54,15 +51,15 @@ class Owner:
 
     def identity_labels(self) -> dict[str, str]:
         """The labels that tell whose a pod is. Pods carry no managed-by label: their controller manages them."""
-        labels = {constants.NAMESPACE_LABEL: names.label_value(self.namespace)}
+        labels = {names.NAMESPACE_LABEL: names.label_value(self.namespace)}
         if self.deployment:
-            labels[constants.DEPLOYMENT_LABEL] = names.label_value(self.deployment)
-        labels[constants.REPLICA_LABEL] = names.label_value(self.replica)
+            labels[names.DEPLOYMENT_LABEL] = names.label_value(self.deployment)
+        labels[names.REPLICA_LABEL] = names.label_value(self.replica)
         return labels
 
     def labels(self) -> dict[str, str]:
         """The labels of every composed object."""
-        return {constants.MANAGED_BY_LABEL: constants.MANAGED_BY, **self.identity_labels()}
+        return {names.MANAGED_BY_LABEL: names.MANAGED_BY, **self.identity_labels()}
 
     def metadata(self, name: str) -> dict[str, Any]:
         """The metadata of a namespaced object of this replica."""

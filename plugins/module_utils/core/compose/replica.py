@@ -49,12 +49,12 @@ def model_replica(
     name = names.replica_name(namespace, metadata["name"], cluster, index)
     labels = {
         **user_labels((template.get("metadata") or {}).get("labels")),
-        constants.MANAGED_BY_LABEL: constants.MANAGED_BY,
-        constants.NAMESPACE_LABEL: names.label_value(namespace),
-        constants.DEPLOYMENT_LABEL: names.label_value(metadata["name"]),
-        constants.REPLICA_LABEL: names.label_value(name),
-        constants.CLUSTER_LABEL: names.label_value(cluster),
-        constants.REPLICA_INDEX_LABEL: str(index),
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.NAMESPACE_LABEL: names.label_value(namespace),
+        names.DEPLOYMENT_LABEL: names.label_value(metadata["name"]),
+        names.REPLICA_LABEL: names.label_value(name),
+        names.CLUSTER_LABEL: names.label_value(cluster),
+        names.REPLICA_INDEX_LABEL: str(index),
     }
     spec: dict[str, Any] = {"clusterName": cluster}
     if body.get("modelCacheRef"):

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
     disaggregate,
@@ -54,8 +53,8 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
 def workload_namespace(namespace: str) -> dict[str, Any]:
     """The Namespace on workload clusters for what a namespace of the fleet is composed into."""
     labels = {
-        constants.MANAGED_BY_LABEL: constants.MANAGED_BY,
-        constants.NAMESPACE_LABEL: names.label_value(namespace),
+        names.MANAGED_BY_LABEL: names.MANAGED_BY,
+        names.NAMESPACE_LABEL: names.label_value(namespace),
     }
     return {
         "apiVersion": "v1",
