@@ -4,7 +4,7 @@
 
 Names are deterministic, readable at the front, unique by a hash at the end.
 
-Every name here is a DNS label (RFC 1123, at most 63 characters) where its parts are; `child_name` keeps dots. Names that
+Every name is a DNS label (RFC 1123, at most 63 characters) where its parts are; `child_name` keeps dots. Names that
 a Service or a LeaderWorkerSet may get start with a letter and have no dots (RFC 1035), whatever an object is called.
 """
 
