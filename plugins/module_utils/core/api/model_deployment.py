@@ -160,7 +160,7 @@ class ReplicaTemplateSpec(Model):
     )
     serving: Serving | None = Field(default=None, description="How requests reach the engines; absent is Unified.")
     tolerations: Annotated[list[Toleration], Atomic()] | None = Field(
-        default=None, max_length=64, description="Taints of clusters that do not keep replicas away."
+        default=None, description="Taints of clusters that do not keep replicas away."
     )
     engines: Annotated[list[Engine], ListMap(("name",))] = Field(
         min_length=1, max_length=8, description="Engines; every replica runs all of them."

@@ -5,16 +5,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 Loc = tuple[str | int, ...]
-Unreadable = tuple[Loc, str, str]
+
 
 # No resource is nested deeper than 20 or holds more than some thousand values; the limits keep hostile input cheap.
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
 
 _INT64 = 2**63
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What cannot be part of any document: the value at a place, or (with `of_key`) a key of the mapping there."""
+
+    loc: Loc
+    message: str
+    hint: str = ""
+    of_key: bool = False
+
+
+class TooLargeError(ValueError):
+    """A document with more than MAX_VALUES values."""
 
 
 class Refused:
@@ -28,6 +43,7 @@ def plain(document: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Unreadable]
     """A copy of a document without nulls in mappings, and what cannot be part of any document.
 
     Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
+    Raises TooLargeError.
     """
     copier = _Copier()
     content = copier.mapping(document, (), 0)
@@ -44,9 +60,14 @@ class _Copier:
         for key, item in value.items():
             if not isinstance(key, str):
                 name = type_words(key)
-                self.unreadable.append((loc, f"a key must be text, is {name}", "put the key in quotes"))
+                self.unreadable.append(
+                    Unreadable(loc, f"a key must be text, is {name}", "put the key in quotes", of_key=True)
+                )
                 continue
             text = key if type(key) is str else str.__str__(key)
+            if not _encodable(text):
+                self.unreadable.append(Unreadable(loc, "a key is not valid Unicode text", of_key=True))
+                continue
             if item is not None:
                 copy[text] = self.value(item, (*loc, text), depth + 1)
         return copy
@@ -54,9 +75,7 @@ class _Copier:
     def value(self, value: Any, loc: Loc, depth: int) -> Any:
         self._left -= 1
         if self._left < 0:
-            if self._left == -1:
-                self.unreadable.append((loc, f"the document has more than {MAX_VALUES} values", "make it smaller"))
-            return REFUSED
+            raise TooLargeError
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -77,11 +96,7 @@ class _Copier:
 
     def _text(self, value: str, loc: Loc) -> Any:
         text = value if type(value) is str else str.__str__(value)
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return self._refuse(loc, "is not valid Unicode text")
-        return text
+        return text if _encodable(text) else self._refuse(loc, "is not valid Unicode text")
 
     def _integer(self, value: int, loc: Loc) -> Any:
         if not -_INT64 <= value < _INT64:
@@ -89,8 +104,19 @@ class _Copier:
         return value
 
     def _refuse(self, loc: Loc, message: str, hint: str = "") -> Refused:
-        self.unreadable.append((loc, message, hint))
+        self.unreadable.append(Unreadable(loc, message, hint))
         return REFUSED
+
+
+def _encodable(text: str) -> bool:
+    """Whether the text can be written: lone surrogates cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def type_words(value: object) -> str:

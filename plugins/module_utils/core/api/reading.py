@@ -10,10 +10,16 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Model
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, plain
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import (
+    MAX_VALUES,
+    Loc,
+    TooLargeError,
+    plain,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import (
+    MAX_SHOWN,
     may_show,
     path_of,
     problem_of_error,
@@ -37,14 +43,17 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     """
     if not isinstance(document, Mapping):
         raise InvalidResource((Problem("a resource must be a mapping with apiVersion, kind, metadata and spec"),))
-    content, unreadable = plain(document)
+    try:
+        content, unreadable = plain(document)
+    except TooLargeError:
+        raise InvalidResource((Problem(f"the document has more than {MAX_VALUES} values"),)) from None
     kind = _kind(content, kinds)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
-    problems = [Problem(message, path=path_of(kind, loc), hint=hint, ref=ref) for loc, message, hint in unreadable]
+    problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint, ref=ref) for found in unreadable]
     problems += _header(content, kind, ref)
-    bad = {loc for loc, _message, _hint in unreadable}
+    bad = {found.loc for found in unreadable if not found.of_key}
     resource: Any
     try:
         resource = kind.model_validate(content)
@@ -80,13 +89,15 @@ def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
 def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> type[Resource]:
     """The model for a document. Without one, nothing else can be said about it."""
     written = content.get("kind")
-    known = kinds.get(written) if isinstance(written, str) else None
-    if known is not None:
-        return known
+    choices = f"one of {', '.join(kinds)}"
     if written is None:
-        raise InvalidResource((Problem("is required", path="kind", hint=f"one of {', '.join(kinds)}"),))
-    near = difflib.get_close_matches(str(written)[:80], kinds, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(kinds)}"
+        raise InvalidResource((Problem("is required", path="kind", hint=choices),))
+    if not isinstance(written, str):
+        raise InvalidResource((Problem("must be the name of a kind", path="kind", hint=choices),))
+    if written in kinds:
+        return kinds[written]
+    near = difflib.get_close_matches(written[:MAX_SHOWN], kinds, n=1)
+    hint = f"did you mean {near[0]}?" if near else choices
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 

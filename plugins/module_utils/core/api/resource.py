@@ -58,7 +58,7 @@ class Status(Model):
     """What controllers observed."""
 
     conditions: Annotated[list[Condition], ListMap(("type",))] | None = Field(
-        default=None, max_length=64, description="Observations, one for each type."
+        default=None, description="Observations, one for each type."
     )
 
 

@@ -96,18 +96,17 @@ def partial(cls: type[Model], content: Mapping[str, Any], wrong: frozenset[Loc],
     Fields at the places `wrong`, and required ones that are missing, are no attributes of it.
     """
     values: dict[str, Any] = {}
+    present = set()
     unset = []
     for field in fields_of(cls).values():
-        place = (*loc, field.wire)
-        if field.wire in content and place not in wrong:
-            try:
-                values[field.wire] = _partial_value(field.shape, content[field.wire], wrong, place)
-                continue
-            except _UnreadableError:
-                pass
-        if field.wire in content:
+        if field.wire not in content:
+            continue
+        present.add(field.attribute)
+        try:
+            values[field.wire] = _partial_value(field.shape, content[field.wire], wrong, (*loc, field.wire))
+        except _UnreadableError:
             unset.append(field.attribute)
-    model = cls.model_construct(None, **values)
+    model = cls.model_construct(present, **values)
     for attribute in unset:
         model.__dict__.pop(attribute, None)
     return model

@@ -38,7 +38,6 @@ def short(value: object) -> str:
         return ""
     text = value[: 2 * MAX_SHOWN] if isinstance(value, str) else value
     shown = json.dumps(text, ensure_ascii=False) if isinstance(text, (str, bool)) else str(text)
-    shown = shown.encode("utf-8", "backslashreplace").decode()
     return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 1] + "…"
 
 
@@ -75,7 +74,7 @@ def path_of(kind: type[Model], loc: Sequence[str | int]) -> str:
         else:
             path += f"[{json.dumps(_cut(part), ensure_ascii=False)}]"
         shape = _below(shape, part)
-    return path.encode("utf-8", "backslashreplace").decode()
+    return path
 
 
 def _cut(key: str) -> str:

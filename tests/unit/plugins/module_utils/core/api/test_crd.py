@@ -1,0 +1,232 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The CustomResourceDefinitions: structural, in step with the models, and compatible with Modelplane v0.3.1."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+
+ROOT = Path(__file__).resolve().parents[6]
+FILES = ROOT / "roles" / "control_plane" / "files" / "crds"
+UPSTREAM = json.loads((ROOT / "tests" / "data" / "upstream-fields.json").read_text())
+
+_TERMS = {
+    "minLength": "minLength",
+    "maxLength": "maxLength",
+    "enum": "enum",
+    "minimum": "min",
+    "maximum": "max",
+    "minItems": "minItems",
+    "maxItems": "maxItems",
+    "pattern": "pattern",
+    "format": "format",
+    "minProperties": "minProperties",
+    "maxProperties": "maxProperties",
+    "default": "default",
+    "x-kubernetes-list-type": "listType",
+    "x-kubernetes-list-map-keys": "listMapKeys",
+    "type": "type",
+}
+
+_DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+_POOL_NAME = "pool names become values of node labels and names of cloud objects"
+_ENGINE_NAME = "engine names become part of workload names"
+_TEMPLATE = "no pod can be made of a template without spec"
+_ENV = "the rules on variables need a bound to stay within the cost budget"
+_ENV_NAME = "Kubernetes refuses variables without a name"
+_CONDITIONS = "conditions are told apart by their type, as Kubernetes' API conventions say"
+
+# (kind, path, term) -> (what ours says, why it is not what Modelplane says)
+DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
+    ("InferenceCluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
+    ("InferenceCluster", "spec.nodePools[].name", "minLength"): (1, _POOL_NAME),
+    ("EKSCluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
+    ("GKECluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
+    ("ModelDeployment", "spec.replicas", "min"): (0, "a deployment can be scaled to zero"),
+    ("ModelDeployment", "spec.replicas", "max"): (1000, "fleets are larger than ten clusters"),
+    ("ModelDeployment", "spec.template.spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
+    ("ModelReplica", "spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
+    **{
+        (kind, f"{prefix}.members[].template.spec{path}", term): (value, reason)
+        for kind, prefix in (("ModelDeployment", "spec.template.spec.engines[]"), ("ModelReplica", "spec.engines[]"))
+        for path, term, value, reason in (
+            ("", "required", True, _TEMPLATE),
+            (".containers[].env", "maxItems", 256, _ENV),
+            (".containers[].env[].name", "minLength", 1, _ENV_NAME),
+        )
+    },
+    **{
+        (kind, "status.conditions", term): (value, _CONDITIONS)
+        for kind in ("InferenceClass", "ModelService", "ModelEndpoint", "ModelCache")
+        for term, value in (("listType", "map"), ("listMapKeys", ["type"]))
+    },
+}
+
+# Patterns of paths that Modelplane's own schemas do not have -> why ours do
+ADDITIONS = {
+    r"\w+ (apiVersion|kind|metadata|)": "the root, which the list of Modelplane's fields leaves out",
+    r"\w+ spec\.crossplane": "Crossplane adds it to every kind",
+    r"\w+ status\.conditions(\[\](\.\w+)?)?": "Crossplane adds them to every kind; here their fields are declared too",
+    r"InferenceCluster spec\.cluster\.gke\.project": "the project may differ from that of the credentials",
+    r"GKECluster spec\.project": "the project may differ from that of the credentials",
+    r"InferenceCluster status\.gpuPools\[\]\.observedNodes": "what is there, besides what the pool may grow to",
+    r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
+}
+
+
+def schema_of(kind: str) -> dict[str, Any]:
+    (version,) = crd(KINDS[kind])["spec"]["versions"]
+    schema: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def nodes(schema: dict[str, Any], path: str = "", required: bool = True) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Every node of a schema: path, node, whether it is required in its parent."""
+    yield path, schema, required
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}" if path else name, name in schema.get("required", ()))
+    if "items" in schema:
+        yield from nodes(schema["items"], f"{path}[]", False)
+    if "additionalProperties" in schema:
+        yield from nodes(schema["additionalProperties"], f"{path}.*", False)
+
+
+def test_files_are_up_to_date() -> None:
+    command = [sys.executable, str(ROOT / "tests" / "crds" / "generate.py"), "--check"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_files_hold_what_is_made(kind: str) -> None:
+    model = KINDS[kind]
+    written = yaml.safe_load((FILES / f"{model.PLURAL}.{model.GROUP}.yaml").read_text())
+    assert written == crd(model)
+
+
+def test_schemas_are_structural(kind: str) -> None:
+    for path, node, _required in nodes(schema_of(kind)):
+        if node.get("x-kubernetes-int-or-string"):
+            assert "type" not in node
+        else:
+            assert node["type"] in ("string", "integer", "boolean", "array", "object"), path
+        assert "$ref" not in node
+        assert not {"properties", "additionalProperties"} <= node.keys(), path
+        assert ("items" in node) == (node.get("type") == "array"), path
+        assert set(node.get("required", ())) <= node.get("properties", {}).keys(), path
+        if node.get("x-kubernetes-list-type") == "map":
+            item = node["items"]
+            for key in node["x-kubernetes-list-map-keys"]:
+                assert key in item["required"] or "default" in item["properties"][key], path
+        if node.get("x-kubernetes-preserve-unknown-fields"):
+            assert path == "spec.crossplane"
+        if path.startswith(("spec", "status")) and not path.endswith(("[]", ".*")):
+            assert node["description"], path
+
+
+def test_defaults_are_valid(kind: str) -> None:
+    count = 0
+    for path, node, _required in nodes(schema_of(kind)):
+        if "default" not in node:
+            continue
+        count += 1
+        default = node["default"]
+        wanted = {"string": str, "integer": int, "boolean": bool, "array": list}[node["type"]]
+        assert type(default) is wanted, path
+        assert default in node.get("enum", [default]), path
+        if isinstance(default, int):
+            assert node.get("minimum", default) <= default <= node.get("maximum", default), path
+        if isinstance(default, str):
+            assert node.get("minLength", 0) <= len(default) <= node.get("maxLength", len(default)), path
+            assert re.search(node.get("pattern", ""), default), path
+        if isinstance(default, list):
+            assert node.get("minItems", 0) <= len(default) <= node.get("maxItems", len(default)), path
+    assert count > 0 or kind in ("InferenceGateway", "ModelEndpoint")
+
+
+def test_conditions_of_every_kind(kind: str) -> None:
+    conditions = schema_of(kind)["properties"]["status"]["properties"]["conditions"]
+    assert conditions["items"]["required"] == ["type", "status"]
+
+
+def test_same_fields_as_modelplane() -> None:
+    used = set()
+    for kind in KINDS:
+        ours = {path: (node, required) for path, node, required in nodes(schema_of(kind))}
+        for row in UPSTREAM[kind]:
+            path = row["path"]
+            assert path in ours, f"{kind} {path} is missing"
+            node, required = ours[path]
+            own = {"required": required, **{term: node[key] for key, term in _TERMS.items() if key in node}}
+            for term in sorted({*own, *row} - {"path"}):
+                if own.get(term) == row.get(term):
+                    continue
+                assert (kind, path, term) in DEVIATIONS, f"{kind} {path} {term}: {own.get(term)}, not {row.get(term)}"
+                assert DEVIATIONS[kind, path, term][0] == own.get(term)
+                used.add((kind, path, term))
+    assert used == DEVIATIONS.keys(), "deviations that are none"
+
+
+def test_no_other_fields_than_modelplane() -> None:
+    used = set()
+    for kind in KINDS:
+        theirs = {row["path"] for row in UPSTREAM[kind]}
+        for path, _node, _required in nodes(schema_of(kind)):
+            if path in theirs:
+                continue
+            matching = [pattern for pattern in ADDITIONS if re.fullmatch(pattern, f"{kind} {path}")]
+            assert matching, f"{kind} {path} is no field of Modelplane"
+            used.update(matching)
+    assert used == ADDITIONS.keys(), "additions that are none"
+
+
+@pytest.mark.parametrize(
+    ("kind_name", "scope", "short", "columns"),
+    [
+        ("InferenceGateway", "Cluster", "ig", ["GATEWAY .spec.backend", "ADDRESS .status.address"]),
+        ("InferenceClass", "Cluster", "icl", []),
+        ("InferenceCluster", "Cluster", "ic", ["SOURCE .spec.cluster.source", "GATEWAY .status.gateway.address"]),
+        ("ModelDeployment", "Namespaced", "md", ["REPLICAS .status.replicas.ready"]),
+        ("ModelReplica", "Namespaced", "mr", ["CLUSTER .spec.clusterName"]),
+        ("ModelService", "Namespaced", "ms", ["ADDRESS .status.address"]),
+        ("ModelEndpoint", "Namespaced", "me", ["URL .spec.url"]),
+        ("ModelCache", "Namespaced", "mc", ["SOURCE .spec.huggingFace.repo", "READY .status.summary.ready"]),
+        ("ServingStack", "Namespaced", "ss", ["GATEWAY .status.gateway.address"]),
+        ("EKSCluster", "Namespaced", "eks", ["REGION .spec.region"]),
+        ("GKECluster", "Namespaced", "gke", ["REGION .spec.region"]),
+    ],
+)
+def test_names_and_columns(kind_name: str, scope: str, short: str, columns: list[str]) -> None:
+    spec = crd(KINDS[kind_name])["spec"]
+    assert spec["scope"] == scope
+    assert spec["names"]["shortNames"] == [short]
+    assert spec["names"]["categories"] == ["modelplane"]
+    (version,) = spec["versions"]
+    written = version["additionalPrinterColumns"]
+    assert set(columns) <= {f"{column['name']} {column['jsonPath']}" for column in written}
+    names = [column["name"] for column in written]
+    assert len(set(names)) == len(names)
+    assert {"READY", "AGE"} <= set(names)
+    paths = {path for path, _node, _required in nodes(version["schema"]["openAPIV3Schema"])}
+    for column in written:
+        plain = column["jsonPath"].removeprefix(".").split("[?")[0]
+        assert plain in paths or plain.startswith("metadata."), f"{column} leads nowhere"
+
+
+def test_only_deployments_can_be_scaled() -> None:
+    scale = {kind: crd(KINDS[kind])["spec"]["versions"][0]["subresources"].get("scale") for kind in KINDS}
+    assert scale.pop("ModelDeployment") == {
+        "specReplicasPath": ".spec.replicas",
+        "statusReplicasPath": ".status.replicas.total",
+    }
+    assert set(scale.values()) == {None}
