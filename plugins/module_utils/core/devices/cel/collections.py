@@ -1,0 +1,327 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Functions on strings, lists and sets (cel-go's `ext` libraries and Kubernetes' lists and regex libraries).
+
+Functions that can do more work than their cost says take `spend` first and report it.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import add
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+    MAX_INT64,
+    MIN_INT64,
+    MISSING,
+    CelError,
+    CelMap,
+    Duration,
+    Spend,
+    UInt,
+    compare,
+    contains,
+    equal,
+    is_comparable,
+    no_overload,
+    type_name,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.regex import (
+    Regex,
+    RegexError,
+    compile_regex,
+)
+
+# Go's unicode.IsSpace, as strings.TrimSpace uses it; Python's strip() takes some control characters too.
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_LOWER = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz")
+_UPPER = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+# Strings
+
+
+def string_contains(text: str, part: str) -> bool:
+    return part in text
+
+
+def starts_with(text: str, prefix: str) -> bool:
+    return text.startswith(prefix)
+
+
+def ends_with(text: str, suffix: str) -> bool:
+    return text.endswith(suffix)
+
+
+def char_at(text: str, index: int) -> str:
+    if not 0 <= index <= len(text):
+        raise CelError(f"index out of range: {index}")
+    return text[index : index + 1]
+
+
+def _string_index_of(text: str, part: str, offset: int = 0) -> int:
+    if not part:
+        return offset
+    if offset < 0:
+        raise CelError(f"index out of range: {offset}")
+    return text.find(part, offset)
+
+
+def _string_last_index_of(text: str, part: str, offset: int | None = None) -> int:
+    if not part:
+        return len(text) if offset is None else offset
+    if offset is None:
+        return text.rfind(part)
+    if offset < 0:
+        raise CelError(f"index out of range: {offset}")
+    return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
+
+
+def index_of(spend: Spend, target: Any, *args: Any) -> int:
+    if type(target) is str:
+        return _string_index_of(target, *args)
+    return next((index for index, one in enumerate(target) if _same(one, args[0], spend)), -1)
+
+
+def last_index_of(spend: Spend, target: Any, *args: Any) -> int:
+    if type(target) is str:
+        return _string_last_index_of(target, *args)
+    return next((index for index in reversed(range(len(target))) if _same(target[index], args[0], spend)), -1)
+
+
+def _same(left: Any, right: Any, spend: Spend) -> bool:
+    try:
+        return equal(left, right, spend)
+    except CelError:
+        return False
+
+
+def lower_ascii(text: str) -> str:
+    return text.translate(_LOWER)
+
+
+def upper_ascii(text: str) -> str:
+    return text.translate(_UPPER)
+
+
+def trim(text: str) -> str:
+    return text.strip(_SPACE)
+
+
+def replace(spend: Spend, text: str, old: str, new: str, count: int = -1) -> str:
+    found = text.count(old) if old else len(text) + 1
+    found = found if count < 0 else min(found, count)
+    spend((len(text) + found * len(new)) // 10)
+    return text.replace(old, new, found)
+
+
+def split(text: str, separator: str, count: int = -1) -> list[str]:
+    if count == 0:
+        return []
+    if not separator:
+        # Go splits into characters, the last part being the rest where there is a count.
+        if 0 < count < len(text):
+            return [*text[: count - 1], text[count - 1 :]]
+        return list(text)
+    return text.split(separator, count - 1 if count > 0 else -1)
+
+
+def substring(text: str, start: int, end: int | None = None) -> str:
+    if end is not None and start > end:
+        raise CelError(f"invalid substring range. start: {start}, end: {end}")
+    if not 0 <= start <= len(text) or (end is not None and not 0 <= end <= len(text)):
+        raise CelError(f"index out of range: {start if end is None else end}")
+    return text[start:end]
+
+
+_QUOTED = {7: "\\a", 8: "\\b", 12: "\\f", 10: "\\n", 13: "\\r", 9: "\\t", 11: "\\v", 92: "\\\\", 34: '\\"'}
+
+
+def quote(text: str) -> str:
+    return f'"{text.translate(_QUOTED)}"'
+
+
+def join(spend: Spend, parts: list[Any], separator: str = "") -> str:
+    if any(type(part) is not str for part in parts):
+        raise CelError("join: invalid input: not a string")
+    spend((sum(map(len, parts)) + len(separator) * len(parts)) // 10)
+    return separator.join(parts)
+
+
+def reverse(target: list[Any]) -> list[Any]:
+    return target[::-1]
+
+
+# Regular expressions
+
+
+def regex_for(pattern: str) -> Regex:
+    try:
+        return compile_regex(pattern)
+    except RegexError as error:
+        raise CelError(f"invalid regular expression: {error}") from error
+
+
+def matches(spend: Spend, text: str, pattern: str) -> bool:
+    return regex_for(pattern).search(text, _searching(spend))
+
+
+def find(spend: Spend, text: str, pattern: str) -> str:
+    found = regex_for(pattern).find(text, 0, _searching(spend))
+    return text[found[0] : found[1]] if found else ""
+
+
+def find_all(spend: Spend, text: str, pattern: str, limit: int = -1) -> list[str]:
+    return regex_for(pattern).find_all(text, limit, _searching(spend))
+
+
+def _searching(spend: Spend) -> Spend:
+    """Visiting a state costs far less than a unit of cost; usual searches then cost next to nothing extra."""
+    pending = 0
+
+    def search(work: int) -> None:
+        nonlocal pending
+        pending += work
+        if pending >= 64:
+            spend(pending // 4)
+            pending = 0
+
+    return search
+
+
+# Lists
+
+
+def slice_list(elements: list[Any], start: int, end: int) -> list[Any]:
+    if not 0 <= start <= end <= len(elements):
+        raise CelError(f"cannot slice({start}, {end}), the list has {len(elements)} elements")
+    return elements[start:end]
+
+
+def flatten(spend: Spend, elements: list[Any], depth: int = 1) -> list[Any]:
+    if depth < 0:
+        raise CelError("level must be non-negative")
+    result: list[Any] = []
+    for element in elements:
+        spend(1)
+        if type(element) is list and depth > 0:
+            result += flatten(spend, element, depth - 1)
+        else:
+            result.append(element)
+    return result
+
+
+def lists_range(spend: Spend, count: int) -> list[int]:
+    spend(max(count, 0))
+    return list(range(count))
+
+
+def distinct(spend: Spend, elements: list[Any]) -> list[Any]:
+    result: list[Any] = []
+    for element in elements:
+        spend(len(result) // 4)
+        if not any(_same(element, one, spend) for one in result):
+            result.append(element)
+    return result
+
+
+def _sort_key(left: Any, right: Any) -> int:
+    if type(left) is not type(right):
+        raise CelError("list elements must have the same type")
+    return compare(left, right)
+
+
+def sort_by_keys(elements: list[Any], keys: list[Any]) -> list[Any]:
+    if keys and not all(map(is_comparable, keys)):
+        raise CelError("list elements must be comparable")
+    order = sorted(range(len(keys)), key=functools.cmp_to_key(lambda one, two: _sort_key(keys[one], keys[two])))
+    return [elements[index] for index in order]
+
+
+def sort(elements: list[Any]) -> list[Any]:
+    return sort_by_keys(elements, elements)
+
+
+def is_sorted(elements: list[Any]) -> bool:
+    return all(compare(one, following) <= 0 for one, following in itertools.pairwise(elements))
+
+
+def _best(name: str, sign: int) -> Callable[[list[Any]], Any]:
+    def best(elements: list[Any]) -> Any:
+        if not elements:
+            raise CelError(f"{name} called on empty list")
+        if not all(map(is_comparable, elements)):
+            raise no_overload()
+        found = elements[0]
+        for element in elements[1:]:
+            if compare(found, element) == sign:
+                found = element
+        return found
+
+    return best
+
+
+minimum = _best("min", 1)
+maximum = _best("max", -1)
+
+
+def total_of(zero: Any) -> Callable[[list[Any]], Any]:
+    """`sum()` for lists of the type of `zero`, which is the sum of an empty one."""
+    return lambda elements: functools.reduce(add, elements, zero)
+
+
+def total(elements: list[Any]) -> Any:
+    """`sum()` where the type is only known from the elements."""
+    zeros: dict[type, Any] = {int: 0, UInt: UInt(0), float: 0.0, Duration: Duration(0)}
+    if elements and type(elements[0]) not in zeros:
+        raise no_overload()
+    return functools.reduce(add, elements, zeros[type(elements[0])] if elements else 0)
+
+
+# Sets
+
+
+def sets_contains(spend: Spend, elements: list[Any], others: list[Any]) -> bool:
+    return all(contains(elements, other, spend) for other in others)
+
+
+def sets_equivalent(spend: Spend, left: list[Any], right: list[Any]) -> bool:
+    return sets_contains(spend, left, right) and sets_contains(spend, right, left)
+
+
+def sets_intersects(spend: Spend, left: list[Any], right: list[Any]) -> bool:
+    return any(contains(right, one, spend) for one in left)
+
+
+# Access
+
+
+def list_index(key: Any) -> int:
+    """A list's index from a number of any type; an error for one that is no whole number."""
+    kind = type(key)
+    if kind is int or kind is UInt:
+        return int(key)
+    if kind is float and key.is_integer() and MIN_INT64 <= key <= MAX_INT64:
+        return int(key)
+    raise CelError(f"unsupported index type '{type_name(key)}' in list")
+
+
+def element_at(target: Any, key: Any) -> Any:
+    """The element of a list or the value of a map; MISSING where there is none."""
+    if type(target) is CelMap:
+        return target.get(CelMap.key(key))
+    if type(target) is list:
+        index = list_index(key)
+        return target[index] if 0 <= index < len(target) else MISSING
+    raise no_overload()
+
+
+def is_in(spend: Spend, value: Any, target: Any) -> bool:
+    if type(target) is CelMap:
+        return CelMap.key(value) in target
+    if type(target) is list:
+        return contains(target, value, spend)
+    raise no_overload()

@@ -1,0 +1,614 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""From a checked tree to closures: compiled once, run per device.
+
+Every node becomes a function of the evaluation's state. Costs that are known beforehand are added up while compiling
+and charged where control flow divides (&&, ||, ?:, loops), so a usual selector counts its cost in one addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import library
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    OptMap,
+    Select,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import (
+    element_at,
+    regex_for,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import (
+    FUNCTIONS,
+    METHODS,
+    TYPE_NAMES,
+    Overload,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.formats import (
+    CLAUSE_TYPES,
+    clauses,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+    MISSING,
+    NONE,
+    CelError,
+    CelMap,
+    Optional,
+    TypeValue,
+    equal,
+    no_overload,
+    type_name,
+)
+
+_LIST_COST = 10
+_MAP_COST = 30
+
+
+@dataclass(slots=True)
+class Code:
+    """A compiled node: its function, the cost to charge before calling it, and its value when it is a constant."""
+
+    run: Run
+    cost: int
+    constant: Any = MISSING
+
+
+@dataclass(slots=True)
+class Program:
+    """A compiled expression: run it on a `State` with `slots` variables."""
+
+    code: Code
+    slots: int
+
+
+def compile_checked(checked: Checked) -> Program:
+    """Compile a checked expression; `SyntaxFault` for constants that Kubernetes refuses before it runs anything."""
+    compiler = _Compiler(checked)
+    code = compiler.compile(checked.root)
+    return Program(code, compiler.slots)
+
+
+def _constant(value: Any, cost: int = 0) -> Code:
+    return Code(lambda _state: value, cost, value)
+
+
+class _Compiler:
+    def __init__(self, checked: Checked) -> None:
+        self._types = checked.types
+        self._functions = checked.functions
+        self._scope: list[tuple[str, int]] = []
+        self.slots = 0
+
+    def compile(self, node: Node) -> Code:
+        return _COMPILERS[type(node)](self, node)
+
+    def _variable(self, name: str) -> int:
+        """A new variable; leave its scope with `_leave`."""
+        slot = len(self._scope)
+        self._scope.append((name, slot))
+        self.slots = max(self.slots, len(self._scope))
+        return slot
+
+    def _leave(self, count: int = 1) -> None:
+        del self._scope[len(self._scope) - count :]
+
+    def _within(self, name: str, body: Node) -> tuple[int, Code]:
+        slot = self._variable(name)
+        code = self.compile(body)
+        self._leave()
+        return slot, code
+
+    # Leaves
+
+    def _literal(self, node: Literal) -> Code:
+        return _constant(node.value)
+
+    def _ident(self, node: Ident) -> Code:
+        name = node.name
+        if not name.startswith("."):
+            slot = next((slot for known, slot in reversed(self._scope) if known == name), None)
+            if slot is not None:
+                return Code(lambda state: state.slots[slot], 1)
+        name = name.removeprefix(".")
+        if name == "device":
+            return Code(lambda state: state.device, 1)
+        return _type_value(name)
+
+    def _select(self, node: Select) -> Code:
+        if node in self._functions:
+            return _type_value(self._functions[node])
+        operand = self.compile(node.operand)
+        run, name = operand.run, node.field
+        if node.test:
+            return Code(lambda state: _has(run(state), name), operand.cost)
+        if node.optional or t.is_optional(self._types[node.operand]):
+            return Code(lambda state: _optional_at(run(state), name), operand.cost + 1)
+
+        def select(state: State) -> Any:
+            value = run(state)
+            if type(value) is not CelMap:
+                if type(value) is Optional:
+                    return _optional_at(value, name)
+                raise CelError(f"no such key: {name}")
+            found = value.entries.get(name, MISSING)
+            if found is MISSING:
+                found = value.default
+                if found is None:
+                    raise CelError(f"no such key: {name}")
+            return found
+
+        return Code(select, operand.cost + 1)
+
+    # Calls
+
+    def _call(self, node: Call) -> Code:
+        name = node.function
+        special = _SPECIAL.get(name) if node.target is None else _SPECIAL_METHODS.get(name)
+        if special is not None and node not in self._functions:
+            return special(self, node)
+        if node in self._functions or node.target is None:
+            name = self._functions.get(node, name).removeprefix(".")
+            return self._function(node, name, node.args, method=False)
+        return self._function(node, name, [node.target, *node.args], method=True)
+
+    def _function(self, node: Call, name: str, args: list[Node], *, method: bool) -> Code:
+        codes = [self.compile(arg) for arg in args]
+        cost = sum(code.cost for code in codes)
+        spending = (library.SPENDING_METHODS if method else library.SPENDING_FUNCTIONS).get(name)
+        function = None if spending else (library.METHODS if method else library.FUNCTIONS)[name]
+        if method and name == "sum":
+            function = self._sum_of(args[0])
+        _check_constants(name, args, codes, method=method)
+        if name == "format":
+            self._check_format(args)
+        dynamic = (library.METHOD_COSTS if method else library.FUNCTION_COSTS).get(name)
+        if function is not None and all(code.constant is not MISSING for code in codes):
+            folded = _fold(node, name, function, dynamic, codes, method=method)
+            if folded is not None:
+                return folded
+        guard = self._guard(name, args, method=method)
+        runs = tuple(code.run for code in codes)
+        if dynamic is None:
+            return Code(_caller(function or spending, runs, guard, None, spending is not None), cost + 1)
+        return Code(_caller(function or spending, runs, guard, dynamic, spending is not None), cost)
+
+    def _sum_of(self, arg: Node) -> Callable[..., Any]:
+        given = self._types[arg]
+        element = given.params[0].kind if given.kind == "list" else ""
+        if element in library.SUM_ZEROS:
+            return library.collections.total_of(library.SUM_ZEROS[element])
+        return library.METHODS["sum"]
+
+    def _guard(self, name: str, args: list[Node], *, method: bool) -> tuple[Overload, ...]:
+        """The overloads to choose from at run time, none where the static types leave no doubt."""
+        if name in library.standard.OPERATORS or (name in CONVERSIONS and not method) or name == "@in":
+            return ()
+        if not any(_is_open(self._types[arg]) for arg in args):
+            return ()
+        overloads = (METHODS if method else FUNCTIONS)[name]
+        return tuple(overload for overload in overloads if len(overload.args) == len(args))
+
+    def _check_format(self, args: list[Node]) -> None:
+        template, values = args[0], args[1]
+        if not isinstance(template, Literal) or not isinstance(values, ListLiteral) or type(template.value) is not str:
+            return
+        try:
+            letters = clauses(template.value)
+        except CelError as error:
+            raise SyntaxFault(str(error), template.start) from error
+        if len(letters) != len(values.elements):
+            raise SyntaxFault(f"format has {len(letters)} clauses for {len(values.elements)} values", values.start)
+        for letter, value in zip(letters, values.elements, strict=True):
+            self._check_clause(letter, value)
+
+    def _check_clause(self, letter: str, value: Node) -> None:
+        kind = self._types[value].kind
+        if kind != "dyn" and kind not in CLAUSE_TYPES[letter]:
+            raise SyntaxFault(f"clause %{letter} does not take {self._types[value]}", value.start)
+        if isinstance(value, ListLiteral):
+            for element in value.elements:
+                self._check_clause("s", element)
+
+    # Operators with control flow, or that are worth their own closures
+
+    def _conditional(self, node: Call) -> Code:
+        condition, positive, negative = (self.compile(arg) for arg in node.args)
+        test, yes, no = condition.run, positive.run, negative.run
+        yes_cost, no_cost = positive.cost, negative.cost
+
+        def choose(state: State) -> Any:
+            value = test(state)
+            if value is True:
+                state.spend(yes_cost)
+                return yes(state)
+            if value is False:
+                state.spend(no_cost)
+                return no(state)
+            raise no_overload()
+
+        return Code(choose, condition.cost)
+
+    def _logic(self, node: Logic) -> Code:
+        codes = [self.compile(term) for term in node.terms]
+        terms = tuple((code.run, code.cost) for code in codes[1:])
+        first, decisive = codes[0].run, node.operator == "||"
+
+        def decide(state: State) -> bool:
+            failure: CelError | None = None
+            try:
+                value = first(state)
+                if value is decisive:
+                    return decisive
+                if type(value) is not bool:
+                    failure = no_overload()
+            except CelError as error:
+                failure = error
+            for run, cost in terms:
+                state.spend(cost)
+                try:
+                    value = run(state)
+                except CelError as error:
+                    failure = error
+                    continue
+                if value is decisive:
+                    return decisive
+                if type(value) is not bool:
+                    failure = no_overload()
+            if failure is not None:
+                raise failure
+            return not decisive
+
+        return Code(decide, codes[0].cost)
+
+    def _equality(self, node: Call) -> Code:
+        left, right = (self.compile(arg) for arg in node.args)
+        one, other = left.run, right.run
+        negated = node.function == "_!=_"
+        fixed = right.constant
+        # Strings dominate selectors: their comparison is short enough to be written out.
+        if type(fixed) is str:
+            most = library.equality_cost(fixed, fixed)
+
+            def equals_text(state: State) -> bool:
+                value = one(state)
+                if type(value) is str:
+                    state.cost += most if len(value) >= len(fixed) else library.equality_cost(value, fixed)
+                    return bool(value == fixed) is not negated
+                state.cost += most and 1
+                return equal(value, fixed) is not negated
+
+            return Code(equals_text, left.cost)
+
+        def equals(state: State) -> bool:
+            value, second = one(state), other(state)
+            state.spend(library.equality_cost(value, second))
+            return equal(value, second, state.spend) is not negated
+
+        return Code(equals, left.cost + right.cost)
+
+    def _index(self, node: Call) -> Code:
+        target, key = (self.compile(arg) for arg in node.args)
+        run, at = target.run, key.run
+        cost = target.cost + key.cost + 1
+        if node.function == "_[?_]" or t.is_optional(self._types[node.args[0]]):
+            return Code(lambda state: _optional_at(run(state), at(state)), cost)
+        if type(key.constant) is str:
+            name = key.constant
+            return Code(lambda state: _at_name(run(state), name), cost)
+
+        def index(state: State) -> Any:
+            return _at(run(state), at(state))
+
+        return Code(index, cost)
+
+    def _or_else(self, node: Call) -> Code:
+        """`or` and `orValue`: the argument is only evaluated when it is needed."""
+        if node.target is None or len(node.args) != 1:
+            raise SyntaxFault(f"{node.function} is a method of optionals", node.pos)
+        target, other = self.compile(node.target), self.compile(node.args[0])
+        run, alternative, cost = target.run, other.run, other.cost
+        unwrap = node.function == "orValue"
+
+        def choose(state: State) -> Any:
+            value = run(state)
+            if type(value) is not Optional:
+                raise no_overload()
+            if value.present:
+                return value.value if unwrap else value
+            state.spend(cost)
+            return alternative(state)
+
+        return Code(choose, target.cost)
+
+    # Literals of lists and maps
+
+    def _list(self, node: ListLiteral) -> Code:
+        codes = [self.compile(part) for part in node.elements]
+        if not node.optional and all(code.constant is not MISSING for code in codes):
+            return _constant([code.constant for code in codes])
+        parts = tuple((code.run, index in node.optional) for index, code in enumerate(codes))
+
+        def build(state: State) -> list[Any]:
+            result: list[Any] = []
+            for run, optional in parts:
+                value = run(state)
+                if not optional:
+                    result.append(value)
+                elif type(value) is not Optional:
+                    raise no_overload()
+                elif value.present:
+                    result.append(value.value)
+            return result
+
+        return Code(build, sum(code.cost for code in codes) + _LIST_COST)
+
+    def _map(self, node: MapLiteral) -> Code:
+        codes = [(self.compile(key), self.compile(value), optional) for key, value, optional in node.entries]
+        parts = tuple((key.run, value.run, optional) for key, value, optional in codes)
+
+        def build(state: State) -> CelMap:
+            entries: dict[Any, Any] = {}
+            for key_run, value_run, optional in parts:
+                key, value = CelMap.key(key_run(state)), value_run(state)
+                if optional:
+                    if type(value) is not Optional:
+                        raise no_overload()
+                    if not value.present:
+                        continue
+                    value = value.value
+                if key in entries:
+                    raise CelError(f"Failed with repeated key: {key}")
+                entries[key] = value
+            return CelMap(entries)
+
+        fixed = [part.constant for key, value, _ in codes for part in (key, value)]
+        if all(value is not MISSING for value in fixed) and not any(optional for _, _, optional in codes):
+            try:
+                return _constant(build(State.empty()))
+            except CelError:
+                pass  # Kubernetes reports it when the expression runs.
+        return Code(build, sum(key.cost + value.cost for key, value, _ in codes) + _MAP_COST)
+
+    # Scopes
+
+    def _comprehension(self, node: Comprehension) -> Code:
+        target = self.compile(node.target)
+        slots = tuple(self._variable(name) for name in node.variables)
+        predicate = self.compile(node.predicate) if node.predicate is not None else None
+        body = self.compile(node.body) if node.body is not None else None
+        self._leave(len(slots))
+        loop = LOOPS[node.kind]
+        return Code(
+            loop(
+                target.run,
+                slots,
+                (predicate.run, predicate.cost) if predicate else None,
+                (body.run, body.cost) if body else None,
+            ),
+            target.cost,
+        )
+
+    def _bind(self, node: Bind) -> Code:
+        value = self.compile(node.value)
+        slot, body = self._within(node.name, node.body)
+        run, then, cost = value.run, body.run, body.cost
+
+        def bind(state: State) -> Any:
+            state.slots[slot] = run(state)
+            state.spend(cost)
+            return then(state)
+
+        # The empty list that cel-go's expansion loops over, as Kubernetes charges it.
+        return Code(bind, value.cost)
+
+    def _opt_map(self, node: OptMap) -> Code:
+        target = self.compile(node.target)
+        slot, body = self._within(node.name, node.body)
+        run, then = target.run, body.run
+        # The expansion evaluates its target a second time.
+        cost = target.cost + body.cost + (1 if node.flat else 2)
+        flat = node.flat
+
+        def opt_map(state: State) -> Any:
+            value = run(state)
+            if type(value) is not Optional:
+                raise no_overload()
+            if not value.present:
+                state.spend(1)
+                return NONE
+            state.slots[slot] = value.value
+            state.spend(cost)
+            result = then(state)
+            return result if flat else Optional(True, result)
+
+        return Code(opt_map, target.cost + 1)
+
+
+def _type_value(name: str) -> Code:
+    given = TYPE_NAMES[name]
+    names = {"null": "null_type", "timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
+    value = TypeValue(given.name or names.get(given.kind, given.kind))
+    return _constant(value)
+
+
+def _is_open(given: t.Type) -> bool:
+    """Whether values of a static type can be of several types at run time."""
+    return given.kind in ("dyn", "any", "param") or any(map(_is_open, given.params)) or given.kind == "null"
+
+
+def _has(value: Any, name: str) -> bool:
+    if type(value) is Optional:
+        if not value.present:
+            return False
+        value = value.value
+    return type(value) is CelMap and (name in value.entries or value.default is not None)
+
+
+def _at(target: Any, key: Any) -> Any:
+    if type(target) is Optional:
+        return _optional_at(target, key)
+    found = element_at(target, key)
+    if found is MISSING:
+        raise CelError(f"index out of bounds: {key}" if type(target) is list else f"no such key: {key}")
+    return found
+
+
+def _at_name(target: Any, name: str) -> Any:
+    if type(target) is CelMap:
+        found = target.entries.get(name, MISSING)
+        if found is not MISSING:
+            return found
+        if target.default is not None:
+            return target.default
+    return _at(target, name)
+
+
+def _optional_at(target: Any, key: Any) -> Optional:
+    if type(target) is Optional:
+        if not target.present:
+            return target
+        target = target.value
+    if type(target) is not CelMap and type(target) is not list:
+        return NONE
+    found = element_at(target, key)
+    return NONE if found is MISSING else Optional(True, found)
+
+
+def _accepts(wanted: t.Type, value: Any) -> bool:
+    """Whether a value fits a declared type at run time; of lists and maps the first element tells (as in cel-go)."""
+    kind = wanted.kind
+    if kind in ("dyn", "any", "param"):
+        return True
+    if kind == "list":
+        return type(value) is list and (not value or _accepts(wanted.params[0], value[0]))
+    if kind == "map":
+        return type(value) is CelMap
+    names = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
+    return type_name(value) == (wanted.name or names.get(kind, kind))
+
+
+def _require_overload(overloads: tuple[Overload, ...], values: list[Any]) -> None:
+    for overload in overloads:
+        if all(map(_accepts, overload.args, values)):
+            return
+    raise no_overload()
+
+
+def _caller(
+    function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
+) -> Run:
+    """The closure of a call; calls of one or two arguments without doubt about their types have their own."""
+    if guard or spending or len(runs) not in (1, 2):
+        return _general_caller(function, runs, guard, cost, spending)
+    if len(runs) == 1:
+        (only,) = runs
+        if cost is None:
+            return lambda state: function(only(state))
+
+        def call_one(state: State) -> Any:
+            value = only(state)
+            state.spend(cost(value))
+            return function(value)
+
+        return call_one
+    first, second = runs
+    if cost is None:
+        return lambda state: function(first(state), second(state))
+
+    def call_two(state: State) -> Any:
+        left, right = first(state), second(state)
+        state.spend(cost(left, right))
+        return function(left, right)
+
+    return call_two
+
+
+def _general_caller(
+    function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
+) -> Run:
+    def call(state: State) -> Any:
+        values = [run(state) for run in runs]
+        if guard:
+            _require_overload(guard, values)
+        if cost is not None:
+            state.spend(cost(*values))
+        return function(state.spend, *values) if spending else function(*values)
+
+    return call
+
+
+# Conversions of constants are done, and patterns that are constants compiled, before an expression runs.
+_PATTERNS = {"matches": 1, "find": 1, "findAll": 1}
+
+
+def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: bool) -> None:
+    index = _PATTERNS.get(name)
+    if index is not None and index < len(codes) and type(codes[index].constant) is str:
+        try:
+            regex_for(codes[index].constant)
+            if name == "matches" and not method and isinstance(args[0], Literal):
+                # Kubernetes' check takes the first argument for the pattern, also where it is the text.
+                regex_for(codes[0].constant)
+        except CelError as error:
+            raise SyntaxFault(str(error), args[index].start) from error
+
+
+def _fold(
+    node: Call, name: str, function: Any, cost: Callable[..., int] | None, codes: list[Code], *, method: bool
+) -> Code | None:
+    """The constant a pure call of constants gives; None where it fails, which is reported when it runs."""
+    values = [code.constant for code in codes]
+    conversion = name in CONVERSIONS and not method
+    if not conversion and name not in ("quantity", "semver"):
+        return None
+    try:
+        value = function(*values)
+        spent = 0 if conversion else cost(*values) if cost else 1
+    except CelError as error:
+        if conversion:
+            raise SyntaxFault(str(error), node.pos) from error
+        return None
+    return _constant(value, spent)
+
+
+_SPECIAL: dict[str, Callable[[_Compiler, Any], Code]] = {
+    "_?_:_": _Compiler._conditional,
+    "_==_": _Compiler._equality,
+    "_!=_": _Compiler._equality,
+    "_[_]": _Compiler._index,
+    "_[?_]": _Compiler._index,
+}
+_SPECIAL_METHODS: dict[str, Callable[[_Compiler, Any], Code]] = {
+    "or": _Compiler._or_else,
+    "orValue": _Compiler._or_else,
+}
+_COMPILERS: dict[type, Callable[[_Compiler, Any], Code]] = {
+    Literal: _Compiler._literal,
+    Ident: _Compiler._ident,
+    Select: _Compiler._select,
+    Call: _Compiler._call,
+    Logic: _Compiler._logic,
+    ListLiteral: _Compiler._list,
+    MapLiteral: _Compiler._map,
+    Comprehension: _Compiler._comprehension,
+    Bind: _Compiler._bind,
+    OptMap: _Compiler._opt_map,
+}

@@ -1,0 +1,150 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Text to tokens: the lexical part of CEL's grammar (CEL specification, "Syntax"; cel-go's CEL.g4)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+
+class SyntaxFault(Exception):  # noqa: N818 - a fault in an expression, with its place
+    """An expression that is no CEL, or that Kubernetes refuses; `pos` is an index into its text."""
+
+    def __init__(self, message: str, pos: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.pos = pos
+
+
+class Token(NamedTuple):
+    """A token: its kind (`ident`, `int`, ..., or the sign itself), text, and where it starts and ends."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+_ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
+_STRING = "|".join(
+    (
+        rf'"""(?:{_ESCAPE}|[^\\])*?"""',
+        rf"'''(?:{_ESCAPE}|[^\\])*?'''",
+        r'[rR]"""(?:.|\n)*?"""',
+        r"[rR]'''(?:.|\n)*?'''",
+        rf'"(?:{_ESCAPE}|[^\\"\n\r])*"',
+        rf"'(?:{_ESCAPE}|[^\\'\n\r])*'",
+        r'[rR]"[^"\n\r]*"',
+        r"[rR]'[^'\n\r]*'",
+    )
+)
+_TOKEN = re.compile(
+    rf"""(?P<skip>(?:[\t \r\n\f]|//[^\n]*)+)
+    |(?P<bytes>[bB](?:{_STRING}))
+    |(?P<string>{_STRING})
+    |(?P<ident>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<escaped>`[A-Za-z0-9_.\-/\ ]+`)
+    |(?P<double>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    |(?P<uint>0x[0-9a-fA-F]+[uU]|[0-9]+[uU])
+    |(?P<int>0x[0-9a-fA-F]+|[0-9]+)
+    |(?P<sign>==|!=|<=|>=|&&|\|\||[<>\[\]{{}}().,\-!?:+*/%])""",
+    re.VERBOSE,
+)
+_KEYWORDS = frozenset(("in", "true", "false", "null"))
+_NAMED = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+_ESCAPED = re.compile(r"\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|(.))", re.DOTALL)
+_HIGHEST_RUNE = 0x10FFFF
+
+
+def tokenize(text: str) -> list[Token]:
+    """All tokens of an expression, with an `end` token last."""
+    tokens: list[Token] = []
+    pos = 0
+    match = _TOKEN.match
+    while pos < len(text):
+        found = match(text, pos)
+        if found is None:
+            raise SyntaxFault(_unreadable(text, pos), pos)
+        kind, start, pos = str(found.lastgroup), pos, found.end()
+        if kind == "skip":
+            continue
+        piece = found.group()
+        if kind == "sign" or piece in _KEYWORDS:
+            kind = piece
+        tokens.append(Token(kind, piece, start, pos))
+    tokens.append(Token("end", "", len(text), len(text)))
+    return tokens
+
+
+def _unreadable(text: str, pos: int) -> str:
+    sign = text[pos]
+    if sign in "\"'":
+        return "this string has no end, or an escape that CEL does not know"
+    if sign in "&|=":
+        return f"a single {sign} is no operator of CEL, write {sign * 2}"
+    return f"unexpected character {sign!r}"
+
+
+def unquote(token: Token) -> str | bytes:
+    """The value of a string or bytes token."""
+    text = token.text.replace("\r\n", "\n").replace("\r", "\n")
+    is_bytes = token.kind == "bytes"
+    text = text[is_bytes:]
+    raw = text[0] in "rR"
+    text = text[raw:]
+    width = 3 if len(text) >= 6 and text[:3] in ('"""', "'''") else 1
+    text = text[width:-width]
+    if is_bytes:
+        return _unescape_bytes(text, token) if not raw else text.encode()
+    return text if raw or "\\" not in text else _ESCAPED.sub(lambda found: _rune(found, token), text)
+
+
+def _rune(found: re.Match[str], token: Token) -> str:
+    code = _code(found)
+    if code is None:
+        return found.group(5)
+    if code > _HIGHEST_RUNE or 0xD800 <= code <= 0xDFFF:
+        raise SyntaxFault("the string names a code point that does not exist", token.start)
+    return chr(code)
+
+
+def _code(found: re.Match[str]) -> int | None:
+    hexadecimal = found.group(1) or found.group(2) or found.group(3)
+    if hexadecimal:
+        return int(hexadecimal, 16)
+    if found.group(4):
+        return int(found.group(4), 8)
+    return _NAMED.get(found.group(5))
+
+
+def _unescape_bytes(text: str, token: Token) -> bytes:
+    parts: list[bytes] = []
+    pos = 0
+    for found in _ESCAPED.finditer(text):
+        if found.group(2) or found.group(3):
+            raise SyntaxFault("bytes have no \\u or \\U escapes", token.start)
+        code = _code(found)
+        parts += (text[pos : found.start()].encode(), found.group(5).encode() if code is None else bytes((code,)))
+        pos = found.end()
+    parts.append(text[pos:].encode())
+    return b"".join(parts)
+
+
+def number(token: Token, sign: str = "") -> Any:
+    """The value of a number token as Python's int or float; a fault where it does not fit in 64 bits."""
+    if token.kind == "double":
+        value = float(sign + token.text)
+        if value in (float("inf"), float("-inf")):
+            raise SyntaxFault("invalid double literal: too large", token.start)
+        return value
+    digits = token.text.rstrip("uU") if token.kind == "uint" else token.text
+    # A 64-bit number has at most 20 digits; leading zeros may come before them.
+    hexadecimal = digits.startswith("0x")
+    significant = (digits[2:] if hexadecimal else digits).lstrip("0") or "0"
+    magnitude = int(significant, 16 if hexadecimal else 10) if len(significant) <= 20 else 2**65
+    result = -magnitude if sign else magnitude
+    low, high = (0, 2**64 - 1) if token.kind == "uint" else (-(2**63), 2**63 - 1)
+    if not low <= result <= high:
+        raise SyntaxFault(f"invalid {token.kind} literal: does not fit in 64 bits", token.start)
+    return result

@@ -1,0 +1,41 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What one evaluation carries with it: the device, the variables, and what has been spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+    CelMap,
+    CostLimitError,
+)
+
+# Kubernetes' limit for a device selector (resource.k8s.io/v1, CELSelectorExpressionMaxCost).
+COST_LIMIT = 1_000_000
+
+
+class State:
+    """The state of one evaluation; never shared between two."""
+
+    __slots__ = ("cost", "device", "slots")
+
+    def __init__(self, device: CelMap, slots: int, cost: int) -> None:
+        self.device = device
+        self.slots: list[Any] = [None] * slots
+        self.cost = cost
+
+    @staticmethod
+    def empty() -> State:
+        """A state for constants, which need none."""
+        return State(CelMap({}), 0, 0)
+
+    def spend(self, cost: int) -> None:
+        """Charge for work; `CostLimitError` stops the evaluation beyond the limit."""
+        self.cost += cost
+        if self.cost > COST_LIMIT:
+            raise CostLimitError(f"stopped: the expression costs more than {COST_LIMIT} units")
+
+
+Run = Callable[[State], Any]

@@ -1,0 +1,321 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The values CEL computes with, and what they have in common: type, equality, order, size.
+
+A CEL value is a Python value: null is None, bool bool, int int, uint `UInt`, double float, string str, bytes bytes, a
+list a list, a map a `CelMap`; what Python has no type for is a class here. Rules: the CEL specification, section
+"Values", and cel-go's `common/types`, whose verdicts are the ones that count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import (
+    MAX_INT64,
+    MIN_INT64,
+    Quantity,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+
+MAX_UINT64 = 2**64 - 1
+NANOS = 10**9
+# Years 1 to 9999, in seconds since 1970.
+MIN_TIMESTAMP = -62135596800 * NANOS
+MAX_TIMESTAMP = 253402300799 * NANOS + NANOS - 1
+
+
+class CelError(Exception):
+    """An evaluation failed; && and || absorb it where the other side decides."""
+
+
+class CostLimitError(Exception):
+    """An evaluation was stopped because it became too expensive; nothing absorbs it."""
+
+
+def no_overload() -> CelError:
+    return CelError("no such overload")
+
+
+Spend = Callable[[int], None]
+
+
+def free(_cost: int) -> None:
+    """The `Spend` of work that is not charged."""
+
+
+class UInt(int):
+    """A 64-bit unsigned number: a type of its own in CEL."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Duration:
+    """A span of time in nanoseconds, within 64 bits."""
+
+    nanos: int
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Timestamp:
+    """A moment, in nanoseconds since 1970, and the offset from UTC (seconds) in which it is read."""
+
+    nanos: int
+    offset: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Timestamp) and self.nanos == other.nanos
+
+    def __hash__(self) -> int:
+        return hash(self.nanos)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValue:
+    """A type as a value: what `type(x)` gives and what a type's name stands for."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """An optional: either holds a value or none."""
+
+    present: bool
+    value: Any = None
+
+
+NONE = Optional(False)
+
+
+class Key:
+    """A bool as a key: Python takes True for 1, CEL does not."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: bool) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash((Key, self.value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and other.value is self.value
+
+
+class CelMap:
+    """A map. Numbers find each other across types (`{1: 2}[1u]`), as Python's dict does anyway.
+
+    `default` answers for missing keys on access but not for `in`, size or iteration: so Kubernetes gives an empty map
+    for a domain that a device knows nothing about.
+    """
+
+    __slots__ = ("default", "entries")
+
+    def __init__(self, entries: dict[Any, Any], default: CelMap | None = None) -> None:
+        self.entries = entries
+        self.default = default
+
+    @staticmethod
+    def key(value: Any) -> Any:
+        """The form of a value under which it is stored; an error for what can be no key."""
+        kind = type(value)
+        if kind is str or kind is int or kind is UInt:
+            return value
+        if kind is bool:
+            return Key(value)
+        if kind is float and not math.isnan(value):
+            return value
+        raise CelError(f"unsupported key type: {type_name(value)}")
+
+    def get(self, key: Any) -> Any:
+        """The value at a key, `default` for a missing one, MISSING where there is none either."""
+        found = self.entries.get(key, MISSING)
+        return self.default if found is MISSING and self.default is not None else found
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        for key in self.entries:
+            yield key.value if type(key) is Key else key
+
+
+class _Missing:
+    __slots__ = ()
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value of one of Kubernetes' libraries (address, network, URL, format): its type's name and its content."""
+
+    type: str
+    content: Any
+
+
+_TYPE_NAMES: dict[type, str] = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    UInt: "uint",
+    float: "double",
+    str: "string",
+    bytes: "bytes",
+    list: "list",
+    CelMap: "map",
+    Duration: "google.protobuf.Duration",
+    Timestamp: "google.protobuf.Timestamp",
+    TypeValue: "type",
+    Optional: "optional_type",
+    Quantity: "kubernetes.Quantity",
+    Semver: "kubernetes.Semver",
+}
+
+
+def type_name(value: Any) -> str:
+    """The name of a value's type at run time, without parameters."""
+    return value.type if type(value) is Opaque else _TYPE_NAMES[type(value)]
+
+
+def as_int(value: int) -> int:
+    if not MIN_INT64 <= value <= MAX_INT64:
+        raise CelError("integer overflow")
+    return value
+
+
+def as_uint(value: int) -> UInt:
+    if not 0 <= value <= MAX_UINT64:
+        raise CelError("unsigned integer overflow")
+    return UInt(value)
+
+
+def as_duration(nanos: int) -> Duration:
+    if not MIN_INT64 <= nanos <= MAX_INT64:
+        raise CelError("duration overflow")
+    return Duration(nanos)
+
+
+def as_timestamp(nanos: int, offset: int = 0) -> Timestamp:
+    if not MIN_TIMESTAMP <= nanos <= MAX_TIMESTAMP:
+        raise CelError("timestamp overflow")
+    return Timestamp(nanos, offset)
+
+
+def _equal_numbers(left: float, right: float) -> bool:
+    if type(left) is float or type(right) is float:
+        return compare_numbers(left, right) == 0 if left == left and right == right else False
+    return left == right
+
+
+_NUMBERS = frozenset((int, UInt, float))
+# These refuse to be compared with another type; every other value is merely unequal to it (cel-go, `Equal`).
+_STRICT = frozenset((Quantity, Semver, Opaque))
+
+
+def equal(left: Any, right: Any, spend: Spend = free) -> bool:
+    """CEL's ==: numbers across types, lists and maps by content; values of different types are unequal.
+
+    `spend` is told of the work on lists and maps: shared ones can be far larger than the memory they take.
+    """
+    kind, other = type(left), type(right)
+    if kind is str:
+        return other is str and bool(left == right)
+    if kind in _NUMBERS:
+        return other in _NUMBERS and _equal_numbers(left, right)
+    if left is None or right is None:
+        return left is right
+    if kind in _STRICT:
+        if type_name(left) != type_name(right):
+            raise no_overload()
+        return bool(left == right)
+    if kind is not other:
+        return False
+    if kind is list:
+        spend(1 + len(left) // 10)
+        return len(left) == len(right) and all(
+            equal(one, another, spend) for one, another in zip(left, right, strict=True)
+        )
+    if kind is CelMap:
+        return _equal_maps(left, right, spend)
+    if kind is Optional:
+        return left.present == right.present and (not left.present or equal(left.value, right.value, spend))
+    return bool(left == right)
+
+
+def _equal_maps(left: CelMap, right: CelMap, spend: Spend) -> bool:
+    spend(1 + len(left) // 10)
+    if len(left) != len(right):
+        return False
+    for key, value in left.entries.items():
+        other = right.entries.get(key, MISSING)
+        if other is MISSING or not equal(value, other, spend):
+            return False
+    return True
+
+
+def contains(elements: list[Any], value: Any, spend: Spend = free) -> bool:
+    """Whether a list has an element that equals a value; elements that cannot be compared with it do not."""
+    for element in elements:
+        try:
+            if equal(value, element, spend):
+                return True
+        except CelError:
+            continue
+    return False
+
+
+def compare_numbers(left: float, right: float) -> int:
+    """-1, 0 or 1; an integer is compared with a double as a double, unless it is out of the integer's range."""
+    if type(left) is float or type(right) is float:
+        if left != left or right != right:
+            raise CelError("NaN values cannot be ordered")
+        if type(left) is not float and math.isfinite(right) and MIN_INT64 <= right <= MAX_UINT64:
+            left = float(left)
+        elif type(right) is not float and math.isfinite(left) and MIN_INT64 <= left <= MAX_UINT64:
+            right = float(right)
+    return (left > right) - (left < right)
+
+
+_ORDERED = frozenset((bool, str, bytes, Duration, Timestamp))
+
+
+def compare(left: Any, right: Any) -> int:
+    """CEL's order: -1, 0 or 1; an error for types that have none, or for different ones that are not both numbers."""
+    kind, other = type(left), type(right)
+    if kind in _NUMBERS and other in _NUMBERS:
+        return compare_numbers(left, right)
+    if kind is not other or kind not in _ORDERED:
+        raise no_overload()
+    if kind is str and not (left.isascii() and right.isascii()):
+        left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
+    return (left > right) - (left < right)
+
+
+def is_comparable(value: Any) -> bool:
+    return type(value) in _NUMBERS or type(value) in _ORDERED
+
+
+_SIZED: frozenset[type] = frozenset((str, bytes, list, CelMap))
+
+
+def cost_size(value: Any) -> int:
+    """The size by which work on a value is charged: that of strings, lists and maps, 1 for all else."""
+    kind = type(value)
+    if kind in _SIZED:
+        return len(value)
+    if kind is Optional and value.present:
+        return cost_size(value.value)
+    if kind is Opaque and value.type.startswith("net."):
+        size: Callable[[], int] = value.content.cost_size
+        return size()
+    return 1

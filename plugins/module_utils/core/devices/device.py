@@ -1,0 +1,139 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One kind of device on a node, as an InferenceClass describes it and a pool publishes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import (
+    MAX_INT64,
+    MIN_INT64,
+    Quantity,
+    QuantityError,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
+
+Attribute = str | int | bool | Semver
+
+_KINDS = ("string", "bool", "int", "version")
+
+
+class _InvalidDeviceError(ValueError):
+    """Kubernetes would not take the device; only the reason leaves this file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A kind of device; `attributes` and `capacity` are keyed `domain/id`.
+
+    `count` is how many of them one node has. `invalid` is empty, or says why Kubernetes would not take the device:
+    then no selector matches it, and what could be read is still there for display.
+    """
+
+    name: str
+    driver: str
+    claim: Literal["DRA", "Synthetic"] = "DRA"
+    device_class_name: str | None = None
+    count: int = 0
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    invalid: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", MappingProxyType(dict(self.attributes)))
+        object.__setattr__(self, "capacity", MappingProxyType(dict(self.capacity)))
+
+    @staticmethod
+    def from_wire(wire: Mapping[str, Any]) -> Device:
+        """Read an entry of `InferenceClass.spec.devices[]` or `InferenceCluster.status.gpuPools[].devices[]`.
+
+        A bare attribute or capacity key takes the driver as its domain. Missing `claim` is DRA, missing or negative
+        `count` is 0. A value Kubernetes would not take (bad version, bad quantity, not exactly one value) makes the
+        device `invalid`, it is no error.
+        """
+        driver = str(wire.get("driver") or "")
+        reasons: list[str] = []
+        attributes = _qualified(wire.get("attributes"), driver, "attribute", _attribute, reasons)
+        capacity = _qualified(wire.get("capacity"), driver, "capacity", _quantity, reasons)
+        count = wire.get("count")
+        return Device(
+            name=str(wire.get("name") or ""),
+            driver=driver,
+            claim="Synthetic" if wire.get("claim") == "Synthetic" else "DRA",
+            device_class_name=wire.get("deviceClassName"),
+            count=max(count, 0) if isinstance(count, int) else 0,
+            attributes=attributes,
+            capacity=capacity,
+            invalid="; ".join(reasons),
+        )
+
+    @cached_property
+    def _identity(self) -> tuple[object, ...]:
+        # Types and texts, not values alone: True is 1 in Python, and 1Gi is 1024Mi, but selectors tell them apart.
+        return (
+            self.name,
+            self.driver,
+            self.claim,
+            self.device_class_name,
+            self.count,
+            tuple(sorted((key, type(value).__name__, str(value)) for key, value in self.attributes.items())),
+            tuple(sorted((key, str(value)) for key, value in self.capacity.items())),
+            self.invalid,
+        )
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._identity)
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity == other._identity if isinstance(other, Device) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+def split_name(qualified: str, driver: str) -> tuple[str, str]:
+    """Domain and id of an attribute or capacity name; a bare name has the driver as its domain (KEP-4381)."""
+    domain, slash, identifier = qualified.partition("/")
+    return (domain, identifier) if slash else (driver, qualified)
+
+
+def _qualified(wire: Any, driver: str, what: str, read: Any, reasons: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, raw in (wire or {}).items():
+        key = "/".join(split_name(str(name), driver))
+        if key in values:
+            reasons.append(f"{what} {key} is given twice")
+            continue
+        try:
+            values[key] = read(raw)
+        except (_InvalidDeviceError, QuantityError, SemverError) as error:
+            reasons.append(f"{what} {key}: {error}")
+    return values
+
+
+def _attribute(raw: Any) -> Attribute:
+    given = {kind: raw[kind] for kind in _KINDS if raw.get(kind) is not None} if isinstance(raw, Mapping) else {}
+    if len(given) != 1:
+        raise _InvalidDeviceError(f"needs exactly one of {', '.join(_KINDS)}")
+    kind, value = next(iter(given.items()))
+    if kind == "version" and isinstance(value, str):
+        return Semver.parse(value)
+    expected: type = {"string": str, "bool": bool, "int": int}.get(kind, str)
+    if not isinstance(value, expected) or (kind == "int" and isinstance(value, bool)):
+        raise _InvalidDeviceError(f"{value!r} is no {kind}")
+    if kind == "int" and not MIN_INT64 <= value <= MAX_INT64:
+        raise _InvalidDeviceError(f"{value} does not fit in 64 bits")
+    return value  # type: ignore[no-any-return]
+
+
+def _quantity(raw: Any) -> Quantity:
+    value = raw.get("value") if isinstance(raw, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _InvalidDeviceError("needs a value that is a quantity")
+    return Quantity.parse(str(value).strip())

@@ -1,0 +1,160 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Kubernetes quantities (`40Gi`, `1.5k`, `12e3`): exact, and with the grammar of `resource.ParseQuantity`.
+
+The grammar is the one of k8s.io/apimachinery/pkg/api/resource: a sign, digits with an optional fraction, and one of the
+suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei or e<exponent>. Leniencies are Kubernetes' own: a bare suffix is zero
+(`Mi`), `1.` and `.5` are numbers. Nothing finer than a nano unit is kept, it is rounded away from zero, and a binary
+quantity stops at 2^63-1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import lru_cache, total_ordering
+
+MAX_INT64 = 2**63 - 1
+MIN_INT64 = -(2**63)
+# A 64-bit number has at most 18 digits that are certain to fit.
+_SAFE_DIGITS = 18
+_NANO_DIGITS = 9
+# Kubernetes takes exponents of any size and fails, or works for very long, when it computes with them.
+_MAX_EXPONENT = 999
+
+_GRAMMAR = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)", re.ASCII)
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
+
+
+class QuantityError(ValueError):
+    """The text is no quantity; the message says what is expected."""
+
+
+@total_ordering
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """An exact quantity; equal and ordered by value (`1Gi == 1024Mi`), printed as it was written.
+
+    `scale` is the power of ten of Kubernetes' 64-bit form, None where Kubernetes keeps the number as a decimal of any
+    size. It has no part in comparisons; only `as_integer` needs it.
+    """
+
+    text: str
+    value: Fraction
+    scale: int | None = field(default=0, repr=False)
+
+    @staticmethod
+    def parse(text: str) -> Quantity:
+        """Read a quantity; `QuantityError` says why a text is none."""
+        return _parse(text)
+
+    def as_integer(self) -> int | None:
+        """The value where Kubernetes gives one as a 64-bit integer (`AsInt64`), else None.
+
+        None also for whole numbers that Kubernetes keeps as decimals, such as `192Ti` or `0.5Gi`.
+        """
+        if self.scale is None or self.scale < 0 or not MIN_INT64 <= self.value <= MAX_INT64:
+            return None
+        return int(self.value)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == other.value if isinstance(other, Quantity) else NotImplemented
+
+    def __lt__(self, other: Quantity) -> bool:
+        return self.value < other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __add__(self, other: Quantity) -> Quantity:
+        return _sum(self, other.value, other.scale)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return _sum(self, -other.value, other.scale)
+
+
+def _sum(left: Quantity, right: Fraction, right_scale: int | None) -> Quantity:
+    value = left.value + right
+    scale: int | None = None
+    if left.scale is not None and right_scale is not None:
+        scale = _sum_scale(left.value, left.scale, right, right_scale)
+    return Quantity(_canonical(value), value, scale)
+
+
+def _sum_scale(left: Fraction, left_scale: int, right: Fraction, right_scale: int) -> int | None:
+    """The scale of a sum in Kubernetes' 64-bit form, None where it does not fit and becomes a decimal."""
+    if right == 0:
+        return left_scale
+    if left == 0:
+        return right_scale
+    scale = min(left_scale, right_scale)
+    unit = Fraction(10) ** scale
+    fits = all(MIN_INT64 <= part / unit <= MAX_INT64 for part in (left, right, left + right))
+    return scale if fits else None
+
+
+def _canonical(value: Fraction) -> str:
+    if value.denominator == 1:
+        return str(value.numerator)
+    # Sums of quantities are whole multiples of a nano unit.
+    return f"{(value * 10**9).numerator}n"
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Quantity:
+    found = _GRAMMAR.fullmatch(text)
+    if not text or found is None:
+        raise QuantityError(f"{text!r} is no quantity: write a number and a suffix such as Mi, Gi, k or M")
+    sign, digits, point, decimals, suffix = found.groups()
+    # Kubernetes reads zeros alone, with or without a sign, without looking further.
+    if not digits.strip("0") and not point and not suffix:
+        return Quantity(text, Fraction(0))
+    binary, exponent = _interpret(text, suffix)
+    digits, decimals = digits.lstrip("0") or "0", decimals or ""
+    value, scale = _magnitude(text, digits, decimals, binary=binary, exponent=exponent)
+    return Quantity(text, -value if sign == "-" else value, scale)
+
+
+def _interpret(text: str, suffix: str) -> tuple[bool, int]:
+    """Whether a suffix counts in powers of two, and its exponent."""
+    if suffix in _BINARY:
+        return True, _BINARY[suffix]
+    if suffix in _DECIMAL:
+        return False, _DECIMAL[suffix]
+    found = _EXPONENT.fullmatch(suffix)
+    if found is None:
+        raise QuantityError(
+            f"{text!r} has the unknown suffix {suffix!r}: "
+            f"use one of {' '.join((*_BINARY, *filter(None, _DECIMAL)))} or e<n>"
+        )
+    exponent = int(found.group(1)) if len(suffix) < 12 else _MAX_EXPONENT + 1
+    if abs(exponent) > _MAX_EXPONENT:
+        raise QuantityError(f"{text!r} has an exponent beyond {_MAX_EXPONENT}")
+    return False, exponent
+
+
+def _magnitude(text: str, digits: str, decimals: str, *, binary: bool, exponent: int) -> tuple[Fraction, int | None]:
+    """The value without its sign, and its scale; mirrors the fast and the slow path of `resource.ParseQuantity`."""
+    scale = 0
+    if binary:
+        # The estimate of decimal digits is Kubernetes' own; it decides which numbers have an integer form.
+        precision = 15 - len(digits) - int(exponent * 3 / 10) - 1 if not decimals else -1
+    else:
+        scale = exponent
+        precision = _SAFE_DIGITS - len(digits) - len(decimals)
+    number = Fraction(int(digits + decimals), 10 ** len(decimals))
+    value = number * (2**exponent if binary else Fraction(10) ** exponent)
+    scale -= len(decimals)
+    if precision >= 0 and scale >= -_NANO_DIGITS:
+        return value, scale
+    if not re.search("[0-9]", text[: len(text) - len(text.lstrip("+-.0123456789"))]):
+        raise QuantityError(f"{text!r} has no digits before its suffix")
+    nano = value * 10**_NANO_DIGITS
+    value = Fraction(-(-nano.numerator // nano.denominator), 10**_NANO_DIGITS)
+    return (min(value, Fraction(MAX_INT64)) if binary else value), None

@@ -1,0 +1,246 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Regular expressions that run in linear time: the program of a pattern and its simulation.
+
+All states are followed at once (Thompson's and Pike's construction, https://swtch.com/~rsc/regexp/regexp2.html), and
+which states follow which is remembered, so a usual search costs a look-up a character. What patterns mean, and what is
+left out: regex_syntax.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.regex_syntax import (
+    BEGIN_LINE,
+    BEGIN_TEXT,
+    END_LINE,
+    END_TEXT,
+    MAX_PROGRAM,
+    NO_WORD_EDGE,
+    WORD_EDGE,
+    Assertion,
+    Chars,
+    Choice,
+    One,
+    RegexError,
+    Repeat,
+    Sequence,
+    Syntax,
+    parse,
+)
+
+__all__ = ["Regex", "RegexError", "compile_regex"]
+
+# Remembered steps are dropped beyond this many, so that no text can make a pattern's memory grow without end.
+_MAX_CACHE = 4096
+_WORD_CHARS = frozenset("0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+# A step of a program: a set of characters goes on to the next step, an int is an assertion, a tuple lists the steps to
+# go on from (the preferred one first), None is the end.
+_Step = Chars | int | tuple[int, ...] | None
+_States = tuple[int, ...]
+
+
+def _nothing(_work: int) -> None:
+    return None
+
+
+class Regex:
+    """A compiled pattern. Methods take `spend`, which is told how many states were visited and may raise to stop."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._program: list[_Step] = []
+        self._emit(parse(pattern))
+        self._program.append(None)
+        self._asserts = any(isinstance(step, int) for step in self._program)
+        self._closures: dict[tuple[_States, int], tuple[_States, bool]] = {}
+        self._moves: dict[tuple[_States, str], _States] = {}
+
+    # Program
+
+    def _append(self, step: _Step) -> int:
+        if len(self._program) >= MAX_PROGRAM:
+            raise RegexError("the regular expression is too large")
+        self._program.append(step)
+        return len(self._program) - 1
+
+    def _emit(self, node: Syntax) -> None:
+        if isinstance(node, One):
+            self._append(node.chars)
+        elif isinstance(node, Assertion):
+            self._append(node.bit)
+        elif isinstance(node, Sequence):
+            for part in node.parts:
+                self._emit(part)
+        elif isinstance(node, Choice):
+            self._emit_choice(node)
+        elif isinstance(node, Repeat):
+            self._emit_repeat(node)
+
+    def _emit_choice(self, node: Choice) -> None:
+        fork = self._append(())
+        starts: list[int] = []
+        exits: list[int] = []
+        for option in node.options:
+            starts.append(len(self._program))
+            self._emit(option)
+            exits.append(self._append(()))
+        for leave in exits:
+            self._program[leave] = (len(self._program),)
+        self._program[fork] = tuple(starts)
+
+    def _emit_repeat(self, node: Repeat) -> None:
+        for _ in range(node.least):
+            self._emit(node.part)
+        if node.most is None:
+            fork = self._append(())
+            self._emit(node.part)
+            self._append((fork,))
+            self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
+            return
+        forks: list[int] = []
+        for _ in range(node.most - node.least):
+            forks.append(self._append(()))
+            self._emit(node.part)
+        for fork in forks:
+            self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
+
+    @staticmethod
+    def _fork(enter: int, leave: int, lazy: bool) -> tuple[int, ...]:
+        return (leave, enter) if lazy else (enter, leave)
+
+    # Simulation
+
+    def _holds(self, text: str, pos: int) -> int:
+        """The assertions that hold at a place."""
+        if not self._asserts:
+            return 0
+        before, after = text[pos - 1 : pos] if pos else "", text[pos : pos + 1]
+        found = 0 if before else BEGIN_TEXT | BEGIN_LINE
+        if not after:
+            found |= END_TEXT | END_LINE
+        if before == "\n":
+            found |= BEGIN_LINE
+        if after == "\n":
+            found |= END_LINE
+        edge = (before in _WORD_CHARS) != (after in _WORD_CHARS)
+        return found | (WORD_EDGE if edge else NO_WORD_EDGE)
+
+    def _closure(self, states: _States, holds: int) -> tuple[_States, bool]:
+        """The steps that wait for a character, in order of preference, up to the first end; whether there is an end."""
+        waiting: list[int] = []
+        seen: set[int] = set()
+        stack = list(reversed(states))
+        while stack:
+            state = stack.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            step = self._program[state]
+            if step is None:
+                return tuple(waiting), True
+            if isinstance(step, tuple):
+                stack.extend(reversed(step))
+            elif isinstance(step, Chars):
+                waiting.append(state)
+            elif step & holds:
+                stack.append(state + 1)
+        return tuple(waiting), False
+
+    def _follow(self, states: _States, holds: int, spend: Callable[[int], None]) -> tuple[_States, bool]:
+        key = (states, holds)
+        found = self._closures.get(key)
+        if found is None:
+            found = self._closure(states, holds)
+            spend(len(found[0]) + len(states) + 1)
+            if len(self._closures) >= _MAX_CACHE:
+                self._closures.clear()
+            self._closures[key] = found
+        return found
+
+    def _move(self, waiting: _States, char: str, spend: Callable[[int], None]) -> _States:
+        key = (waiting, char)
+        found = self._moves.get(key)
+        if found is None:
+            program = self._program
+            found = tuple(
+                state + 1
+                for state in waiting
+                if (step := program[state]).__class__ is Chars and step.matches(char)  # type: ignore[union-attr]
+            )
+            spend(len(waiting) + 1)
+            if len(self._moves) >= _MAX_CACHE:
+                self._moves.clear()
+            self._moves[key] = found
+        return found
+
+    def search(self, text: str, spend: Callable[[int], None] = _nothing) -> bool:
+        """Whether the pattern matches anywhere in the text."""
+        states: _States = (0,)
+        for pos, char in enumerate(text):
+            waiting, done = self._follow(states, self._holds(text, pos), spend)
+            if done:
+                return True
+            states = (*self._move(waiting, char, spend), 0)
+        return self._follow(states, self._holds(text, len(text)), spend)[1]
+
+    def find(self, text: str, start: int = 0, spend: Callable[[int], None] = _nothing) -> tuple[int, int] | None:
+        """The leftmost match from `start` on, the preferred one of those that begin there."""
+        threads: list[tuple[_States, int]] = []
+        found: tuple[int, int] | None = None
+        for pos in range(start, len(text) + 1):
+            if found is None:
+                threads.append(((0,), pos))
+            holds = self._holds(text, pos)
+            char = text[pos : pos + 1]
+            threads, ended = self._advance(threads, holds, char, spend)
+            if ended is not None:
+                found = (ended, pos)
+            if not threads and found is not None:
+                break
+        return found
+
+    def _advance(
+        self, threads: list[tuple[_States, int]], holds: int, char: str, spend: Callable[[int], None]
+    ) -> tuple[list[tuple[_States, int]], int | None]:
+        """One character on: the threads that live, and where the one began that ended; threads after it are dropped.
+
+        A state that an earlier thread is in is not followed again: the earlier one is preferred.
+        """
+        alive: list[tuple[_States, int]] = []
+        seen: set[int] = set()
+        for states, begun in threads:
+            waiting, done = self._follow(states, holds, spend)
+            spend(len(waiting) // 4 + 1)
+            fresh = tuple(state for state in waiting if state not in seen)
+            seen.update(fresh)
+            moved = self._move(fresh, char, spend) if char and fresh else ()
+            if moved:
+                alive.append((moved, begun))
+            if done:
+                return alive, begun
+        return alive, None
+
+    def find_all(self, text: str, limit: int = -1, spend: Callable[[int], None] = _nothing) -> list[str]:
+        """All matches from left to right that do not overlap, at most `limit` of them; as Go's `FindAllString`."""
+        found: list[str] = []
+        pos, previous_end = 0, -1
+        while pos <= len(text) and (limit < 0 or len(found) < limit):
+            match = self.find(text, pos, spend)
+            if match is None:
+                break
+            start, end = match
+            if end != pos or start != previous_end:
+                found.append(text[start:end])
+            pos = end if end > pos else pos + 1
+            previous_end = end
+        return found
+
+
+@lru_cache(maxsize=256)
+def compile_regex(pattern: str) -> Regex:
+    """A compiled pattern, kept for the next time; `RegexError` says why one is none."""
+    return Regex(pattern)

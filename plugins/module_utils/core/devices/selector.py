@@ -1,0 +1,186 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Device selectors: CEL expressions over one device, compiled once and evaluated with Kubernetes' verdict."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import Node
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import (
+    Program,
+    compile_checked,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.parser import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+    CelError,
+    CelMap,
+    CostLimitError,
+    type_name,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import (
+    Device,
+    split_name,
+)
+
+# resource.k8s.io/v1: CELSelectorExpressionMaxLength.
+MAX_LENGTH = 10 * 1024
+_SHOWN_LINE = 120
+
+_Result = TypeVar("_Result")
+
+
+class SelectorError(ValueError):
+    """An expression that is no device selector: what is wrong and where (line and column count from 1)."""
+
+    def __init__(self, expression: str, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.expression = expression
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        lines = self.expression.split("\n")
+        text = lines[self.line - 1] if self.line <= len(lines) else ""
+        start = max(0, self.column - 1 - _SHOWN_LINE // 2)
+        shown = text[start : start + _SHOWN_LINE].replace("\t", " ")
+        caret = " " * (self.column - 1 - start) + "^"
+        return f"{self.message} (line {self.line}, column {self.column})\n{shown}\n{caret}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SelectorError, (self.expression, self.message, self.line, self.column)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a device matches; `error` says why an evaluation failed (then it does not), `cost` what it cost."""
+
+    match: bool
+    error: str | None = None
+    cost: int = 0
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A compiled selector; equal and hashed by its expression. Evaluating it changes nothing and is thread-safe."""
+
+    expression: str
+    tree: Node = field(compare=False, repr=False)
+    program: Program = field(compare=False, repr=False)
+
+    def evaluate(self, device: Device) -> Verdict:
+        """Kubernetes' verdict on one device; never raises."""
+        if device.invalid:
+            return Verdict(False, f"the device is invalid: {device.invalid}")
+        return run_program(self.program, cel_device(device))
+
+
+def run_program(program: Program, device: CelMap) -> Verdict:
+    """Run a compiled expression on the CEL form of a device."""
+    try:
+        return _run(program, device)
+    except RecursionError:
+        # The caller was deep already: a new thread starts with an empty stack.
+        try:
+            return _in_thread(lambda: _run(program, device))
+        except RecursionError:
+            return Verdict(False, "the expression is nested too deeply")
+
+
+def _run(program: Program, device: CelMap) -> Verdict:
+    code = program.code
+    state = State(device, program.slots, code.cost)
+    try:
+        value = code.run(state)
+    except (CelError, CostLimitError) as error:
+        return Verdict(False, str(error), state.cost)
+    if value is True:
+        return Verdict(True, None, state.cost)
+    if value is False:
+        return Verdict(False, None, state.cost)
+    return Verdict(False, f"the selector gives {type_name(value)}, not a bool", state.cost)
+
+
+@lru_cache(maxsize=1024)
+def compile_selector(expression: str) -> Selector:
+    """Compile a selector, or find it among those compiled before; `SelectorError` where Kubernetes would refuse it."""
+    size = len(expression.encode("utf-8", "surrogatepass"))
+    if size > MAX_LENGTH:
+        raise SelectorError(expression, f"a selector has at most {MAX_LENGTH} bytes, this one has {size}", 1, 1)
+    try:
+        return _compile(expression)
+    except SyntaxFault as fault:
+        raise _located(expression, fault) from None
+    except RecursionError:
+        try:
+            return _in_thread(lambda: _compile(expression))
+        except SyntaxFault as fault:
+            raise _located(expression, fault) from None
+        except RecursionError:
+            raise SelectorError(expression, "the expression is nested too deeply", 1, 1) from None
+
+
+def _compile(expression: str) -> Selector:
+    tree = parse(expression)
+    return Selector(expression, tree, compile_checked(check(tree)))
+
+
+def _located(expression: str, fault: SyntaxFault) -> SelectorError:
+    before = expression[: fault.pos]
+    line = before.count("\n") + 1
+    return SelectorError(expression, fault.message, line, fault.pos - (before.rfind("\n") + 1) + 1)
+
+
+def _in_thread(work: Callable[[], _Result]) -> _Result:
+    results: list[_Result] = []
+    failures: list[Exception] = []
+
+    def target() -> None:
+        try:
+            results.append(work())
+        except (SyntaxFault, RecursionError) as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+    return results[0]
+
+
+_EMPTY = CelMap({})
+_CACHE = "_cel_device"
+
+
+def cel_device(device: Device) -> CelMap:
+    """The value of `device`, made once for every Device."""
+    cached = device.__dict__.get(_CACHE)
+    if cached is None:
+        cached = CelMap(
+            {
+                "driver": device.driver,
+                "allowMultipleAllocations": False,
+                "attributes": CelMap(_by_domain(device.attributes, device.driver), _EMPTY),
+                "capacity": CelMap(_by_domain(device.capacity, device.driver), _EMPTY),
+            }
+        )
+        # A frozen dataclass still has its dictionary; two threads would store equal values.
+        device.__dict__[_CACHE] = cached
+    return cached  # type: ignore[no-any-return]
+
+
+def _by_domain(values: Any, driver: str) -> dict[Any, Any]:
+    domains: dict[Any, Any] = {}
+    for qualified, value in values.items():
+        domain, identifier = split_name(qualified, driver)
+        domains.setdefault(domain, CelMap({})).entries[identifier] = value
+    return domains
