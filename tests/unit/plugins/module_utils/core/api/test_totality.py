@@ -25,7 +25,6 @@ DOCUMENTS = [
     for document in yaml.safe_load_all(path.read_text())
     if document and "modelplane.ai/" in document["apiVersion"]
 ]
-]
 
 SCALARS = st.one_of(
     st.none(),
