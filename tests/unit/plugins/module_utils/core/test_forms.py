@@ -17,14 +17,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import
     canonical,
     written_path,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-MANIFESTS = Path(__file__).parents[4] / "data" / "manifests"
+DATA = Path(__file__).parents[4] / "data"
+FORMS = DATA / "forms"
 
 
 def manifests() -> list[Any]:
-    texts = (path.read_text(encoding="utf-8") for path in sorted(MANIFESTS.rglob("*.yaml")))
+    texts = (path.read_text(encoding="utf-8") for path in sorted((DATA / "manifests").rglob("*.yaml")))
     return [document for text in texts for document in yaml.safe_load_all(text) if document]
 
 
@@ -101,18 +100,7 @@ def test_aliases_that_multiply_are_refused() -> None:
 
 # --- v0.1: engines directly under spec ------------------------------------------------------------------------------
 
-FLAT = """
-replicas: 2
-clusterSelector: {matchLabels: {a: b}}
-modelCacheRef: {name: weights}
-serving: {mode: Unified}
-tolerations: [{key: k, operator: Exists}]
-engines:
-- name: e
-  members:
-  - nodeSelector: {devices: [{name: gpu, selectors: [{cel: x}]}]}
-    template: {spec: {containers: [{name: engine, image: i}]}}
-"""
+FLAT = (FORMS / "flat.yaml").read_text(encoding="utf-8")
 
 
 def test_flat_engines_move_down() -> None:
@@ -143,55 +131,9 @@ def test_flat_engines_ignore_nulls() -> None:
 
 # --- workers and topology -------------------------------------------------------------------------------------------
 
-SPLIT = """
-replicas: 1
-nodeSelector:
-  devices: [{name: gpu, selectors: [{cel: big}]}]
-workers:
-  count: 3
-  topology: {tensor: 8, pipeline: 2}
-  template:
-    containers:
-    - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
-prefill:
-  nodeSelector:
-    devices: [{name: gpu, selectors: [{cel: small}]}]
-  workers:
-    count: 5
-    topology: {tensor: 1}
-    template:
-      containers:
-      - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
-"""
+SPLIT = (FORMS / "split.yaml").read_text(encoding="utf-8")
 
-SPLIT_CANONICAL = """
-replicas: 1
-template:
-  spec:
-    serving: {mode: PrefillDecode}
-    engines:
-    - name: prefill
-      phase: Prefill
-      copies: 5
-      members:
-      - role: Standalone
-        nodeSelector: {devices: [{name: gpu, count: 1, selectors: [{cel: small}]}]}
-        template: &template
-          spec:
-            containers:
-            - {name: engine, image: "vllm/vllm-openai:v0.18.0", command: [/start.sh]}
-    - name: decode
-      phase: Decode
-      copies: 3
-      members:
-      - role: Leader
-        nodeSelector: {devices: [{name: gpu, count: 8, selectors: [{cel: big}]}]}
-        template: *template
-      - role: Worker
-        worker: {nodes: 1}
-        nodeSelector: {devices: [{name: gpu, count: 8, selectors: [{cel: big}]}]}
-        template: *template
-"""
+SPLIT_CANONICAL = (FORMS / "split-canonical.yaml").read_text(encoding="utf-8")
 
 
 def test_workers_and_prefill_become_two_engines() -> None:
@@ -219,13 +161,7 @@ def test_decode_beside_prefill_is_the_same() -> None:
     assert written_path(result.origin, path) == "spec.decode.nodeSelector.devices[0].selectors[0].cel"
 
 
-BASE = """
-replicas: 1
-nodeSelector: {devices: [{name: gpu, selectors: [{cel: x}]}]}
-workers:
-  topology: {tensor: 4}
-  template: {spec: {containers: [{name: engine, image: vllm, args: [--model=m]}]}}
-"""
+BASE = (FORMS / "base.yaml").read_text(encoding="utf-8")
 
 
 def changed(**changes: Any) -> dict[str, Any]:
@@ -513,102 +449,6 @@ def test_refuses(document: dict[str, Any], expected: dict[str, str]) -> None:
         assert words in found[path]
 
 
-# --- other kinds ----------------------------------------------------------------------------------------------------
-
-ALIASES: dict[str, tuple[str, str, str, dict[str, str]]] = {
-    "class and maxNodes": (
-        "InferenceCluster",
-        "nodePools: [{name: a, class: h100, maxNodes: 4}]",
-        "nodePools: [{name: a, className: h100, maxNodeCount: 4}]",
-        {
-            "spec.nodePools[0].className": "spec.nodePools[0].class",
-            "spec.nodePools[0].maxNodeCount": "spec.nodePools[0].maxNodes",
-        },
-    ),
-    "fabric as text": (
-        "InferenceCluster",
-        "nodePools: [{name: a, fabric: EFA}, {name: b, fabric: None}]",
-        "nodePools: [{name: a, fabric: {type: EFA}}, {name: b, fabric: {type: None}}]",
-        {
-            "spec.nodePools[0].fabric.type": "spec.nodePools[0].fabric",
-            "spec.nodePools[1].fabric.type": "spec.nodePools[1].fabric",
-        },
-    ),
-    "null beside the newer spelling": (
-        "InferenceCluster",
-        "nodePools: [{class: null, className: h100}]",
-        "nodePools: [{className: h100}]",
-        {},
-    ),
-    "newer spelling null": (
-        "InferenceCluster",
-        "nodePools: [{class: h100, className: null}]",
-        "nodePools: [{className: h100}]",
-        {"spec.nodePools[0].className": "spec.nodePools[0].class"},
-    ),
-    "endpoint api": ("ModelEndpoint", "{url: 'https://a', api: OpenAI}", "{url: 'https://a'}", {}),
-    "class resources": (
-        "InferenceClass",
-        "{description: d, resources: {gpu: {count: 8, memory: 80Gi}}}",
-        "{description: d, devices: [{name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 8, "
-        "capacity: {memory: {value: 80Gi}}}]}",
-        {
-            "spec.devices[0].count": "spec.resources.gpu.count",
-            "spec.devices[0].capacity.memory.value": "spec.resources.gpu.memory",
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize(("kind", "written", "expected", "paths"), ALIASES.values(), ids=ALIASES)
-def test_alias(kind: str, written: str, expected: str, paths: dict[str, str]) -> None:
-    result = canonical({"kind": kind, "spec": yaml.safe_load(written)})
-    assert result.document == {"kind": kind, "spec": yaml.safe_load(expected)}
-    assert {path: written_path(result.origin, path) for path in paths} == paths
-    assert bool(result.warnings) == (kind != "InferenceCluster" or bool(paths))
-    assert all(warning.hint.startswith(("Write ", "Leave it out")) for warning in result.warnings)
-
-
-REFUSED_FIELDS: dict[str, tuple[str, str, dict[str, str]]] = {
-    "class twice": (
-        "InferenceCluster",
-        "nodePools: [{class: a, className: b}]",
-        {"spec.nodePools[0].class": "both are given"},
-    ),
-    "maxNodes twice": (
-        "InferenceCluster",
-        "nodePools: [{}, {maxNodes: 1, maxNodeCount: 2}]",
-        {"spec.nodePools[1].maxNodes": "both are given"},
-    ),
-    "scheduler": ("InferenceCluster", "scheduler: {type: Kueue}", {"spec.scheduler": "earlier design"}),
-    "flat class": (
-        "InferenceClass",
-        "{attributes: {a: b}, capacity: {c: d}}",
-        {"spec.attributes": "in flat form", "spec.capacity": "in flat form"},
-    ),
-    "resources and devices": (
-        "InferenceClass",
-        "{devices: [], resources: {gpu: {}}}",
-        {"spec.resources": "both are given"},
-    ),
-    "resources without gpu": ("InferenceClass", "resources: {cpu: 4}", {"spec.resources": "must hold gpu"}),
-    "resources unknown": (
-        "InferenceClass",
-        "resources: {nic: {}, gpu: {cores: 4}}",
-        {"spec.resources.nic": "not a known field", "spec.resources.gpu.cores": "not a known field"},
-    ),
-    "replica pin": ("ModelReplica", "inferenceClusterRef: {name: a}", {"spec.inferenceClusterRef": "earlier design"}),
-}
-
-
-@pytest.mark.parametrize(("kind", "written", "expected"), REFUSED_FIELDS.values(), ids=REFUSED_FIELDS)
-def test_refuses_fields(kind: str, written: str, expected: dict[str, str]) -> None:
-    found = problems_of({"kind": kind, "spec": yaml.safe_load(written)})
-    assert set(found) == set(expected)
-    for path, words in expected.items():
-        assert words in found[path]
-
-
 # --- what the models make of it ---------------------------------------------------------------------------------------
 
 CONVERTED = {
@@ -674,80 +514,3 @@ def test_written_path_takes_the_longest_prefix_of_whole_components(path: str, ex
     if path == "spec.template.spec.engines[1].name":
         origin.pop("spec.template.spec.engines[1]")
     assert written_path(origin, path) == expected
-
-
-# --- any input ------------------------------------------------------------------------------------------------------
-
-SEEDS = [
-    deployment(FLAT),
-    deployment(SPLIT),
-    deployment(BASE),
-    changed(workers__topology={"tensor": 2, "pipeline": 2, "data": 8, "dataLocal": 4}, modelCacheRef={"name": "c"}),
-    changed(nodeSelector={"cel": "device.driver == 'a'"}, workers__resources={"cpu": 1}),
-    *({"kind": kind, "spec": yaml.safe_load(written)} for kind, written, _expected, _paths in ALIASES.values()),
-    *(document for document, _expected in REFUSED.values()),
-    *manifests()[:20],
-]
-SCALARS = st.none() | st.booleans() | st.integers(-2, 70) | st.floats() | st.text(max_size=6) | st.binary(max_size=2)
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner))
-
-
-def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) in a document."""
-    if isinstance(value, dict):
-        return [(value, key) for key in value] + [place for item in value.values() for place in places(item)]
-    if isinstance(value, list):
-        return [(value, index) for index in range(len(value))] + [place for item in value for place in places(item)]
-    return []
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """A document with up to three of its parts removed, replaced, renamed or taken from another document."""
-    document = copy.deepcopy(draw(st.sampled_from(SEEDS)))
-    for _ in range(draw(st.integers(0, 3))):
-        choices = places(document)
-        if not choices:
-            break
-        container, key = choices[draw(st.integers(0, len(choices) - 1))]
-        action = draw(st.sampled_from(["remove", "replace", "rename", "add"]))
-        if action == "remove":
-            del container[key]
-        elif action == "replace":
-            container[key] = draw(VALUES)
-        elif isinstance(container, dict):
-            other = draw(st.sampled_from(SEEDS)).get("spec")
-            names = sorted({*other, "workers", "decode", "template", "class"}) if isinstance(other, dict) else ["x"]
-            name = draw(st.sampled_from(names))
-            moved = container.pop(key) if action == "rename" else draw(VALUES)
-            container[name] = moved
-    return document
-
-
-@settings(deadline=None)
-@given(mutated())
-def test_any_document_is_converted_or_refused_and_conversion_is_idempotent(document: Any) -> None:
-    before = repr(document)
-    try:
-        result = canonical(document)
-    except FormError as error:
-        problems = error.problems
-    else:
-        assert repr(document) == before
-        assert all(warning.severity == "warning" and warning.path for warning in result.warnings)
-        again = canonical(result.document)
-        assert repr(again.document) == repr(result.document)
-        return
-    assert repr(document) == before
-    assert problems
-    assert all(problem.severity == "error" and problem.message for problem in problems)
-
-
-@settings(deadline=None)
-@given(VALUES, VALUES)
-def test_any_value_is_converted_or_refused(spec: Any, document: Any) -> None:
-    for value in (document, {"kind": "ModelDeployment", "spec": spec}, {"kind": "InferenceClass", "spec": spec}):
-        try:
-            assert isinstance(canonical(value), Canonical)
-        except FormError:
-            continue
