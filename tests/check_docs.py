@@ -21,7 +21,7 @@ NEEDED = ("short_description", "description", "version_added", "author")
 def documented(kind: str, names: list[str]) -> dict:
     command = [str(Path(sys.executable).with_name("ansible-doc")), "--json", "-t", kind, *names]
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=ROOT, env=environment)
     if run.returncode or run.stderr.strip():
         print(run.stderr.strip())
     return json.loads(run.stdout or "{}")

@@ -107,8 +107,8 @@ def _refuse_overlap(settings: Settings) -> None:
     for path in settings.resources:
         if os.path.isdir(path) and os.path.commonpath([folder, os.path.realpath(path)]) == os.path.realpath(path):
             raise StoreError(
-                f"the build folder {settings.folder} lies inside the manifests folder {path}, so what is built would be "
-                "read as manifests: choose another fleet_build"
+                f"the build folder {settings.folder} lies inside the manifests folder {path}, so what is built would "
+                "be read as manifests: choose another fleet_build"
             )
 
 

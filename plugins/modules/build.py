@@ -100,11 +100,11 @@ problems:
   returned: when the manifests have errors
   type: list
   elements: str
-  sample: ["manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"]
+  sample:
+    - "manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (

@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Reads and validates the manifests of a fleet and decides which cluster and which node pools each replica of each
     ModelDeployment gets. Nothing is written.
-  - Replicas that run stay where they are as long as they can. Missing ones go to the cluster with the fewest replicas of
-    their deployment whose devices fit. For each that finds no place, every cluster and pool says why.
+  - Replicas that run stay where they are as long as they can. Missing ones go to the cluster with the fewest replicas
+    of their deployment whose devices fit. For each that finds no place, every cluster and pool says why.
 options:
   path:
     description: The build folder of earlier runs. Replicas that were placed there are kept. Without it, all are new.
@@ -110,11 +110,11 @@ problems:
   returned: when the manifests have errors
   type: list
   elements: str
-  sample: ["manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"]
+  sample:
+    - "manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (

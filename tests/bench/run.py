@@ -22,7 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 FLEETS = ((10, 2), (100, 3), (1_000, 5), (5_000, 5))
 REPLICAS = (10, 100, 1_000)
 OTHERS = (0, 1_000)
-KINDS = (("L4", 1, "23034Mi"), ("L40S", 4, "46068Mi"), ("A100", 8, "81920Mi"), ("H100", 8, "81559Mi"), ("H200", 8, "143771Mi"))
+KINDS = (
+    ("L4", 1, "23034Mi"),
+    ("L40S", 4, "46068Mi"),
+    ("A100", 8, "81920Mi"),
+    ("H100", 8, "81559Mi"),
+    ("H200", 8, "143771Mi"),
+)
 
 
 def measure(clusters: int, pools: int, replicas: int, others: int) -> dict[str, float]:
@@ -116,8 +122,11 @@ def cluster(number: int, pools: int):
 _CATALOGUE: dict = {}
 
 
+HEADING = ("clusters", "pools", "replicas", "others", "placed", "load s", "schedule s", "memory MiB")
+
+
 def main() -> int:
-    print(f"{'clusters':>8} {'pools':>5} {'replicas':>8} {'others':>6} {'placed':>6} {'load s':>8} {'schedule s':>10} {'memory MiB':>10}")
+    print("{:>8} {:>5} {:>8} {:>6} {:>6} {:>8} {:>10} {:>10}".format(*HEADING))
     for (clusters, pools), replicas, others in itertools.product(FLEETS, REPLICAS, OTHERS):
         row = json.loads(
             subprocess.run(

@@ -8,11 +8,11 @@ usage: run.py FILE…
 A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Two kinds of case are known.
 
 Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `fill` (false: keep only) and `expect`
-({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which is
-how the reference implementation decides.
+({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
+is how the reference implementation decides.
 
-Selector: `expression`, `device` and `expect` (match, no-match, compile-error). Where `kubernetes` records what Kubernetes
-itself says, that counts; an error at evaluation is no match.
+Selector: `expression`, `device` and `expect` (match, no-match, compile-error). Where `kubernetes` records what
+Kubernetes itself says, that counts; an error at evaluation is no match.
 
 Prints every disagreement and, last, `N passed, M failed`. Exits 1 when one failed or a file cannot be read.
 """

@@ -32,7 +32,19 @@ FLOORS = [
 ]
 GUARDED = {"_pydantic.py": "pydantic", "_yaml.py": "yaml"}
 # What a pure function has no use for.
-IMPURE = {"os", "pathlib", "time", "datetime", "random", "socket", "subprocess", "threading", "tempfile", "glob", "shutil"}
+IMPURE = {
+    "os",
+    "pathlib",
+    "time",
+    "datetime",
+    "random",
+    "socket",
+    "subprocess",
+    "threading",
+    "tempfile",
+    "glob",
+    "shutil",
+}
 FILES = sorted(path.relative_to(PLUGINS).as_posix() for path in PLUGINS.rglob("*.py"))
 
 

@@ -12,13 +12,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import Dump
 
 # Plain texts that some reader would take for a number, a boolean or a date: YAML 1.1 and 1.2, go-yaml and PyYAML differ
 # in what they resolve, so anything that could be one of these is quoted.
-_AMBIGUOUS = re.compile(r"[-+.]?[0-9].*|[-+]?\.(inf|nan)|[-+]|~|=|<<|(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE)
+_AMBIGUOUS = re.compile(
+    r"[-+.]?[0-9].*|[-+]?\.(inf|nan)|[-+]|~|=|<<|(y|n|yes|no|on|off|true|false|null)", re.IGNORECASE
+)
 
 
 class _ManifestDumper(Dumper):
     """Never writes anchors, keeps the order of keys, writes text of several lines as a block."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, _data: Any) -> bool:
         return True
 
 

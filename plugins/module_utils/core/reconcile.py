@@ -117,7 +117,7 @@ def _sorted_out(resources: Iterable[api.Resource], existing: Iterable[Mapping[st
         elif isinstance(resource, api.ModelReplica) and key not in fleet.replicas:
             wire = api.wire(resource)
             wire.pop("status", None)
-            # One that names a deployment is the state of a fleet that was exported; one that does not is the user's own.
+            # One that names a deployment is the state of an exported fleet; one that does not is the user's own.
             own = resource.labels.get(translate.DEPLOYMENT_LABEL)
             (fleet.replicas if own else fleet.handwritten)[key] = wire
     return fleet
@@ -149,9 +149,7 @@ def _replica(placement: Placement, fleet: _Fleet) -> Object:
     if placement.state == "held":
         return fleet.replicas[(placement.namespace, placement.replica)]
     deployment = fleet.deployments[(placement.namespace, placement.deployment)]
-    return model_replica(
-        api.wire(deployment, set_only=True), placement.cluster, placement.index, placement.engines
-    )
+    return model_replica(api.wire(deployment, set_only=True), placement.cluster, placement.index, placement.engines)
 
 
 def _control(composed: Iterable[tuple[str, Object]]) -> tuple[Object, ...]:

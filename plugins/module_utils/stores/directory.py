@@ -61,12 +61,12 @@ class DirectoryStore:
 
         The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            stream = open(self.folder / LOCK_FILE, "a+", encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
-        with stream:
+        with contextlib.ExitStack() as stack:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                stream = stack.enter_context(open(self.folder / LOCK_FILE, "a+", encoding="utf-8"))
+            except OSError as error:
+                raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
             self._acquire(stream, timeout)
             stream.seek(0)
             stream.truncate()
@@ -102,8 +102,8 @@ class DirectoryStore:
                 raise StoreError(f"{path} cannot be read: {error}") from error
             if not text.startswith(HEADER):
                 raise StoreError(
-                    f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither changed "
-                    "nor removed: move it out of the build folder"
+                    f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
+                    "changed nor removed: move it out of the build folder"
                 )
             found[name] = text
         plan = self.folder / PLAN_FILE
@@ -130,17 +130,28 @@ class DirectoryStore:
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
         """Bring the folder from where `changes` was computed to `files`; the lock is held by the caller."""
         self._clean()
-        names = sorted((*changes.added, *changes.changed), key=lambda name: (not _is_replica(name), name))
-        for name in names:
-            self._replace(self.folder / name, files[name])
-        for name in sorted(changes.removed, key=lambda name: (_is_replica(name), name)):
-            path = self.folder / name
-            path.unlink(missing_ok=True)
-            for parent in path.parents:
-                if parent == self.folder:
-                    break
-                with contextlib.suppress(OSError):
-                    parent.rmdir()
+        removed = set(changes.removed)
+        for name in self.order(changes):
+            if name in removed:
+                self._remove(self.folder / name)
+            else:
+                self._replace(self.folder / name, files[name])
+
+    @staticmethod
+    def order(changes: Changes) -> list[str]:
+        """The files in the order in which they are dealt with. ModelReplicas are the state, so they appear before, and
+        disappear after, what is made from them."""
+        written = sorted((*changes.added, *changes.changed), key=lambda name: (not _is_replica(name), name))
+        return written + sorted(changes.removed, key=lambda name: (_is_replica(name), name))
+
+    def _remove(self, path: Path) -> None:
+        """Remove a file, and the folders that it leaves empty."""
+        path.unlink(missing_ok=True)
+        for parent in path.parents:
+            if parent == self.folder:
+                break
+            with contextlib.suppress(OSError):
+                parent.rmdir()
 
     def _replace(self, path: Path, text: str) -> None:
         try:

@@ -41,8 +41,8 @@ class Demand:
         return self.copies * sum(pod_set.pods for pod_set in self.pod_sets)
 
 
-# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of packing:
-# what is hardest to place (many pods, large, few alternatives) goes first.
+# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
+# packing: what is hardest to place (many pods, large, few alternatives) goes first.
 Pod = tuple[Vector, ...]
 Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
 Free = dict[Vector, int]

@@ -57,12 +57,19 @@ class Explainer:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
             found = [(pool.name, self._pool_refusal(deployment, cluster, pool)) for pool in cluster.pools]
-            if not any(reason for _, reason in found):
-                found = [("", _apart(deployment.engines))]
+            if all(self._fits_alone(engine, cluster) for engine in deployment.engines):
+                found.append(("", _apart(deployment.engines)))
             for pool, reason in found:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
         return tuple(Refusal(reason, pool, tuple(sorted(names))) for (pool, reason), names in sorted(grouped.items()))
+
+    def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
+        return any(
+            self._capacity.ledger(cluster.name, pool).fits(fit.demand)
+            for pool in cluster.pools
+            for fit in self._capacity.fits_of(engine, pool.devices)
+        )
 
     def _pool_refusal(self, deployment: Deployment, cluster: Cluster, pool: Pool) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""

@@ -158,4 +158,3 @@ class FleetCapacity:
             return False
 
         return tuple(chosen) if descend(0) else None
-

@@ -192,9 +192,7 @@ class _Pinned:
         return self.fit.placed(self.engine, [pool.name for pool in self.pools])
 
 
-def _pin(
-    deployment: Deployment, replica: Replica, cluster: Cluster, capacity: FleetCapacity
-) -> list[_Pinned] | str:
+def _pin(deployment: Deployment, replica: Replica, cluster: Cluster, capacity: FleetCapacity) -> list[_Pinned] | str:
     """The deployment's engines where the replica has them already, or why it cannot stay."""
     observed = {engine.name: engine for engine in replica.engines}
     if len(observed) != len(deployment.engines) or any(engine.name not in observed for engine in deployment.engines):

@@ -112,8 +112,12 @@ MEMORIES = ("24Gi", "40Gi", "80Gi")
 
 @st.composite
 def device_lists(draw: st.DrawFn) -> tuple[Device, ...]:
-    first = gpu(draw(st.sampled_from(MEMORIES)), draw(st.integers(0, 8)))
-    more = draw(st.sampled_from(((), (nic(),), (gpu("80Gi", 2, name="big"),), (gpu("80Gi", 1, name="amd", device_class="other"),))))
+    first = gpu(draw(st.sampled_from(MEMORIES)), draw(st.sampled_from((0, 1, 2, 4, 4, 8, 8))))
+    more = draw(
+        st.sampled_from(
+            ((), (nic(),), (gpu("80Gi", 2, name="big"),), (gpu("80Gi", 1, name="amd", device_class="other"),))
+        )
+    )
     return (first, *more)
 
 
@@ -122,28 +126,29 @@ def clusters(draw: st.DrawFn) -> list[Cluster]:
     found = []
     for number in range(draw(st.integers(1, 4))):
         pools = tuple(
-            Pool(f"pool-{position}", draw(st.integers(0, 4)), draw(device_lists()))
+            Pool(f"pool-{position}", draw(st.integers(0, 6)), draw(device_lists()))
             for position in range(draw(st.integers(1, 3)))
         )
-        taints = draw(st.sampled_from(((), (), (Taint("busy", "NoSchedule"),), (Taint("drain", "NoExecute"),))))
+        taints = draw(st.sampled_from((*[()] * 6, (Taint("busy", "NoSchedule"),), (Taint("drain", "NoExecute"),))))
         found.append(
             Cluster(
                 f"c{number}",
                 pools,
                 labels={"region": draw(st.sampled_from(("east", "west")))},
                 taints=taints,
-                gateway_address=draw(st.sampled_from(("192.0.2.1", "192.0.2.1", ""))),
-                not_ready=draw(st.sampled_from(("", "", "", "is not Ready"))),
+                gateway_address=draw(st.sampled_from((*["192.0.2.1"] * 8, ""))),
+                not_ready=draw(st.sampled_from((*[""] * 8, "is not Ready"))),
             )
         )
     return found
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[Request, ...]:
-    names = draw(st.sampled_from((("gpu",), ("gpu", "second"), ())))
+def requests(draw: st.DrawFn, least: int = 1) -> tuple[Request, ...]:
+    names = ("gpu", "second")[: draw(st.sampled_from((least, 1, 1, 2)))]
     return tuple(
-        Request(name, draw(st.integers(1, 4)), (at_least(draw(st.sampled_from(MEMORIES))),)) for name in names
+        Request(name, draw(st.sampled_from((1, 1, 2, 3, 4))), (at_least(draw(st.sampled_from(MEMORIES))),))
+        for name in names
     )
 
 
@@ -155,10 +160,10 @@ def engines(draw: st.DrawFn) -> tuple[Engine, ...]:
             members: tuple[Member, ...] = (Member("Standalone", 1, draw(requests())),)
         else:
             members = (
-                Member("Leader", 1, draw(requests())),
+                Member("Leader", 1, draw(requests(least=0))),
                 Member("Worker", draw(st.integers(1, 3)), draw(requests())),
             )
-        found.append(Engine(f"e{position}", members, draw(st.integers(1, 3))))
+        found.append(Engine(f"e{position}", members, draw(st.sampled_from((1, 1, 2, 3)))))
     return tuple(found)
 
 

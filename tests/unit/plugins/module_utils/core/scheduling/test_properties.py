@@ -28,7 +28,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fleets
 
 EXAMPLES = settings(max_examples=60, deadline=None)
-OPTIONS = pytest.mark.parametrize("options", fleets.OPTIONS, ids=lambda options: f"{options.accounting}-{options.search}")
+OPTIONS = pytest.mark.parametrize(
+    "options", fleets.OPTIONS, ids=lambda options: f"{options.accounting}-{options.search}"
+)
 
 
 def pods_on(decided: Schedule, cluster: str, pool: str) -> list[list[PlacedMember]]:
@@ -131,7 +133,9 @@ def test_a_second_run_changes_nothing(
     first = schedule(wanted, fleet, running, options)
     second = schedule(wanted, fleet, fleets.replicas_of(first), options)
     assert fleets.where(second) == fleets.where(first)
-    assert [placement.engines for placement in second.placements] == [placement.engines for placement in first.placements]
+    assert [placement.engines for placement in second.placements] == [
+        placement.engines for placement in first.placements
+    ]
     assert not second.dropped
     assert {placement.state for placement in second.placements} <= {"kept"}
     assert second.pending == first.pending

@@ -1,0 +1,370 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The rules of placement, one by one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Engine,
+    Member,
+    Options,
+    PlacedEngine,
+    PlacedMember,
+    Replica,
+    Request,
+    Taint,
+    Toleration,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import fleets
+from fleets import ask, at_least, cluster, deployment, gang, gpu, nic, pool, replicas_of, standalone, where
+
+NODES = Options(accounting="Nodes", search="Greedy")
+CLAIM = {"name": "gpu", "deviceClassName": fleets.GPU, "count": 1, "selectors": [{"cel": fleets.ANY}]}
+
+
+def running(name: str, on: str, index: int = 0, *, pool_name: str = "gpu", namespace: str = "ml-team") -> Replica:
+    engines = (PlacedEngine("main", (PlacedMember("Standalone", pool_name, (CLAIM,)),)),)
+    return Replica(f"{name}-{on}-{index}", namespace, name, on, index, engines)
+
+
+def test_replicas_spread_over_clusters_then_pack() -> None:
+    fleet = [cluster("b", pool("gpu", 2)), cluster("a", pool("gpu", 1))]
+    assert where(schedule([deployment("m", 3)], fleet, [])) == [("m", "a", 0), ("m", "b", 0), ("m", "b", 1)]
+
+
+def test_a_new_replica_takes_the_smallest_free_index() -> None:
+    fleet = [cluster("a", pool("gpu", 4))]
+    decided = schedule([deployment("m", 3)], fleet, [running("m", "a", 1), running("m", "a", 3)])
+    assert where(decided) == [("m", "a", 0), ("m", "a", 1), ("m", "a", 3)]
+
+
+def test_replicas_stay_although_another_cluster_would_be_chosen_today() -> None:
+    fleet = [cluster("a", pool("gpu", 4)), cluster("b", pool("gpu", 4))]
+    assert where(schedule([deployment("m", 2)], fleet, [running("m", "b", 0), running("m", "b", 1)])) == [
+        ("m", "b", 0),
+        ("m", "b", 1),
+    ]
+
+
+def test_scaling_down_gives_up_the_fullest_cluster_the_later_name_the_highest_index() -> None:
+    fleet = [cluster(name, pool("gpu", 4)) for name in "abc"]
+    existing = [
+        running("m", "a", 0),
+        running("m", "b", 0),
+        running("m", "b", 2),
+        running("m", "c", 0),
+        running("m", "c", 1),
+    ]
+    steps = [where(schedule([deployment("m", count)], fleet, existing)) for count in (4, 3, 2, 1)]
+    assert steps == [
+        [("m", "a", 0), ("m", "b", 0), ("m", "b", 2), ("m", "c", 0)],
+        [("m", "a", 0), ("m", "b", 0), ("m", "c", 0)],
+        [("m", "a", 0), ("m", "b", 0)],
+        [("m", "a", 0)],
+    ]
+
+
+def test_scaled_to_zero_keeps_nothing_and_misses_nothing() -> None:
+    decided = schedule([deployment("m", 0)], [cluster("a")], [running("m", "a")])
+    assert not decided.placements
+    assert not decided.pending
+    assert [(entry.replica.name, entry.reason) for entry in decided.dropped] == [("m-a-0", "scaled down")]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (cluster("b"), "cluster a is gone"),
+        (cluster("a", pool("other")), "pool gpu on a is gone"),
+        (cluster("a", pool("gpu", 1, gpu("10Gi"))), "pool gpu on a no longer satisfies engine main"),
+        (cluster("a", taints=(Taint("drain", "NoExecute", "now"),)), "taint drain=now:NoExecute on a is not tolerated"),
+    ],
+    ids=["cluster gone", "pool gone", "devices changed", "drained"],
+)
+def test_a_replica_that_cannot_stay_goes_with_its_reason(change: Cluster, reason: str) -> None:
+    wanted = deployment("m", 1, standalone(ask(1, at_least("20Gi"))))
+    decided = schedule([wanted], [change], [running("m", "a")])
+    assert [entry.reason for entry in decided.dropped] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("engines", "reason"),
+    [
+        ((standalone(name="renamed"),), "the set of engines changed"),
+        ((standalone(), standalone(name="more")), "the set of engines changed"),
+        ((gang(1),), "the members of engine main changed"),
+    ],
+)
+def test_other_engines_make_another_replica(engines: tuple[Engine, ...], reason: str) -> None:
+    decided = schedule([deployment("m", 1, *engines)], [cluster("a", pool("gpu", 4))], [running("m", "a")])
+    assert [entry.reason for entry in decided.dropped] == [reason]
+    assert [placement.state for placement in decided.placements] == ["new"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": {"region": "west"}},
+        {"not_ready": "is not Ready"},
+        {"gateway_address": ""},
+        {"taints": (Taint("x", "NoSchedule"),)},
+    ],
+    ids=["selector narrowed", "not ready", "no address", "NoSchedule"],
+)
+def test_d11_what_only_steers_new_replicas_leaves_running_ones_alone(change: dict[str, object]) -> None:
+    wanted = deployment("m", 2, cluster_selector={"region": "east"})
+    fleet = [cluster("a", pool("gpu", 4), **({"labels": {"region": "east"}} | change))]
+    decided = schedule([wanted], fleet, [running("m", "a")])
+    assert [(placement.cluster, placement.state) for placement in decided.placements] == [("a", "kept")]
+    assert not decided.dropped
+    assert [pending.count for pending in decided.pending] == [1]
+
+
+def test_h3_an_invalid_selector_holds_what_runs() -> None:
+    wanted = deployment("m", 3, standalone(ask(1, "bad(")))
+    decided = schedule([wanted, deployment("other", 1)], [cluster("a", pool("gpu", 4))], [running("m", "a")])
+    assert [(p.deployment, p.state) for p in decided.placements] == [("m", "held"), ("other", "new")]
+    assert decided.placements[0].engines == running("m", "a").engines
+    assert [(pending.reason, pending.count) for pending in decided.pending] == [("InvalidNodeSelector", 2)]
+    assert not decided.dropped
+
+
+def test_h3_a_cluster_whose_pools_are_unknown_keeps_its_replicas() -> None:
+    fleet = [Cluster("a", gateway_address="192.0.2.1", unknown="InferenceClass x does not exist")]
+    decided = schedule([deployment("m", 2)], fleet, [running("m", "a")])
+    assert [(placement.state, placement.reason) for placement in decided.placements] == [
+        ("held", "InferenceClass x does not exist")
+    ]
+    assert [str(refusal) for refusal in decided.pending[0].refusals] == ["a: InferenceClass x does not exist"]
+
+
+def test_h1_equal_names_in_two_namespaces_do_not_meet() -> None:
+    fleet = [cluster("a", pool("gpu", 4))]
+    wanted = [deployment("m", 1, namespace="one"), deployment("m", 1, namespace="two")]
+    decided = schedule(wanted, fleet, [running("m", "a", namespace="one")])
+    assert [(p.namespace, p.state) for p in decided.placements] == [("one", "kept"), ("two", "new")]
+
+
+def test_of_two_replicas_with_one_identity_the_first_name_stays() -> None:
+    twin = replace(running("m", "a"), name="aaa")
+    decided = schedule([deployment("m", 1)], [cluster("a", pool("gpu", 4))], [running("m", "a"), twin])
+    assert [placement.replica for placement in decided.placements] == ["aaa"]
+    assert [entry.replica.name for entry in decided.dropped] == ["m-a-0"]
+
+
+def test_a_missing_cache_holds_new_placements_only() -> None:
+    wanted = deployment("m", 2, hold="ModelCache x not found; holding replica placement")
+    decided = schedule([wanted], [cluster("a", pool("gpu", 4))], [running("m", "a")])
+    assert [placement.state for placement in decided.placements] == ["kept"]
+    assert [(pending.count, pending.reason) for pending in decided.pending] == [(1, "ModelCacheNotFound")]
+
+
+def test_d9_order_is_priority_then_age_then_name() -> None:
+    fleet = [cluster("a", pool("gpu", 1))]
+    urgent, old, young = (
+        deployment("z", 1, priority=1),
+        deployment("y", 1, created="2025"),
+        deployment("x", 1, created="2026"),
+    )
+    assert where(schedule([urgent, old, young], fleet, [])) == [("z", "a", 0)]
+    assert where(schedule([old, young], fleet, [])) == [("y", "a", 0)]
+    assert where(schedule([deployment("b", 1), deployment("a", 1)], fleet, [])) == [("a", "a", 0)]
+
+
+def test_d9_what_runs_comes_before_what_is_urgent() -> None:
+    decided = schedule(
+        [deployment("old", 1), deployment("urgent", 1, priority=9)],
+        [cluster("a", pool("gpu", 1))],
+        [running("old", "a")],
+    )
+    assert where(decided) == [("old", "a", 0)]
+
+
+def test_d7_pods_share_a_node_by_devices_and_not_by_nodes() -> None:
+    fleet = [cluster("a", pool("gpu", 1, gpu(count=8)))]
+    wanted = [deployment("m", 4, standalone(ask(2)))]
+    assert len(schedule(wanted, fleet, []).placements) == 4
+    assert len(schedule(wanted, fleet, [], NODES).placements) == 1
+
+
+def test_d7_the_pods_of_a_gang_go_on_different_nodes() -> None:
+    wanted = [deployment("m", 1, gang(1, ask(2)))]
+    assert not schedule(wanted, [cluster("a", pool("gpu", 1, gpu(count=8)))], []).placements
+    decided = schedule(wanted, [cluster("a", pool("gpu", 2, gpu(count=8)))], [])
+    assert [member.pods for member in decided.placements[0].engines[0].members] == [1, 1]
+
+
+def test_d7_two_gangs_share_the_nodes_of_one_pool() -> None:
+    wanted = [deployment("m", 3, gang(1, ask(4)))]
+    assert len(schedule(wanted, [cluster("a", pool("gpu", 2, gpu(count=8)))], []).placements) == 2
+
+
+def test_d7_devices_left_on_two_nodes_do_not_make_a_big_one() -> None:
+    fleet = [cluster("a", pool("gpu", 2, gpu(count=8)))]
+    decided = schedule([deployment("a", 2, standalone(ask(5))), deployment("b", 1, standalone(ask(4)))], fleet, [])
+    assert where(decided) == [("a", "a", 0), ("a", "a", 1)]
+    assert str(decided.pending[0].refusals[0]) == (
+        "pool gpu on a: 6 of 16 gpu free, at most 3 on one node, engine needs 1 pod with 4 gpu"
+    )
+
+
+def test_copies_and_followers_are_charged() -> None:
+    engine = gang(2, copies=2)
+    assert len(schedule([deployment("m", 9, engine)], [cluster("a", pool("gpu", 13))], [], NODES).placements) == 2
+
+
+def test_a_leader_that_claims_nothing_takes_no_node() -> None:
+    engine = Engine("main", (Member("Leader"), Member("Worker", 2, (ask(),))))
+    decided = schedule([deployment("m", 1, engine)], [cluster("a", pool("gpu", 2))], [], NODES)
+    leader, worker = decided.placements[0].engines[0].members
+    assert (leader.pool, leader.device_requests) == ("gpu", ())
+    assert [request["name"] for request in worker.device_requests] == ["gpu"]
+
+
+def test_synthetic_devices_are_matched_and_not_claimed() -> None:
+    infiniband = Request("nic", 8, ('device.driver == "nic.nvidia.com"',))
+    wanted = [deployment("m", 2, standalone(ask(4), infiniband))]
+    decided = schedule(wanted, [cluster("a", pool("gpu", 1, gpu(count=8), nic()))], [])
+    assert len(decided.placements) == 2
+    assert [request["name"] for request in decided.placements[0].engines[0].members[0].device_requests] == ["gpu"]
+    refused = schedule([deployment("m", 1, standalone(infiniband))], [cluster("a", pool("gpu", 1, gpu(), nic()))], [])
+    assert "only Synthetic devices match" in str(refused.pending[0].refusals[0])
+
+
+def test_each_engine_goes_whole_onto_one_pool_and_engines_may_differ() -> None:
+    small, large = pool("small", 3, gpu("24Gi")), pool("large", 2, gpu("80Gi", 2))
+    engines = (standalone(ask(), copies=3, name="prefill"), standalone(ask(2), copies=2, name="decode"))
+    decided = schedule([deployment("pd", 1, *engines)], [cluster("a", small, large)], [])
+    assert fleets.pools_of(decided.placements[0].engines) == [["small"], ["large"]]
+
+
+def test_d8_exact_finds_the_devices_that_first_fit_misses() -> None:
+    """Any GPU serves the first request; only the device it takes first serves the second."""
+    fleet = [cluster("a", pool("gpu", 1, gpu("80Gi", 1, name="big"), gpu("24Gi", 1, name="small")))]
+    wanted = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
+    assert not schedule(wanted, fleet, [], Options(search="Greedy")).placements
+    assert len(schedule(wanted, fleet, [], Options(search="Exact")).placements) == 1
+
+
+def test_d8_exact_finds_the_pools_that_first_fit_misses() -> None:
+    """Both pools serve the first engine; only the pool it takes first serves the second."""
+    fleet = [cluster("a", pool("big", 1, gpu("80Gi")), pool("small", 1, gpu("24Gi")))]
+    wanted = [deployment("m", 1, standalone(name="any"), standalone(ask(1, at_least("40Gi")), name="large"))]
+    greedy = schedule(wanted, fleet, [], Options(search="Greedy"))
+    exact = schedule(wanted, fleet, [], Options(search="Exact"))
+    assert not greedy.placements
+    assert fleets.pools_of(exact.placements[0].engines) == [["small"], ["big"]]
+    assert str(greedy.pending[0].refusals[0]) == "a: each of the engines any, large fits alone, not all together"
+
+
+def test_an_engine_that_first_fit_places_is_placed_the_same_by_exact() -> None:
+    fleet = [cluster("a", pool("one", 2), pool("two", 2))]
+    wanted = [deployment("m", 4)]
+    assert schedule(wanted, fleet, [], Options(search="Exact")) == schedule(wanted, fleet, [], Options(search="Greedy"))
+
+
+@pytest.mark.parametrize(
+    ("toleration", "covered"),
+    [
+        (Toleration("k", "Equal", "v"), True),
+        (Toleration("k", "Equal", "w"), False),
+        (Toleration("k", "Equal"), False),
+        (Toleration("k", "Exists"), True),
+        (Toleration("", "Exists"), True),
+        (Toleration("j", "Exists"), False),
+        (Toleration("k", "Exists", effect="NoExecute"), False),
+        (Toleration("k", "Exists", effect="NoSchedule"), True),
+    ],
+)
+def test_tolerations(toleration: Toleration, covered: bool) -> None:
+    fleet = [cluster("a", taints=(Taint("k", "NoSchedule", "v"),))]
+    decided = schedule([deployment("m", 1, tolerations=(toleration,))], fleet, [])
+    assert bool(decided.placements) is covered
+    if not covered:
+        assert [str(refusal) for refusal in decided.pending[0].refusals] == ["a: taint k=v:NoSchedule is not tolerated"]
+
+
+def test_replicas_of_others_take_their_nodes() -> None:
+    fleet = [cluster("a", pool("gpu", 2))]
+    others = [running("other", "a"), running("other", "gone"), running("other", "a", 1, pool_name="gone")]
+    for options in (Options(), NODES):
+        assert len(schedule([deployment("m", 2)], fleet, others, options).placements) == 1
+
+
+@pytest.mark.parametrize(
+    ("fleet", "reason"),
+    [
+        (cluster("a", pool("gpu", 3, gpu("23034Mi"))), "memory 23034Mi < 40Gi"),
+        (cluster("a", pool("gpu", 0)), "pool gpu on a: 0 of 0 nodes free, engine needs 1"),
+        (cluster("a", labels={"region": "west"}), "a: label region is west, clusterSelector wants east"),
+        (cluster("a", labels={}), "a: has no label region, clusterSelector wants east"),
+        (cluster("a", not_ready="is not Ready (Installing)"), "a: is not Ready (Installing)"),
+        (cluster("a", gateway_address=""), "a: has no gateway address yet"),
+        (Cluster("a", gateway_address="192.0.2.1"), "a: has no node pools"),
+    ],
+)
+def test_reasons_of_a_refusal(fleet: Cluster, reason: str) -> None:
+    labels = fleet.labels if "region" in reason else {"region": "east"}
+    wanted = deployment("m", 1, standalone(ask(1, at_least("40Gi"))), cluster_selector={"region": "east"})
+    decided = schedule([wanted], [replace(fleet, labels=labels)], [], NODES)
+    assert reason in str(decided.pending[0].refusals[0])
+
+
+def test_reasons_with_numbers_of_nodes() -> None:
+    decided = schedule(
+        [deployment("m", 1, gang(1))],
+        [cluster("eks-us-west", pool("gpu-l4", 3))],
+        [running("o", "eks-us-west", n, pool_name="gpu-l4") for n in range(2)],
+        NODES,
+    )
+    assert str(decided.pending[0].refusals[0]) == "pool gpu-l4 on eks-us-west: 1 of 3 nodes free, engine needs 2"
+
+
+def test_reasons_with_counts_of_devices() -> None:
+    decided = schedule([deployment("m", 1, standalone(ask(8)))], [cluster("a")], [])
+    assert str(decided.pending[0].refusals[0]) == (
+        "pool gpu on a: device gpu matches, but a node has 1, request gpu needs 8"
+    )
+
+
+def test_alike_refusals_of_many_clusters_are_one() -> None:
+    fleet = [cluster(f"c{number}") for number in range(5)]
+    decided = schedule([deployment("m", 1, standalone(ask(8)))], fleet, [])
+    assert [refusal.clusters for refusal in decided.pending[0].refusals] == [("c0", "c1", "c2", "c3", "c4")]
+    assert str(decided.pending[0].refusals[0]).startswith("pool gpu on c0, c1, c2 and 2 more: ")
+
+
+def test_the_message_of_a_shortfall_counts() -> None:
+    pending = schedule([deployment("m", 3)], [cluster("a", pool("gpu", 2))], []).pending[0]
+    assert (pending.count, pending.reason, pending.message) == (
+        1,
+        "InsufficientCapacity",
+        "2 of 3 replicas scheduled (checked 1 clusters)",
+    )
+    nowhere = schedule([deployment("m", 1, cluster_selector={"x": "y"})], [cluster("a")], []).pending[0]
+    assert nowhere.reason == "NoClusters"
+
+
+def test_an_edit_of_copies_is_charged_to_kept_replicas() -> None:
+    first = schedule([deployment("m", 1)], [cluster("a", pool("gpu", 3))], [])
+    grown = deployment("m", 1, standalone(copies=3))
+    second = schedule([grown, deployment("n", 1)], [cluster("a", pool("gpu", 3))], replicas_of(first))
+    assert where(second) == [("m", "a", 0)]
+
+
+def test_a_kept_replica_claims_through_the_class_it_has() -> None:
+    twice = pool("gpu", 1, gpu(name="a", device_class="first"), gpu(name="b", device_class="second"))
+    claim = {**CLAIM, "deviceClassName": "second"}
+    engines = (PlacedEngine("main", (PlacedMember("Standalone", "gpu", (claim,)),)),)
+    decided = schedule([deployment("m", 1)], [cluster("a", twice)], [Replica("r", "ml-team", "m", "a", 0, engines)])
+    assert decided.placements[0].engines[0].members[0].device_requests[0]["deviceClassName"] == "second"
