@@ -9,12 +9,15 @@ compared with the others (`references`). Nothing stops at the first error.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, forms, references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,
@@ -148,7 +151,9 @@ class _Loader:
             if items is None:
                 continue
             if not isinstance(items, list):
-                self._problems.append(item.locate(Problem("must be a list of objects", "items", _type_name(items))))
+                self._problems.append(
+                    item.locate(Problem(f"must be a list of objects, is {type_words(items)}", "items"))
+                )
                 continue
             pending.extend(reversed([self._child(item, index) for index in range(len(items))]))
 
@@ -226,8 +231,15 @@ def path_components(path: str) -> list[str | int]:
         if index:
             components.append(int(index) if len(index) < 10 else -1)
         else:
-            components.append(quoted.replace('\\"', '"').replace("\\\\", "\\") if quoted else name)
+            components.append(_unquoted(quoted) if quoted else name)
     return components
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
 
 
 _GROUPS = (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
@@ -251,7 +263,7 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
         if isinstance(value, list):
             hint += "; write several as documents separated by ---, or as the items of kind: List"
-        return Problem("is not a manifest", value=_type_name(value), hint=hint), ""
+        return Problem(f"is {type_words(value)}, not a manifest", hint=hint), ""
     version, kind = value.get("apiVersion"), value.get("kind")
     stranger = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
     if version is None and kind is None:
@@ -262,7 +274,7 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
         return Problem(f"is not a manifest{words}: it has neither apiVersion nor kind", hint=hint), ""
     for name, given in (("apiVersion", version), ("kind", kind)):
         if given is not None and not isinstance(given, str):
-            return Problem("must be text", name, _type_name(given), f"Write {name} as a word"), ""
+            return Problem(f"must be text, is {type_words(given)}", name, short(given), f"Write {name} as a word"), ""
     return _recognise_type(version or "", kind or "", value)
 
 
@@ -280,19 +292,19 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
             problem = Problem(
                 "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
             )
-        return problem, f"{_short(api_version)} {_short(kind)} {_object_name(value)}"
+        return problem, f"{api_version[:80]} {kind[:80]} {_object_name(value)}"
     if known is None:
         return _unknown_kind(kind), ""
     served = f"{known.GROUP}/{api.VERSION}"
     if kind != known.KIND:
-        return Problem("is not a known kind", "kind", _short(kind), f"Did you mean {known.KIND}?"), ""
+        return Problem("is not a known kind", "kind", short(kind), f"Did you mean {known.KIND}?"), ""
     if not api_version:
         return Problem("is missing", "apiVersion", hint=f"{kind} is apiVersion: {served}"), ""
     if group != known.GROUP:
         message = f"{kind} does not belong to this API group"
-        return Problem(message, "apiVersion", _short(api_version), f"Write apiVersion: {served}"), ""
+        return Problem(message, "apiVersion", short(api_version), f"Write apiVersion: {served}"), ""
     if version != api.VERSION:
-        return Problem("is not a served version", "apiVersion", _short(api_version), f"Write apiVersion: {served}"), ""
+        return Problem("is not a served version", "apiVersion", short(api_version), f"Write apiVersion: {served}"), ""
     return None, ""
 
 
@@ -315,7 +327,7 @@ def _unknown_kind(kind: str) -> Problem:
         return Problem("is missing", "kind", hint="One of " + ", ".join(sorted(api.KINDS)))
     nearest = difflib.get_close_matches(kind, api.KINDS, 1, 0.6)
     hint = f"Did you mean {nearest[0]}?" if nearest else "One of " + ", ".join(sorted(api.KINDS))
-    return Problem("is not a known kind", "kind", _short(kind), hint)
+    return Problem("is not a known kind", "kind", short(kind), hint)
 
 
 _KINDS_BY_LOWER = {kind.lower(): model for kind, model in api.KINDS.items()}
@@ -353,18 +365,4 @@ def _object_name(value: Mapping[str, Any]) -> str:
     if not isinstance(name, str) or not name:
         return "without a name"
     namespace = metadata.get("namespace")
-    return _short(f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _type_name(value: Any) -> str:
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    if isinstance(value, bool):
-        return "a boolean"
-    return "text" if isinstance(value, str) else "a number" if isinstance(value, (int, float)) else "null"
+    return (f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)[:160]

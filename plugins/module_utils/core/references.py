@@ -17,16 +17,17 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import (
-    CLUSTER_LABEL,
-    DEPLOYMENT_LABEL,
-    REPLICA_INDEX_LABEL,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import LABEL_LIMIT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    CLUSTER_LABEL,
+    DEPLOYMENT_LABEL,
+    LABEL_LIMIT,
+    REPLICA_INDEX_LABEL,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 
 GATEWAY_NAME = "default"
@@ -37,6 +38,7 @@ Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
 
 _MOST_NAMED = 8
+_MOST_SHOWN = 100
 
 
 def check(resources: Sequence[Resource], invalid: Collection[Ref]) -> Iterator[Problem]:
@@ -134,8 +136,7 @@ class _Fleet:
     def _endpoints(self) -> Mapping[tuple[str, str, str], list[Mapping[str, str]]]:
         """Label sets of everything a service can select, by namespace and by each of its labels.
 
-        The labels of the endpoints that a deployment will get hold None where the value is only known once replicas are
-        placed: see `_matches`.
+        Labels that are only known once replicas are placed are left out: see `_placement_is_possible`.
         """
         found: dict[tuple[str, str, str], list[Mapping[str, str]]] = defaultdict(list)
         for resource, labels in self._label_sets():
@@ -158,7 +159,7 @@ class _Fleet:
         if not self._placement_is_possible(selector):
             fixed = dict(selector)
         if not fixed:
-            return any((resource.namespace or "") == namespace for resource, _labels in self._label_sets())
+            return any(resource.namespace == namespace for resource, _labels in self._label_sets())
         # The deployment label is the one that tells most.
         first = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in fixed else min(fixed)
         candidates = self._endpoints.get((namespace, first, fixed[first]), ())
@@ -192,7 +193,8 @@ def _match_labels(selector: Any) -> Selector:
 
 
 def _pairs(selector: Selector) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    text = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
 
 
 # --- InferenceGateway and InferenceCluster ---
@@ -202,14 +204,14 @@ def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     if gateway.name != GATEWAY_NAME:
         hint = f"Only the one named {GATEWAY_NAME} is used"
-        yield _warning("is not the gateway of the fleet", "metadata.name", hint, gateway.name[:60])
+        yield _warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
 
 
 def _cluster_name(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     if len(cluster.name) > LABEL_LIMIT:
         message = f"must be at most {LABEL_LIMIT} characters, is {len(cluster.name)}: it becomes a label value"
-        yield Problem(message, "metadata.name", cluster.name[:60], "Choose a shorter name")
+        yield Problem(message, "metadata.name", short(cluster.name), "Choose a shorter name")
 
 
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -217,7 +219,7 @@ def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     source = cluster.spec.cluster.source
     if source in LATER_SOURCES:
         hint = f"Sources that are built: {', '.join(PROVISIONED_SOURCES)}; or make it yourself and use Existing"
-        yield _warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, source)
+        yield _warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 
 
 def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -230,11 +232,11 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
         elif not fleet.is_invalid("InferenceClass", "", pool.class_name):
             hint = _nearest(pool.class_name, fleet.names("InferenceClass", ""), "InferenceClass")
             yield Problem(
-                "names an InferenceClass that does not exist", f"{path}.className", pool.class_name[:60], hint
+                "names an InferenceClass that does not exist", f"{path}.className", short(pool.class_name), hint
             )
         if source in PROVISIONED_SOURCES and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
-            yield _warning("has no zones", path, hint, pool.name)
+            yield _warning("has no zones", path, hint, short(pool.name))
 
 
 def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
@@ -244,12 +246,12 @@ def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> It
     if provisioning is None or getattr(provisioning, block) is None:
         message = f"names a class that cannot be built on {source}: it has no spec.provisioning.{block}"
         hint = f"Add that block to the class, or choose a class for {source}"
-        yield Problem(message, f"{path}.className", pool.class_name[:60], hint)
+        yield Problem(message, f"{path}.className", short(pool.class_name), hint)
     elif provisioning.provider != source:
         message = (
             f"names a class whose provisioning.provider is {provisioning.provider}; its block for {source} is used"
         )
-        yield _warning(message, f"{path}.className", value=pool.class_name[:60])
+        yield _warning(message, f"{path}.className", value=short(pool.class_name))
 
 
 # --- ModelCache, ModelDeployment, ModelReplica ---
@@ -261,7 +263,7 @@ def _cache_clusters(cache: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Problem]:
     if selector and fleet.complete("InferenceCluster") and not fleet.selects_a_cluster(selector):
-        yield _warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector)[:60])
+        yield _warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
 
 
 def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -272,31 +274,31 @@ def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
             if any(member.role == "Worker" for member in engine.members):
                 message = "spans several nodes but the deployment has no modelCacheRef"
                 hint = "Without a cache every pod downloads the model by itself: add a ModelCache and refer to it"
-                yield _warning(message, f"spec.template.spec.engines[{index}]", hint, engine.name)
+                yield _warning(message, f"spec.template.spec.engines[{index}]", hint, short(engine.name))
 
 
 def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) -> Iterator[Problem]:
     if reference is None:
         return
-    namespace = resource.ref.namespace
+    namespace = resource.namespace
     if fleet.find("ModelCache", namespace, reference.name) or fleet.is_invalid("ModelCache", namespace, reference.name):
         return
     message = f"names a ModelCache that does not exist in namespace {namespace}"
     hint = _nearest(reference.name, fleet.names("ModelCache", namespace), "ModelCache")
-    yield Problem(message, path, reference.name[:60], hint)
+    yield Problem(message, path, short(reference.name), hint)
 
 
 def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     template = deployment.spec.template.spec
     own, path = _match_labels(template.cluster_selector), "spec.template.spec.clusterSelector.matchLabels"
     reference = template.model_cache_ref
-    cache = fleet.find("ModelCache", deployment.ref.namespace, reference.name) if reference else None
+    cache = fleet.find("ModelCache", deployment.namespace, reference.name) if reference else None
     cached = _match_labels(cache.spec.cluster_selector) if cache else {}
     for key in sorted(own.keys() & cached.keys()):
         if own[key] != cached[key]:
-            message = f"disagrees with ModelCache {cache.name}, whose value {cached[key]!r} wins"
+            message = f"disagrees with ModelCache {reference.name}, whose value {cached[key]!r} wins"
             hint = "Give both the same value, or only one of them the key"
-            yield _warning(message, f'{path}["{key}"]', hint, own[key][:60])
+            yield _warning(message, f'{path}["{key}"]', hint, short(own[key]))
     if own:
         yield from _no_cluster({**own, **cached}, path, fleet)
 
@@ -340,14 +342,14 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
     named = {match[1] or match[3] for match in _DOMAIN.findall(expression)}
     for domain in sorted(named - fleet.domains):
         hint = f"Domains of the classes are {_some(sorted(fleet.domains))}"
-        yield _warning("asks for a domain that no InferenceClass has", path, hint, domain[:60])
+        yield _warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
     name = replica.spec.cluster_name
     if not fleet.find("InferenceCluster", "", name) and not fleet.is_invalid("InferenceCluster", "", name):
         hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
-        yield _warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, name[:60])
+        yield _warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, short(name))
     yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
 
 
@@ -355,7 +357,7 @@ def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
-    namespace = service.ref.namespace
+    namespace = service.namespace
     for index, entry in enumerate(service.spec.endpoints):
         selector = entry.selector.match_labels
         if not fleet.selects_an_endpoint(namespace, selector):
@@ -366,7 +368,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
             hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
             if name is not None and fleet.find("ModelDeployment", namespace, name) is None:
                 hint = _nearest(name, fleet.names("ModelDeployment", namespace), f"ModelDeployment in {namespace}")
-            yield _warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector)[:60])
+            yield _warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector))
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {

@@ -2,10 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Text of manifests -> plain documents in which every key and list item knows its line.
 
-Plain scalars mean what Kubernetes' own reader (sigs.k8s.io/yaml, go.yaml.in/yaml/v2 `resolve.go`) makes of them:
-`yes` and `on` are booleans, `017` and `0o17` are fifteen, `2026-01-01` and `12:30:00` are text. Differences: numbers
-that are infinite or not a number are refused here (Kubernetes refuses them a step later), and so are keys that are
-not text (Kubernetes turns them into text silently).
+Plain scalars mean what Kubernetes' own reader makes of them (`yaml_scalars`). Differences: keys that are not text are
+refused (Kubernetes turns `on:` into `true:` silently), and so are infinite numbers and NaN (which Kubernetes refuses a
+step later).
 
 Nothing is ever constructed from a tag, nothing is templated, and work is bounded: depth, nodes, and the nodes that
 aliases stand for.
@@ -16,7 +15,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, isinf
+from functools import cached_property
+from math import isfinite
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
@@ -33,12 +33,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import (
     events,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import resolve
 
 MAX_DEPTH = 100
 MAX_NODES = 1_000_000
 MAX_ALIAS_NODES = 100_000
 MAX_DOCUMENTS = 20_000
 MAX_SYNTAX_ERRORS = 20
+MAX_PROBLEMS = 100
 
 # What a long text counts when an alias repeats it: one node per so many characters.
 _TEXT_PER_NODE = 64
@@ -133,6 +135,38 @@ def _decode(source: Source) -> tuple[str, Problem | None]:
     return text, None
 
 
+class _Text:
+    """The text of a file, with what hints need of it, found out once and only when needed."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @cached_property
+    def _holds_helm(self) -> bool:
+        return _TEMPLATE_ACTION.search(self.text) is not None
+
+    @cached_property
+    def _holds_template_line(self) -> bool:
+        return _TEMPLATE_LINE.search(self.text) is not None
+
+    def line(self, number: int) -> str:
+        """The line of the file with this number, empty behind the end."""
+        return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
+
+    def template_hint(self, number: int) -> str:
+        """What to do about `{{` where YAML is expected, empty when there is none."""
+        if self._holds_helm:
+            return "This looks like a Helm template: render it first (helm template) and read its output"
+        line = self.line(number)
+        if "{{" in line or "{%" in line or self._holds_template_line:
+            return "Put quotes around a value that holds '{{', and note that nothing is templated here"
+        return ""
+
+
 class _RefusedError(Exception):
     """A document that is not read further: over a limit, or broken in a way that leaves nothing to go on with."""
 
@@ -153,16 +187,17 @@ class _FileReader:
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
-        self._text = _JSON_PAIR.sub(_join_json_pair, text) if text.lstrip()[:1] in ("{", "[") else text
+        self._text = _Text(_JSON_PAIR.sub(_join_json_pair, text) if text.lstrip()[:1] in ("{", "[") else text)
         self._number = 0
         self._nodes = 0
         self._broken_at = 0
 
     def read(self) -> Iterator[Document]:
+        text = self._text.text
         start, first_line, failures = 0, 1, 0
         while True:
             self._broken_at = 0
-            yield from self._stream(self._text[start:], first_line)
+            yield from self._stream(text[start:], first_line)
             broken_at = self._broken_at
             if not broken_at:
                 return
@@ -172,19 +207,19 @@ class _FileReader:
                 yield self._failed(Problem(message, hint="Correct the errors above first", line=broken_at))
                 return
             offset = self._offset_behind(start, broken_at - first_line)
-            separator = _DOCUMENT_LINE.search(self._text, offset)
+            separator = _DOCUMENT_LINE.search(text, offset)
             if separator is None:
                 return
-            first_line += self._text.count("\n", start, separator.start())
+            first_line += text.count("\n", start, separator.start())
             start = separator.start()
 
     def _offset_behind(self, start: int, lines: int) -> int:
         """The offset behind `lines` line ends from `start`."""
         offset = start
         for _ in range(lines):
-            offset = self._text.find("\n", offset) + 1
+            offset = self._text.text.find("\n", offset) + 1
             if offset == 0:
-                return len(self._text)
+                return len(self._text.text)
         return offset
 
     def _stream(self, text: str, first_line: int) -> Iterator[Document]:
@@ -200,8 +235,9 @@ class _FileReader:
                     if self._number > MAX_DOCUMENTS:
                         message = f"holds more than {MAX_DOCUMENTS} documents"
                         raise _RefusedError(message, event.start_mark.line + first_line, "Split the file")
-                    line = event.start_mark.line + first_line
-                    builder = _Builder(text, first_line, line, MAX_NODES - self._nodes)
+                    builder = _Builder(
+                        self._text, first_line, event.start_mark.line + first_line, MAX_NODES - self._nodes
+                    )
                 elif kind is DocumentEndEvent and builder is not None:
                     self._nodes += builder.nodes
                     document = self._finished(builder)
@@ -214,7 +250,7 @@ class _FileReader:
         except YAMLError as error:
             if builder is None:
                 self._number += 1
-            yield self._failed(_syntax_problem(error, text, first_line), builder)
+            yield self._failed(_syntax_problem(error, self._text, first_line), builder)
 
     def _finished(self, builder: _Builder) -> Document | None:
         if builder.value is None and not builder.problems:
@@ -252,7 +288,7 @@ _SYNTAX_HINTS = (
 )
 
 
-def _syntax_problem(error: YAMLError, text: str, first_line: int) -> Problem:
+def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
     """The parser's complaint with line, column, what it expected, and what usually helps."""
     mark: Any = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     line = mark.line + first_line if mark is not None else first_line
@@ -264,35 +300,21 @@ def _syntax_problem(error: YAMLError, text: str, first_line: int) -> Problem:
             said += f" that starts at line {start.line + first_line}"
     else:
         said = str(getattr(error, "reason", "") or "cannot be read")
-    written = _line_of(text, line - first_line)
+    written = text.line(line)
     if "\t" in written[: len(written) - len(written.lstrip())]:
         said += " (the line starts with a tab)"
     hint = next((hint for pattern, hint in _SYNTAX_HINTS if re.search(pattern, said)), "")
     return Problem(
         f"is not valid YAML at line {line}, column {column}: {said}",
-        hint=template_hint(text, written) or hint,
+        hint=text.template_hint(line) or hint,
         line=line,
     )
-
-
-def _line_of(text: str, index: int) -> str:
-    lines = text.splitlines()
-    return lines[index] if 0 <= index < len(lines) else ""
 
 
 _TEMPLATE_LINE = re.compile(r"^\s*(- )?\{\{", re.MULTILINE)
 _TEMPLATE_ACTION = re.compile(
     r"\{\{-|-\}\}|\{\{ *(\.Values|\.Release|\.Chart|include|if|range|with|end|define|toYaml)\b"
 )
-
-
-def template_hint(text: str, line: str) -> str:
-    """What to do about `{{` where YAML is expected, empty when there is none."""
-    if _TEMPLATE_ACTION.search(text):
-        return "This looks like a Helm template: render it first (helm template) and read its output"
-    if "{{" in line or "{%" in line or _TEMPLATE_LINE.search(text):
-        return "Put quotes around a value that holds '{{', and note that nothing is templated here"
-    return ""
 
 
 _KEYED = object()
@@ -320,8 +342,9 @@ class _Frame:
 class _Builder:
     """Builds one document from parser events, without recursion."""
 
-    def __init__(self, text: str, text_line: int, first_line: int, budget: int) -> None:
-        """`text` begins at line `text_line` of its file, and the document at line `first_line`."""
+    def __init__(self, text: _Text, parser_line: int, first_line: int, budget: int) -> None:
+        """The parser began at line `parser_line` of the file, the document begins at line `first_line`, and it may hold
+        `budget` values."""
         self.value: Any = None
         self.children: Any = None
         self.first_line = self.line = first_line
@@ -329,7 +352,7 @@ class _Builder:
         self.problems: list[Problem] = []
         self.lost = False
         self._text = text
-        self._text_line = text_line
+        self._parser_line = parser_line
         self._budget = budget
         self._alias_nodes = 0
         self._scalar_text = ""
@@ -349,6 +372,8 @@ class _Builder:
         self._take[type(event)](event)
 
     def _problem(self, message: str, line: int, hint: str = "") -> None:
+        if len(self.problems) >= MAX_PROBLEMS:
+            raise _RefusedError(f"has more than {MAX_PROBLEMS} errors", line, "Correct the errors above first")
         self.problems.append(Problem(message, hint=hint, line=line))
 
     def _count(self, line: int) -> None:
@@ -357,7 +382,7 @@ class _Builder:
             raise _RefusedError(f"the file holds more than {MAX_NODES} values", line, "Split the file")
 
     def _scalar(self, event: Any) -> None:
-        line = event.start_mark.line + self._text_line
+        line = event.start_mark.line + self._parser_line
         self._count(line)
         frame = self._stack[-1] if self._stack else None
         plain = event.implicit[0]
@@ -399,7 +424,7 @@ class _Builder:
         self.lost = True
 
     def _start(self, event: Any) -> None:
-        line = event.start_mark.line + self._text_line
+        line = event.start_mark.line + self._parser_line
         self._count(line)
         if len(self._stack) >= MAX_DEPTH:
             raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
@@ -408,8 +433,7 @@ class _Builder:
             self._bad_tag(event.tag, line)
         frame = self._stack[-1] if self._stack else None
         if frame is not None and frame.key is _KEYED and type(frame.items) is dict:
-            written = _line_of(self._text, event.start_mark.line)
-            hint = template_hint(self._text, written) or "A key is one word; quote a text that starts with { or ["
+            hint = self._text.template_hint(line) or "A key is one word; quote a text that starts with { or ["
             self._problem("a mapping or list cannot be a key", line, hint)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -430,7 +454,7 @@ class _Builder:
         self._add(frame.items, frame.children, frame.line, frame.size, height)
 
     def _alias(self, event: Any) -> None:
-        line = event.start_mark.line + self._text_line
+        line = event.start_mark.line + self._parser_line
         self._count(line)
         name = event.anchor
         if name not in self._anchors:
@@ -514,57 +538,3 @@ def _short_tag(tag: str) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-_WORDS: Mapping[str, Any] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
-}
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
-# Behind a leading point, Go takes an underscore between digits only.
-_SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
-_MAX_INT_TEXT = 66
-
-
-def resolve(text: str) -> Any:
-    """The value of a plain scalar: None, bool, int, float or str, as Kubernetes' reader has it.
-
-    A float without a fraction becomes an int, as it does on Kubernetes' way through JSON (`2.0` is 2). Infinite values
-    and NaN are returned as such. Decimal integers beyond 64 bits are floats there, and so they are here.
-    """
-    if text in _WORDS:
-        return _WORDS[text]
-    first = text[0]
-    if first not in "+-.0123456789":
-        return text
-    plain = _SEPARATOR.sub("", text) if first == "." else text.replace("_", "")
-    value = _integer(plain) if first != "." else None
-    if value is not None:
-        return value
-    if not _FLOAT.fullmatch(plain):
-        return text
-    number = float(plain)
-    if isinf(number):
-        return text
-    return int(number) if number.is_integer() and abs(number) < 2**63 else number
-
-
-def _integer(text: str) -> int | None:
-    if len(text) > _MAX_INT_TEXT:
-        return None
-    if _DECIMAL.fullmatch(text):
-        value = int(text)
-    else:
-        based = _BASED.fullmatch(text)
-        if based is None:
-            return None
-        sign, hexadecimal, binary, octal = based.groups()
-        value = int(hexadecimal or binary or octal, 16 if hexadecimal else 2 if binary else 8)
-        value = -value if sign == "-" else value
-    return value if -(2**63) <= value < 2**64 else None

@@ -16,8 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
     Document,
     Source,
     documents,
-    resolve,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_scalars import resolve
 from hypothesis import given
 from hypothesis import strategies as st
 

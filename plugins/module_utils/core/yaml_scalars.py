@@ -1,0 +1,67 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a plain scalar of a manifest means: `resolve`.
+
+The rules are those of Kubernetes' own reader (sigs.k8s.io/yaml, which is go.yaml.in/yaml/v2 `resolve.go` and then JSON):
+`yes` and `on` are booleans, `017` and `0o17` are fifteen, `2026-01-01` and `12:30:00` are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isinf
+from typing import Any
+
+_WORDS: Mapping[str, Any] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+}
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_BASED = re.compile(r"([-+]?)0(?:[xX]([0-9a-fA-F]+)|[bB]([01]+)|[oO]?([0-7]+))")
+# Behind a leading point, Go takes an underscore between digits only.
+_SEPARATOR = re.compile(r"(?<=[0-9])_(?=[0-9])")
+_MAX_INT_TEXT = 66
+
+
+def resolve(text: str) -> Any:
+    """The value of a plain scalar: None, bool, int, float or str, as Kubernetes' reader has it.
+
+    A float without a fraction becomes an int, as it does on Kubernetes' way through JSON (`2.0` is 2). Infinite values
+    and NaN are returned as such. Decimal integers beyond 64 bits are floats there, and so they are here.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    first = text[0]
+    if first not in "+-.0123456789":
+        return text
+    plain = _SEPARATOR.sub("", text) if first == "." else text.replace("_", "")
+    value = _integer(plain) if first != "." else None
+    if value is not None:
+        return value
+    if not _FLOAT.fullmatch(plain):
+        return text
+    number = float(plain)
+    if isinf(number):
+        return text
+    return int(number) if number.is_integer() and abs(number) < 2**63 else number
+
+
+def _integer(text: str) -> int | None:
+    if len(text) > _MAX_INT_TEXT:
+        return None
+    if _DECIMAL.fullmatch(text):
+        value = int(text)
+    else:
+        based = _BASED.fullmatch(text)
+        if based is None:
+            return None
+        sign, hexadecimal, binary, octal = based.groups()
+        value = int(hexadecimal or binary or octal, 16 if hexadecimal else 2 if binary else 8)
+        value = -value if sign == "-" else value
+    return value if -(2**63) <= value < 2**64 else None
