@@ -39,20 +39,30 @@ class Refused:
 REFUSED = Refused()
 
 
-def plain(document: Mapping[Any, Any]) -> tuple[dict[str, Any], list[Unreadable]]:
-    """A copy of a document without nulls in mappings, and what cannot be part of any document.
+@dataclass(frozen=True)
+class Plain:
+    """A copy of a document without nulls in mappings, the places of those, and what cannot be part of any document."""
+
+    content: dict[str, Any]
+    nulls: tuple[Loc, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+def plain(document: Mapping[Any, Any]) -> Plain:
+    """The document as plain data.
 
     Values and keys of subclasses of str, int and float (as templating engines make them) become plain ones.
     Raises TooLargeError.
     """
     copier = _Copier()
     content = copier.mapping(document, (), 0)
-    return content, copier.unreadable
+    return Plain(content, tuple(copier.nulls), tuple(copier.unreadable))
 
 
 class _Copier:
     def __init__(self) -> None:
         self.unreadable: list[Unreadable] = []
+        self.nulls: list[Loc] = []
         self._left = MAX_VALUES
 
     def mapping(self, value: Mapping[Any, Any], loc: Loc, depth: int) -> dict[str, Any]:
@@ -68,7 +78,9 @@ class _Copier:
             if not _encodable(text):
                 self.unreadable.append(Unreadable(loc, "a key is not valid Unicode text", of_key=True))
                 continue
-            if item is not None:
+            if item is None:
+                self.nulls.append((*loc, text))
+            else:
                 copy[text] = self.value(item, (*loc, text), depth + 1)
         return copy
 

@@ -20,10 +20,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import (
     MAX_SHOWN,
+    is_unknown_field,
     may_show,
     path_of,
     problem_of_error,
     short,
+    unknown_field,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 
@@ -44,15 +46,17 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     if not isinstance(document, Mapping):
         raise InvalidResource((Problem("a resource must be a mapping with apiVersion, kind, metadata and spec"),))
     try:
-        content, unreadable = plain(document)
+        read_in = plain(document)
     except TooLargeError:
         raise InvalidResource((Problem(f"the document has more than {MAX_VALUES} values"),)) from None
+    content, unreadable = read_in.content, read_in.unreadable
     kind = _kind(content, kinds)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
     problems = [Problem(found.message, path=path_of(kind, found.loc), hint=found.hint, ref=ref) for found in unreadable]
     problems += _header(content, kind, ref)
+    problems += [unknown_field(kind, loc, ref) for loc in read_in.nulls if is_unknown_field(kind, loc)]
     bad = {found.loc for found in unreadable if not found.of_key}
     resource: Any
     try:

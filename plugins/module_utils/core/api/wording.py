@@ -105,13 +105,24 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
     if error["type"] == "missing":
         return Problem("is required", path=path, hint=_missing_hint(shape_at(kind, loc)), ref=ref)
     if error["type"] == "extra_forbidden":
-        return Problem("is not a known field", path=path, hint=_unknown_hint(kind, loc), ref=ref)
+        return unknown_field(kind, loc, ref)
     value = error["input"]
     message, hint = _wrong(shape_at(kind, loc), value)
     shown = short(value) if may_show(content, loc) else ""
     return Problem(
         message, path=path, value=shown, hint=hint if shown or not hint.startswith("quote") else "quote it", ref=ref
     )
+
+
+def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
+    """Whether a place is that of a field that the API does not have, in an object that it has."""
+    parent = shape_at(kind, loc[:-1])
+    return parent is not None and parent.model is not None and str(loc[-1]) not in fields_of(parent.model)
+
+
+def unknown_field(kind: type[Model], loc: Loc, ref: Ref) -> Problem:
+    """The problem of a field that the API does not have."""
+    return Problem("is not a known field", path=path_of(kind, loc), hint=_unknown_hint(kind, loc), ref=ref)
 
 
 def _missing_hint(shape: Shape | None) -> str:

@@ -44,12 +44,14 @@ def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
 
 
 @cache
-def _minimal() -> dict[str, dict[str, Any]]:
+def read_minimal() -> dict[str, dict[str, Any]]:
+    """The documents of minimal.yaml by kind."""
     documents = yaml.safe_load_all((DATA / "api" / "minimal.yaml").read_text())
     return {document["kind"]: document for document in documents}
 
 
-def _cases() -> list[dict[str, Any]]:
+def read_cases() -> list[dict[str, Any]]:
+    """The rows of cases.yaml."""
     cases: list[dict[str, Any]] = yaml.safe_load((DATA / "api" / "cases.yaml").read_text())
     return cases
 
@@ -57,13 +59,13 @@ def _cases() -> list[dict[str, Any]]:
 @pytest.fixture
 def minimal() -> dict[str, dict[str, Any]]:
     """The minimal documents by kind; change them as you like."""
-    return copy.deepcopy(_minimal())
+    return copy.deepcopy(read_minimal())
 
 
 @pytest.fixture(scope="session")
 def cases() -> list[dict[str, Any]]:
     """All cases of cases.yaml."""
-    return _cases()
+    return read_cases()
 
 
 @pytest.fixture
@@ -75,11 +77,11 @@ def change() -> Any:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Fill in `kind` and `case`."""
     if "kind" in metafunc.fixturenames:
-        metafunc.parametrize("kind", list(_minimal()))
+        metafunc.parametrize("kind", list(read_minimal()))
     if "case" in metafunc.fixturenames:
         rows = []
-        for case in _cases():
-            document = changed(_minimal()[case["kind"]], case["change"])
+        for case in read_cases():
+            document = changed(read_minimal()[case["kind"]], case["change"])
             expected = {**case, "document": document, "path": expanded(case["path"])}
             rows.append(pytest.param(expected, id=f"{case['kind']}-{case['rule']}".replace(" ", "_")))
         metafunc.parametrize("case", rows)

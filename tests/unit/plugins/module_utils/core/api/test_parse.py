@@ -294,3 +294,10 @@ def test_a_bad_key_does_not_hide_other_problems(minimal: dict[str, Any]) -> None
     document = minimal["ModelCache"]
     document["spec"] = {1: 2, "source": "HuggingFace", "huggingFace": {"repo": "x"}}
     assert [problem.path for problem in problems_of(document)] == ["spec", "spec.huggingFace.sizeGiB"]
+
+
+def test_an_unknown_field_is_refused_even_when_it_is_null(minimal: dict[str, Any]) -> None:
+    document = minimal["InferenceCluster"]
+    document["spec"]["nodepools"] = None
+    (problem,) = problems_of(document)
+    assert (problem.path, problem.hint) == ("spec.nodepools", "did you mean nodePools?")
