@@ -120,8 +120,7 @@ def test_h1_the_name_tells_replicas_apart(left: tuple[str, str, str, int], right
     assert (names.replica_name(*left) == names.replica_name(*right)) == (left == right)
 
 
-@pytest.mark.parametrize("deployment", ["qwen3-8b", "d" * 63])
-@pytest.mark.parametrize("engine", ["main", "e" * 63])
+@pytest.mark.parametrize(("deployment", "engine"), [("qwen3-8b", "main"), ("d" * 63, "e" * 63)], ids=["short", "long"])
 def test_h1_h5_names_of_100_000_replicas_are_unique(deployment: str, engine: str) -> None:
     """Namespaces, deployments, clusters and indices that differ in little, 1,000 replicas to a cluster."""
     replicas = {
