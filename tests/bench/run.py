@@ -64,7 +64,7 @@ def measure(clusters: int, pools: int, replicas: int, others: int) -> dict[str, 
             "other",
             f"cluster-{number % clusters:05}",
             number // clusters,
-            (PlacedEngine("main", (PlacedMember("Standalone", f"pool-{1 % pools}", (claim,)),)),),
+            (PlacedEngine("main", (PlacedMember(f"pool-{1 % pools}", (claim,)),)),),
         )
         for number in range(others)
     ]

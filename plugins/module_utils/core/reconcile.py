@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
     model_endpoint,
     model_replica,
@@ -118,7 +118,7 @@ def _sorted_out(resources: Iterable[api.Resource], existing: Iterable[Mapping[st
             wire = api.wire(resource)
             wire.pop("status", None)
             # One that names a deployment is the state of an exported fleet; one that does not is the user's own.
-            own = resource.labels.get(translate.DEPLOYMENT_LABEL)
+            own = resource.labels.get(names.DEPLOYMENT_LABEL)
             (fleet.replicas if own else fleet.handwritten)[key] = wire
     return fleet
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import (
-    PlacedEngine,
-    PlacedMember,
-    model_replica,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.replica import model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import replica_objects
 
-__all__ = ["Options", "PlacedEngine", "PlacedMember", "model_endpoint", "model_replica", "replica_objects"]
+__all__ = ["Options", "model_endpoint", "model_replica", "replica_objects"]

@@ -6,32 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
-
-
-@dataclass(frozen=True)
-class PlacedMember:
-    """Where a member runs and which devices it claims.
-
-    `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
-    deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them.
-    """
-
-    pool: str
-    device_requests: tuple[Mapping[str, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class PlacedEngine:
-    """The placement of an engine: its members in the order in which the deployment lists them."""
-
-    name: str
-    members: tuple[PlacedMember, ...]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 
 
 def model_replica(

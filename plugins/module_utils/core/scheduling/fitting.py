@@ -43,7 +43,7 @@ class EngineFit:
 
     def placed(self, engine: Engine, pools: Sequence[str]) -> PlacedEngine:
         members = tuple(
-            PlacedMember(member.role, pool, device_requests(member, resolution), member.pods)
+            PlacedMember(pool, device_requests(member, resolution), member.role, member.pods)
             for member, resolution, pool in zip(engine.members, self.resolutions, pools, strict=True)
         )
         return PlacedEngine(engine.name, members, engine.copies)

@@ -139,17 +139,21 @@ class Deployment:
 
 @dataclass(frozen=True)
 class PlacedMember:
-    """Where the pods of a member run, and what each claims: wire-form `deviceRequests` of a ModelReplica."""
+    """Where the pods of a member run, and what each claims.
 
-    role: str
+    `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
+    deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them.
+    """
+
     pool: str
     device_requests: tuple[Mapping[str, Any], ...] = ()
+    role: str = "Standalone"
     pods: int = 1
 
 
 @dataclass(frozen=True)
 class PlacedEngine:
-    """An engine with every member placed."""
+    """The placement of an engine: its members in the order in which the deployment lists them."""
 
     name: str
     members: tuple[PlacedMember, ...]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -25,8 +25,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 PRIORITY_ANNOTATION = "modelplane.ai/priority"
-DEPLOYMENT_LABEL = "modelplane.ai/deployment"
-INDEX_LABEL = "modelplane.ai/replica-index"
 
 
 class DeviceCatalogue:
@@ -168,11 +166,11 @@ def replica(wire: Mapping[str, Any]) -> Replica:
     """A ModelReplica (wire form) that exists. A missing or malformed index label counts as 0."""
     metadata = wire["metadata"]
     labels = metadata.get("labels") or {}
-    index = str(labels.get(INDEX_LABEL, ""))
+    index = str(labels.get(names.REPLICA_INDEX_LABEL, ""))
     return Replica(
         name=metadata["name"],
         namespace=metadata.get("namespace") or "default",
-        deployment=labels.get(DEPLOYMENT_LABEL) or "",
+        deployment=labels.get(names.DEPLOYMENT_LABEL) or "",
         cluster=wire["spec"]["clusterName"],
         index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else 0,
         engines=tuple(

@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 
-MANIFESTS = Path(__file__).resolve().parents[5] / "data" / "manifests"
+DATA = Path(__file__).resolve().parents[5] / "data"
 CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 JARGON = ("pydantic", "Input should", "input_", "Extra inputs", "ValidationError", "type=", "https://errors")
 
@@ -83,9 +83,37 @@ def test_every_rule_has_a_case(cases: list[dict[str, Any]]) -> None:
     assert {"IG-1", "IC-8", "MD-20", "MR-14", "META-6", "GK-2"} <= declared
 
 
+def written_fields(model: type[Model], value: Any, found: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The fields (model, wire name) that a document uses."""
+    for wire_name, field in fields_of(model).items():
+        if wire_name in value:
+            found.add((model.__name__, wire_name))
+            waiting = [(field.shape, value[wire_name])]
+            while waiting:
+                shape, part = waiting.pop()
+                if shape.model is not None:
+                    written_fields(shape.model, part, found)
+                elif shape.item is not None:
+                    parts = part.values() if isinstance(part, dict) else part
+                    waiting.extend((shape.item, item) for item in parts)
+    return found
+
+
+def test_complete_documents_use_every_field_and_come_back() -> None:
+    used: set[tuple[str, str]] = set()
+    for document in yaml.safe_load_all((DATA / "api" / "complete.yaml").read_text()):
+        resource = parse(document)
+        assert wire(resource, set_only=True) == document
+        assert wire(parse(wire(resource))) == wire(resource)
+        written_fields(type(resource), document, used)
+    models = {model for kind in KINDS.values() for model in models_below(kind)}
+    fields = {(model.__name__, wire_name) for model in models for wire_name in fields_of(model)}
+    assert fields - used == set()
+
+
 def test_manifests_parse_and_come_back() -> None:
     count = 0
-    for path in sorted(MANIFESTS.rglob("*.yaml")):
+    for path in sorted((DATA / "manifests").rglob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
             if document and "modelplane.ai/" in document["apiVersion"]:
                 assert wire(parse(document), set_only=True) == document, path

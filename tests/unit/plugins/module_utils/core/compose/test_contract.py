@@ -12,12 +12,11 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    PlacedEngine,
-    PlacedMember,
     model_endpoint,
     model_replica,
     replica_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    PlacedEngine,
-    PlacedMember,
     model_endpoint,
     model_replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 
 REQUEST = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1, "selectors": [{"cel": "true"}]}
 

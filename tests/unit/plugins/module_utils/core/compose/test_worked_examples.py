@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    PlacedEngine,
-    PlacedMember,
     model_endpoint,
     model_replica,
     replica_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 
 Documents = list[dict[str, Any]]
 Expected = Callable[[str], Documents]

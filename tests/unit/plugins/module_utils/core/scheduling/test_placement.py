@@ -33,7 +33,7 @@ CLAIM = {"name": "gpu", "deviceClassName": fleets.GPU, "count": 1, "selectors": 
 
 
 def running(name: str, on: str, index: int = 0, *, pool_name: str = "gpu", namespace: str = "ml-team") -> Replica:
-    engines = (PlacedEngine("main", (PlacedMember("Standalone", pool_name, (CLAIM,)),)),)
+    engines = (PlacedEngine("main", (PlacedMember(pool_name, (CLAIM,)),)),)
     return Replica(f"{name}-{on}-{index}", namespace, name, on, index, engines)
 
 
@@ -365,6 +365,6 @@ def test_an_edit_of_copies_is_charged_to_kept_replicas() -> None:
 def test_a_kept_replica_claims_through_the_class_it_has() -> None:
     twice = pool("gpu", 1, gpu(name="a", device_class="first"), gpu(name="b", device_class="second"))
     claim = {**CLAIM, "deviceClassName": "second"}
-    engines = (PlacedEngine("main", (PlacedMember("Standalone", "gpu", (claim,)),)),)
+    engines = (PlacedEngine("main", (PlacedMember("gpu", (claim,)),)),)
     decided = schedule([deployment("m", 1)], [cluster("a", twice)], [Replica("r", "ml-team", "m", "a", 0, engines)])
     assert decided.placements[0].engines[0].members[0].device_requests[0]["deviceClassName"] == "second"
