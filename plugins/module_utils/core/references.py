@@ -25,7 +25,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
-    LABEL_LIMIT,
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -207,13 +206,6 @@ def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
         yield _warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
 
 
-def _cluster_name(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
-    del fleet
-    if len(cluster.name) > LABEL_LIMIT:
-        message = f"must be at most {LABEL_LIMIT} characters, is {len(cluster.name)}: it becomes a label value"
-        yield Problem(message, "metadata.name", short(cluster.name), "Choose a shorter name")
-
-
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     source = cluster.spec.cluster.source
@@ -373,7 +365,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceGateway": (_gateway_name,),
-    "InferenceCluster": (_cluster_name, _cluster_source, _pool_classes),
+    "InferenceCluster": (_cluster_source, _pool_classes),
     "ModelCache": (_cache_clusters,),
     "ModelDeployment": (_deployment_cache, _deployment_clusters, _deployment_selectors),
     "ModelReplica": (_replica_references, _replica_selectors),

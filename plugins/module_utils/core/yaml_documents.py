@@ -94,14 +94,14 @@ class Document:
     complete: bool = True
 
 
-def documents(source: Source) -> Iterator[Document]:
+def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int = MAX_DOCUMENTS) -> Iterator[Document]:
     """All documents of a file that are not empty. A document that is not YAML comes back with its problem and without
     a value, and reading goes on at the next `---` line."""
     text, problem = _decode(source)
     if problem is not None:
         yield Document(source.name, 1, None, Place(problem.line or 1), (problem,), complete=False)
         return
-    reader = _FileReader(source.name, text)
+    reader = _FileReader(source.name, text, max_nodes, max_documents)
     yield from reader.read()
 
 
@@ -185,8 +185,10 @@ _JSON_PAIR = re.compile(r"\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 class _FileReader:
     """Reads one file: splits it into documents and starts again behind a document that is broken."""
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, max_nodes: int, max_documents: int) -> None:
         self._name = name
+        self._max_nodes = max_nodes
+        self._max_documents = max_documents
         self._text = _Text(_JSON_PAIR.sub(_join_json_pair, text) if text.lstrip()[:1] in ("{", "[") else text)
         self._number = 0
         self._nodes = 0
@@ -202,7 +204,7 @@ class _FileReader:
             if not broken_at:
                 return
             failures += 1
-            if failures >= MAX_SYNTAX_ERRORS or self._nodes > MAX_NODES or self._number >= MAX_DOCUMENTS:
+            if failures >= MAX_SYNTAX_ERRORS or self._nodes > self._max_nodes or self._number >= self._max_documents:
                 message = "the rest of the file is not read"
                 yield self._failed(Problem(message, hint="Correct the errors above first", line=broken_at))
                 return
@@ -232,11 +234,11 @@ class _FileReader:
                     builder.take(event)
                 elif kind is DocumentStartEvent:
                     self._number += 1
-                    if self._number > MAX_DOCUMENTS:
-                        message = f"holds more than {MAX_DOCUMENTS} documents"
+                    if self._number > self._max_documents:
+                        message = f"holds more than {self._max_documents} documents"
                         raise _RefusedError(message, event.start_mark.line + first_line, "Split the file")
                     builder = _Builder(
-                        self._text, first_line, event.start_mark.line + first_line, MAX_NODES - self._nodes
+                        self._text, first_line, event.start_mark.line + first_line, self._max_nodes - self._nodes
                     )
                 elif kind is DocumentEndEvent and builder is not None:
                     self._nodes += builder.nodes
@@ -379,7 +381,7 @@ class _Builder:
     def _count(self, line: int) -> None:
         self.nodes += 1
         if self.nodes > self._budget:
-            raise _RefusedError(f"the file holds more than {MAX_NODES} values", line, "Split the file")
+            raise _RefusedError("the file holds too many values", line, "Split the file")
 
     def _scalar(self, event: Any) -> None:
         line = event.start_mark.line + self._parser_line

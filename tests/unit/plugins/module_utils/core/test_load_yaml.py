@@ -9,10 +9,10 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import yaml_documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     MAX_DEPTH,
+    MAX_SYNTAX_ERRORS,
     Document,
     Source,
     documents,
@@ -234,7 +234,7 @@ def test_documents_behind_a_broken_one_are_still_read() -> None:
 
 def test_a_file_of_errors_is_left_after_some() -> None:
     found = problems("---\na: b: c\n" * 500)
-    assert len(found) == yaml_documents.MAX_SYNTAX_ERRORS + 1
+    assert len(found) == MAX_SYNTAX_ERRORS + 1
     assert "rest of the file is not read" in found[-1].message
 
 
@@ -272,15 +272,18 @@ def test_bombs_are_refused_quickly(text: str, says: str) -> None:
     assert sys.getrecursionlimit() == limit
 
 
-def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_documents, "MAX_NODES", 10)
-    assert problems("[1, 2, 3, 4, 5, 6, 7]") == []
-    assert "more than 10 values" in problems("[1, 2, 3, 4, 5]\n---\n[1, 2, 3, 4, 5]")[0].message
+def test_too_many_values_are_refused() -> None:
+    def found(text: str) -> list[str]:
+        return [p.message for d in documents(Source("x", text.encode()), max_nodes=10) for p in d.problems]
+
+    assert found("[1, 2, 3, 4, 5, 6, 7]") == []
+    assert found("[1, 2, 3, 4, 5]\n---\n[1, 2, 3, 4, 5]")[0] == "the file holds too many values"
 
 
-def test_too_many_documents_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_documents, "MAX_DOCUMENTS", 3)
-    assert "more than 3 documents" in problems("---\na: 1\n" * 4)[0].message
+def test_too_many_documents_are_refused() -> None:
+    found = list(documents(Source("x", b"---\na: 1\n" * 4), max_documents=3))
+    assert [document.value for document in found] == [{"a": 1}] * 3 + [None, None]
+    assert "more than 3 documents" in found[3].problems[0].message
 
 
 @given(st.binary(max_size=200))

@@ -1,0 +1,683 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Loading: which resources come out of a set of manifests, and every problem with its place."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load, path_components
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+
+DATA = Path(__file__).parents[4] / "data" / "manifests"
+
+CLASS = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: l4}
+spec:
+  provisioning:
+    provider: GKE
+    gke: {machineType: g2, accelerator: {type: nvidia-l4, count: 1}}
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, capacity: {memory: {value: 23034Mi}}}
+"""
+CLUSTER = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: west, labels: {modelplane.ai/region: west}}
+spec:
+  cluster: {source: GKE, gke: {region: us-west1}}
+  nodePools:
+  - name: gpu
+    className: l4
+    zones: [us-west1-a]
+"""
+CACHE = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelCache
+metadata: {name: weights, namespace: team}
+spec:
+  source: HuggingFace
+  huggingFace: {repo: Qwen/Qwen3-8B, sizeGiB: 40}
+"""
+DEPLOYMENT = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: qwen, namespace: team}
+spec:
+  replicas: 1
+  template:
+    metadata: {labels: {tier: gold}}
+    spec:
+      clusterSelector: {matchLabels: {modelplane.ai/region: west}}
+      modelCacheRef: {name: weights}
+      engines:
+      - name: main
+        members:
+        - role: Standalone
+          nodeSelector:
+            devices:
+            - name: gpu
+              selectors:
+              - cel: device.driver == "gpu.nvidia.com"
+          template: {spec: {containers: [{name: engine, image: vllm}]}}
+"""
+SERVICE = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: qwen, namespace: team}
+spec:
+  endpoints:
+  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}
+"""
+ENDPOINT = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: saas, namespace: team, labels: {provider: saas}}
+spec: {url: "https://api.example.com/"}
+"""
+FLEET = {"class": CLASS, "cluster": CLUSTER, "cache": CACHE, "deployment": DEPLOYMENT, "service": SERVICE}
+
+
+def load_text(*texts: str) -> Loaded:
+    return load(Source(f"{index}.yaml", text.encode()) for index, text in enumerate(texts))
+
+
+def fleet(**changed: str) -> Loaded:
+    """The little fleet above with some documents replaced or added, one file for each."""
+    return load(Source(f"{name}.yaml", text.encode()) for name, text in {**FLEET, **changed}.items())
+
+
+def change(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+def only(problems: tuple[Problem, ...]) -> Problem:
+    assert len(problems) == 1, [str(problem) for problem in problems]
+    return problems[0]
+
+
+def test_a_fleet_without_faults() -> None:
+    loaded = fleet()
+    assert loaded.problems == ()
+    assert loaded.ok
+    assert [str(resource.ref) for resource in loaded.resources] == [
+        "InferenceClass l4",
+        "InferenceCluster west",
+        "ModelCache team/weights",
+        "ModelDeployment team/qwen",
+        "ModelService team/qwen",
+    ]
+    assert (loaded.invalid, loaded.ignored) == (frozenset(), ())
+
+
+def test_the_order_of_files_does_not_matter() -> None:
+    texts = list(FLEET.values())
+    assert (
+        load_text(*texts).resources == load_text(*reversed(texts)).resources == load_text("---\n".join(texts)).resources
+    )
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in DATA.iterdir()))
+def test_the_manifests_of_the_reference_have_no_errors(folder: str) -> None:
+    for part in [DATA / folder, *(path for path in (DATA / folder).iterdir() if path.is_dir())]:
+        files = sorted(part.glob("*.yaml"))
+        loaded = load(Source(path.name, path.read_bytes()) for path in files)
+        foreign = [
+            error for error in loaded.errors if "does not exist" not in error.message and "twice" not in error.message
+        ]
+        assert foreign == []
+        assert loaded.resources or not files
+
+
+def test_problems_carry_file_line_document_and_ref() -> None:
+    broken = change(DEPLOYMENT, "replicas: 1", "replicas: many").replace("image: vllm", "image: vllm, imagee: 1")
+    loaded = load_text(CLASS, f"---\n{CACHE}---\n{broken}")
+    ref = Ref("ModelDeployment", "team", "qwen")
+    assert loaded.invalid == {ref}
+    assert [(p.file, p.line, p.document, p.ref, p.path) for p in loaded.problems] == [
+        ("1.yaml", 13, 2, ref, "spec.replicas"),
+        ("1.yaml", 28, 2, ref, "spec.template.spec.engines[0].members[0].template.spec.containers[0].imagee"),
+    ]
+
+
+def test_all_errors_of_all_files_come_in_one_answer() -> None:
+    loaded = load_text(
+        "a: [",
+        change(CLASS, "driver: ", "drivr: "),
+        "\n".join(["kind: ModelDeploymnt", "apiVersion: modelplane.ai/v1alpha1"]),
+        change(CLUSTER, "className: l4", "className: l5"),
+        "x: 1\nx: 2\n",
+    )
+    assert {error.file for error in loaded.errors} == {"0.yaml", "1.yaml", "2.yaml", "3.yaml", "4.yaml"}
+    assert list(loaded.problems) == sorted(loaded.problems, key=lambda p: (p.file, p.line or 0))
+
+
+def test_an_older_form_is_reported_where_it_is_written() -> None:
+    text = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: flat, namespace: team}
+spec:
+  replicas: 1
+  engines:
+  - name: main
+    copis: 2
+    members:
+    - nodeSelector: {devices: [{name: gpu, selectors: [{cel: 'device.driver =='}]}]}
+      template: {spec: {containers: [{name: engine, image: vllm}]}}
+"""
+    error = only(load_text(text).errors)
+    assert (error.path, error.line) == ("spec.engines[0].copis", 8)
+    error = only(load_text(change(text, "    copis: 2\n", "")).errors)
+    assert (error.path, error.line) == ("spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel", 9)
+
+
+HEAD = "metadata: {name: x}\nspec: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "says", "hint"),
+    [
+        pytest.param(
+            "kind: InferenceClas\napiVersion: modelplane.ai/v1alpha1",
+            "kind",
+            "not a known kind",
+            "InferenceClass",
+            id="kind",
+        ),
+        pytest.param(
+            "kind: inferenceclass\napiVersion: modelplane.ai/v1alpha1",
+            "kind",
+            "not a known kind",
+            "InferenceClass",
+            id="case",
+        ),
+        pytest.param(
+            "kind: Zebra\napiVersion: modelplane.ai/v1alpha1",
+            "kind",
+            "not a known kind",
+            "One of EKSCluster",
+            id="far kind",
+        ),
+        pytest.param(
+            "kind: ModelCache\napiVersion: modelplane.ai/v1",
+            "apiVersion",
+            "not a served version",
+            "modelplane.ai/v1alpha1",
+            id="version",
+        ),
+        pytest.param(
+            "kind: ModelCache\napiVersion: modelplane.ai", "apiVersion", "", "modelplane.ai/v1alpha1", id="no version"
+        ),
+        pytest.param(
+            "kind: ModelCache\napiVersion: v1", "apiVersion", "does not belong", "modelplane.ai/v1alpha1", id="no group"
+        ),
+        pytest.param(
+            "kind: ModelCache\napiVersion: modelplane.io/v1alpha1",
+            "apiVersion",
+            "does not belong",
+            "modelplane.ai/v1alpha1",
+            id="group",
+        ),
+        pytest.param(
+            "kind: EKSCluster\napiVersion: modelplane.ai/v1alpha1",
+            "apiVersion",
+            "does not belong",
+            "infrastructure.modelplane.ai/",
+            id="our other group",
+        ),
+        pytest.param(
+            "kind: Zebra\napiVersion: modelplan.ai/v1alpha1", "kind", "not a known kind", "One of", id="near group"
+        ),
+        pytest.param("kind: ModelCache", "apiVersion", "is missing", "modelplane.ai/v1alpha1", id="kind only"),
+        pytest.param("apiVersion: modelplane.ai/v1alpha1", "kind", "is missing", "One of", id="apiVersion only"),
+        pytest.param("apiVersion: apps/v1", "kind", "is missing", "names its kind", id="foreign apiVersion only"),
+        pytest.param("kind: Pod", "apiVersion", "is missing", "", id="foreign kind only"),
+        pytest.param("kind: [ModelCache]\napiVersion: v1", "kind", "must be text, is a list", "", id="kind is a list"),
+        pytest.param(
+            "kind: ModelCache\napiVersion: 1",
+            "apiVersion",
+            "must be text, is a whole number",
+            "",
+            id="number as version",
+        ),
+        pytest.param(
+            "kind: AKSCluster\napiVersion: infrastructure.modelplane.ai/v1alpha1",
+            "kind",
+            "AKSCluster is not supported",
+            "EKSCluster and GKECluster are",
+            id="AKS",
+        ),
+        pytest.param("replicas: 3", "", "neither apiVersion nor kind", "move other files", id="some mapping"),
+        pytest.param("- kind: ModelCache", "", "is a list, not a manifest", "---", id="list"),
+        pytest.param("just text", "", "is text, not a manifest", "apiVersion", id="text"),
+        pytest.param("42", "", "is a whole number, not a manifest", "", id="number"),
+        pytest.param("kind: List\napiVersion: v1\nitems: {}", "items", "must be a list", "", id="items"),
+        pytest.param("kind: List\napiVersion: v1\nitems: [3]", "items[0]", "not a manifest", "", id="item"),
+    ],
+)
+def test_what_is_no_manifest_of_ours(text: str, path: str, says: str, hint: str) -> None:
+    error = only(load_text(f"{text}\n").errors)
+    assert (error.file, error.path) == ("0.yaml", path)
+    assert says in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "severity", "hint"),
+    [
+        ("overlay/kustomization.yaml", "resources: [a.yaml]", "error", "kubectl kustomize"),
+        (
+            "kustomization.yaml",
+            "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization",
+            "warning",
+            "kubectl kustomize",
+        ),
+        ("chart/values.yaml", "replicas: 1", "error", "helm template"),
+        ("chart/templates/x.yaml", "{{- if .Values.x }}\na: 1\n{{- end }}", "error", "helm template"),
+    ],
+)
+def test_files_of_other_tools(name: str, text: str, severity: str, hint: str) -> None:
+    problem = load([Source(name, text.encode())]).problems[0]
+    assert problem.severity == severity
+    assert hint in problem.hint
+
+
+def test_other_kinds_are_listed_and_never_shown() -> None:
+    secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: team}\nstringData: {token: hunter2}\n"
+    loaded = load_text(
+        "# a comment\napiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
+        f"---\n{secret}---\nkind: X\napiVersion: y/v1\n"
+    )
+    assert loaded.ignored == (
+        "0.yaml:2: v1 Namespace team",
+        "0.yaml:6: v1 Secret team/key",
+        "0.yaml:11: y/v1 X without a name",
+    )
+    assert loaded.ok
+    faulty = load_text(f"{secret}stringData: {{token: hunter3}}\n")
+    assert "hunter" not in repr(faulty)
+
+
+def test_lists_are_expanded() -> None:
+    def indented(text: str) -> str:
+        return "- " + "\n  ".join(text.rstrip().split("\n")) + "\n"
+
+    text = "apiVersion: v1\nkind: List\nitems:\n" + indented(CLASS) + indented(change(CLUSTER, "name: gpu", "nam: gpu"))
+    loaded = load_text(text)
+    assert [resource.name for resource in loaded.resources] == ["l4"]
+    assert {(error.path, error.line) for error in loaded.errors} == {
+        ("items[1].spec.nodePools[0].nam", 19),
+        ("items[1].spec.nodePools[0].name", 19),
+    }
+    typed = "apiVersion: modelplane.ai/v1alpha1\nkind: ModelCacheList\nitems:\n" + indented(CACHE.split("\n", 2)[2])
+    assert [str(resource.ref) for resource in load_text(typed).resources] == ["ModelCache team/weights"]
+    assert load_text("apiVersion: v1\nkind: List\nitems: []\n") == Loaded()
+
+
+def test_duplicates_name_both_places_and_leave_neither() -> None:
+    loaded = load_text(CLASS, f"---\n---\n{CLASS}")
+    error = only(loaded.errors)
+    assert (error.file, error.line, error.document) == ("1.yaml", 3, 2)
+    assert "also in 0.yaml, line 1" in error.message
+    assert loaded.resources == ()
+    assert loaded.invalid == {Ref("InferenceClass", "", "l4")}
+
+
+def test_the_same_name_in_another_namespace_is_no_duplicate() -> None:
+    assert load_text(CACHE, change(CACHE, "namespace: team", "namespace: other")).ok
+
+
+def test_the_namespace_default_is_the_absent_one() -> None:
+    absent = change(CACHE, ", namespace: team", "")
+    assert "twice" in only(load_text(absent, change(CACHE, "namespace: team", "namespace: default")).errors).message
+
+
+WORKER = """\
+        - role: Worker
+          template: {spec: {containers: [{name: engine, image: vllm}]}}
+"""
+GANG = change(DEPLOYMENT, "role: Standalone", "role: Leader") + WORKER
+EKS = change(CLUSTER, "source: GKE, gke: {region: us-west1}", "source: EKS, eks: {region: us-west-1}")
+GATEWAY = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: other}
+spec: {backend: Traefik, traefik: {version: 39.0.0}}
+"""
+REPLICA = """\
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelReplica
+metadata: {name: r, namespace: team}
+spec:
+  clusterName: east
+  engines:
+  - name: main
+    members:
+    - nodePoolName: gpu
+      deviceRequests:
+      - {name: gpu, deviceClassName: gpu.nvidia.com, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}
+      template: {spec: {containers: [{name: engine, image: vllm}]}}
+"""
+CEL = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
+POOL = "spec.nodePools[0]"
+
+
+@pytest.mark.parametrize(
+    ("changed", "severity", "path", "line", "says", "hint"),
+    [
+        pytest.param(
+            {"cluster": change(CLUSTER, "className: l4", "className: l44")},
+            "error",
+            f"{POOL}.className",
+            8,
+            "InferenceClass that does not exist",
+            "Did you mean l4?",
+            id="class",
+        ),
+        pytest.param(
+            {"class": "", "cluster": CLUSTER},
+            "error",
+            f"{POOL}.className",
+            8,
+            "InferenceClass that does not exist",
+            "There is no InferenceClass here",
+            id="no class at all",
+        ),
+        pytest.param(
+            {"cluster": EKS},
+            "error",
+            f"{POOL}.className",
+            8,
+            "no spec.provisioning.eks",
+            "choose a class for EKS",
+            id="provisioning block",
+        ),
+        pytest.param(
+            {
+                "class": change(
+                    CLASS, "    gke:", "    eks: {instanceType: g6, accelerator: {type: l4, count: 1}}\n    gke:"
+                ),
+                "cluster": EKS,
+            },
+            "warning",
+            f"{POOL}.className",
+            8,
+            "provider is GKE",
+            "",
+            id="other provider",
+        ),
+        pytest.param(
+            {"cluster": change(CLUSTER, "    zones: [us-west1-a]\n", "")},
+            "warning",
+            POOL,
+            7,
+            "has no zones",
+            "zones: [...]",
+            id="zones",
+        ),
+        pytest.param(
+            {"cluster": change(CLUSTER, "name: west", "name: " + "w" * 64)},
+            "error",
+            "metadata.name",
+            3,
+            "at most 63 characters, is 64",
+            "",
+            id="cluster name",
+        ),
+        pytest.param(
+            {"cache": change(CACHE, "name: weights", "name: weight")},
+            "error",
+            "spec.template.spec.modelCacheRef.name",
+            10,
+            "ModelCache that does not exist in namespace team",
+            "Did you mean weight?",
+            id="cache",
+        ),
+        pytest.param(
+            {"cache": change(CACHE, "namespace: team", "namespace: other")},
+            "error",
+            "spec.template.spec.modelCacheRef.name",
+            10,
+            "does not exist in namespace team",
+            "There is no ModelCache here",
+            id="cache elsewhere",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, "region: west", "region: east")},
+            "warning",
+            "spec.template.spec.clusterSelector.matchLabels",
+            9,
+            "matches no cluster",
+            "modelplane.ai/region: west",
+            id="selector",
+        ),
+        pytest.param(
+            {
+                "cache": CACHE + "  clusterSelector: {matchLabels: {tier: gold}}\n",
+                "deployment": change(
+                    DEPLOYMENT, "      clusterSelector: {matchLabels: {modelplane.ai/region: west}}\n", ""
+                ),
+            },
+            "warning",
+            "spec.clusterSelector.matchLabels",
+            7,
+            "matches no cluster",
+            "",
+            id="selector of a cache",
+        ),
+        pytest.param(
+            {
+                "deployment": change(DEPLOYMENT, "region: west", "region: east"),
+                "cache": CACHE + "  clusterSelector: {matchLabels: {modelplane.ai/region: west}}\n",
+            },
+            "warning",
+            'spec.template.spec.clusterSelector.matchLabels["modelplane.ai/region"]',
+            9,
+            "value 'west' wins",
+            "",
+            id="selectors disagree",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, '== "gpu.nvidia.com"', '= "x"')},
+            "error",
+            CEL,
+            19,
+            'device.driver = "x"\n',
+            "",
+            id="selector syntax",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, 'device.driver == "gpu.nvidia.com"', "device.drivr == 'x'")},
+            "error",
+            CEL,
+            19,
+            "^",
+            "",
+            id="selector type",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, '== "gpu.nvidia.com"', '== "gpu.amd.com"')},
+            "warning",
+            CEL,
+            19,
+            "domain that no InferenceClass has",
+            "gpu.nvidia.com",
+            id="driver",
+        ),
+        pytest.param(
+            {"deployment": change(DEPLOYMENT, 'device.driver == "gpu.nvidia.com"', 'device.attributes["a.b"].x')},
+            "warning",
+            CEL,
+            19,
+            "domain that no InferenceClass has",
+            "gpu.nvidia.com",
+            id="domain",
+        ),
+        pytest.param(
+            {"deployment": change(GANG, "      modelCacheRef: {name: weights}\n", "")},
+            "warning",
+            "spec.template.spec.engines[0]",
+            11,
+            "spans several nodes",
+            "add a ModelCache",
+            id="gang without cache",
+        ),
+        pytest.param({"gateway": GATEWAY}, "warning", "metadata.name", 3, "not the gateway", "default", id="gateway"),
+        pytest.param(
+            {"replica": REPLICA},
+            "warning",
+            "spec.clusterName",
+            5,
+            "InferenceCluster that does not exist",
+            "west",
+            id="replica's cluster",
+        ),
+        pytest.param(
+            {"replica": change(REPLICA, "east", "west").replace("driver ==", "driver =")},
+            "error",
+            "spec.engines[0].members[0].deviceRequests[0].selectors[0].cel",
+            11,
+            "^",
+            "",
+            id="replica's selector",
+        ),
+        pytest.param(
+            {"service": change(SERVICE, "deployment: qwen", "deployment: qwem")},
+            "warning",
+            "spec.endpoints[0].selector.matchLabels",
+            6,
+            "matches no endpoint in namespace team",
+            "Did you mean qwen?",
+            id="service",
+        ),
+        pytest.param(
+            {"service": change(SERVICE, "namespace: team", "namespace: other")},
+            "warning",
+            "spec.endpoints[0].selector.matchLabels",
+            6,
+            "matches no endpoint in namespace other",
+            "",
+            id="service elsewhere",
+        ),
+        pytest.param(
+            {"service": change(SERVICE, "qwen}}", "qwen, tier: silver}}")},
+            "warning",
+            "spec.endpoints[0].selector.matchLabels",
+            6,
+            "matches no endpoint",
+            "",
+            id="service with another template label",
+        ),
+    ],
+)
+def test_problems_between_resources(
+    changed: dict[str, str], severity: str, path: str, line: int, says: str, hint: str
+) -> None:
+    loaded = fleet(**changed)
+    problem = only(loaded.problems)
+    assert (problem.severity, problem.path, problem.line) == (severity, path, line)
+    assert problem.file
+    assert says in problem.message
+    assert hint in problem.hint
+    assert (problem.ref in loaded.invalid) is (severity == "error")
+    assert {resource.ref for resource in loaded.resources}.isdisjoint(loaded.invalid)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"service": change(SERVICE, "qwen}}", "qwen, tier: gold}}")}, id="template label"),
+        pytest.param(
+            {"service": change(SERVICE, "modelplane.ai/deployment: qwen", "tier: gold")}, id="template label only"
+        ),
+        pytest.param(
+            {"service": change(SERVICE, "modelplane.ai/deployment: qwen", "provider: saas"), "e": ENDPOINT},
+            id="endpoint",
+        ),
+        pytest.param({"service": change(SERVICE, "qwen}}", "qwen, modelplane.ai/cluster: west}}")}, id="cluster label"),
+        pytest.param(
+            {"service": change(SERVICE, "qwen}}", 'qwen, modelplane.ai/replica-index: "3"}}')}, id="index label"
+        ),
+        pytest.param({"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{}")}, id="everything"),
+        pytest.param({"deployment": GANG}, id="gang with cache"),
+        pytest.param({"replica": change(REPLICA, "east", "west")}, id="replica"),
+    ],
+)
+def test_what_is_right_is_not_complained_about(changed: dict[str, str]) -> None:
+    assert fleet(**changed).problems == ()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"class": change(CLASS, "driver: ", "drivr: ")},
+        {"cluster": change(CLUSTER, "zones: ", "zone: ")},
+        {"cache": change(CACHE, "sizeGiB: 40", "sizeGiB: big")},
+        {"deployment": change(DEPLOYMENT, "replicas: 1", "replicas: -1")},
+    ],
+)
+def test_an_invalid_resource_does_not_make_others_dangle(changed: dict[str, str]) -> None:
+    (name,) = changed
+    loaded = fleet(**changed)
+    assert {error.file for error in loaded.problems} == {f"{name}.yaml"}
+    assert len(loaded.invalid) == 1
+    assert len(loaded.resources) == len(FLEET) - 1
+
+
+def test_unreadable_parts_make_a_resource_invalid_without_follow_up_errors() -> None:
+    loaded = load_text(change(CACHE, "repo: Qwen/Qwen3-8B", "repo: !secret x"))
+    assert "tag !secret" in only(loaded.errors).message
+    assert loaded.invalid == {Ref("ModelCache", "team", "weights")}
+
+
+@pytest.mark.parametrize(
+    ("path", "components"),
+    [
+        ("", []),
+        ("spec", ["spec"]),
+        ("spec.nodePools[12].className", ["spec", "nodePools", 12, "className"]),
+        ('a.b["x.y/z"].c', ["a", "b", "x.y/z", "c"]),
+        ('a["say \\"x\\" [1]"][0]', ["a", 'say "x" [1]', 0]),
+        ("a[99999999999999999999]", ["a", -1]),
+    ],
+)
+def test_components_of_a_path(path: str, components: list[Any]) -> None:
+    assert path_components(path) == components
+
+
+def test_nothing_is_templated() -> None:
+    text = change(CACHE, "Qwen/Qwen3-8B", "\"{{ lookup('pipe', 'touch x') }}\"")
+    (resource,) = load_text(text).resources
+    spec: Any = resource.spec
+    assert spec.hugging_face.repo == "{{ lookup('pipe', 'touch x') }}"
+
+
+def test_a_thousand_of_each_load_in_seconds() -> None:
+    count = 300
+    texts = [CLASS, CACHE]
+    for index in range(count):
+        texts.append(change(CLUSTER, "name: west", f"name: west-{index}"))
+        texts.append(change(DEPLOYMENT, "name: qwen", f"name: qwen-{index}"))
+        texts.append(SERVICE.replace("qwen", f"qwen-{index}"))
+    start = time.perf_counter()
+    loaded = load([Source("all.yaml", "---\n".join(texts).encode())])
+    assert loaded.problems == ()
+    assert len(loaded.resources) == 3 * count + 2
+    # About half a second; the bound is there to notice quadratic work, not a busy machine.
+    assert time.perf_counter() - start < 10
+
+
+def test_files_and_folders_lead_to_the_same(tmp_path: Path) -> None:
+    for name, text in FLEET.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    sources, problems = manifests.read([str(tmp_path)])
+    assert problems == []
+    assert load(sources).resources == fleet().resources
