@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "roles" / "control_plane" / "files" / "crds"
-HEADER = "# Generated from the API models by tests/crds/generate.py. Do not edit.\n---\n"
+HEADER = "# Generated from the API models by tests/crds/generate.py. Do not edit.\n# yamllint disable rule:line-length\n---\n"
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
@@ -26,6 +26,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd impo
 
 class Dumper(yaml.SafeDumper):
     """Indents lists below their key and writes no anchors, as people write Kubernetes YAML."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
 
     def ignore_aliases(self, data: object) -> bool:
         del data

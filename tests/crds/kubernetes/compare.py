@@ -117,7 +117,8 @@ def mutated(count: int, seed: int) -> list[Sent]:
     for number in range(count):
         document = copy.deepcopy(chance.choice(sources))
         for _ in range(chance.choice([1, 1, 1, 2, 3])):
-            mutate(document["spec"], chance, keys)
+            part = chance.choice(["spec", "spec", "status"])
+            mutate(document.get(part, document["spec"]), chance, keys)
         try:
             parse(document)
         except InvalidResource as invalid:

@@ -110,7 +110,7 @@ def _field(field: FieldShape) -> dict[str, Any]:
     schema = _schema(field.shape)
     if field.description:
         schema["description"] = field.description
-    if field.has_default:
+    if field.default is not None:
         schema["default"] = field.default
     return schema
 

@@ -13,7 +13,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     DNS_LABEL,
     DNS_LABEL_WORDS,
     Finding,
-    Format,
     Model,
     Rule,
     Words,
@@ -152,8 +151,8 @@ class ObjectMeta(Model):
     uid: str | None = None
     resource_version: str | None = None
     generation: int | None = None
-    creation_timestamp: Annotated[str, Format("date-time")] | None = None
-    deletion_timestamp: Annotated[str, Format("date-time")] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     finalizers: list[str] | None = None
     owner_references: list[dict[str, Any]] | None = None

@@ -29,13 +29,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 
+# More than a person reads; keeps hostile input cheap.
+MAX_PROBLEMS = 1000
+
 
 class InvalidResource(ValueError):  # noqa: N818
-    """A document that is no valid resource; `problems` holds everything that is wrong with it."""
+    """A document that is no valid resource; `problems` holds everything that is wrong with it (see MAX_PROBLEMS)."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
+        super().__init__(problems)
         self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
 
 
 def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
@@ -62,12 +68,9 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
     try:
         resource = kind.model_validate(content)
     except ValidationError as error:
-        wrong = set(bad)
-        for detail in error.errors(include_url=False):
-            if not _covered(detail["loc"], bad):
-                wrong.add(detail["loc"])
-                problems.append(problem_of_error(kind, detail, content, ref))
-        resource = partial(kind, content, frozenset(wrong))
+        details = [detail for detail in error.errors(include_url=False) if not _covered(detail["loc"], bad)]
+        problems += [problem_of_error(kind, detail, content, ref) for detail in details[:MAX_PROBLEMS]]
+        resource = partial(kind, content, frozenset(bad.union(detail["loc"] for detail in details)))
         found = breaches(resource, tolerant=True)
     else:
         found = breaches(resource, tolerant=False)

@@ -22,7 +22,6 @@ class Breach:
     message: str
     hint: str = ""
     value: object = None
-    ids: tuple[str, ...] = ()
 
 
 def breaches(model: Model, *, tolerant: bool) -> list[Breach]:
@@ -66,7 +65,7 @@ def _check(rule: Rule, model: Model, loc: Loc, tolerant: bool) -> Iterator[Breac
     if isinstance(answer, bool):
         answer = () if answer else (Finding(),)
     for found in answer:
-        yield Breach((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value, rule.ids)
+        yield Breach((*loc, *found.path), found.message or rule.message, found.hint or rule.hint, found.value)
 
 
 def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
@@ -86,7 +85,6 @@ def _duplicates(shape: Shape, items: Any, loc: Loc) -> Iterator[Breach]:
                 f"{names} must be unique in the list: item {first} has the same",
                 "rename one of them",
                 key[0] if len(key) == 1 else None,
-                ("unique",),
             )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -48,7 +48,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class FieldShape:
-    """A field of a model: `wire` is its name in documents, `attribute` the one in Python."""
+    """A field of a model: `wire` is its name in documents, `attribute` the one in Python.
+
+    `default` is None for a field that is simply absent when it is not given.
+    """
 
     attribute: str
     wire: str
@@ -56,7 +59,6 @@ class FieldShape:
     required: bool
     default: Any = None
     description: str = ""
-    has_default: bool = field(default=False)
 
 
 @cache
@@ -74,7 +76,6 @@ def fields_of(model: type[Model]) -> Mapping[str, FieldShape]:
             required=info.is_required() or any(isinstance(marker, RequiredWithDefault) for marker in markers),
             default=default,
             description=info.description or "",
-            has_default=default is not None,
         )
     return shapes
 

@@ -42,14 +42,23 @@ def short(value: object) -> str:
 
 
 def may_show(content: object, loc: Loc) -> bool:
-    """Whether the value at a place may be shown: a variable of an engine may be a secret, as its name tells."""
-    if "env" not in loc:
-        return True
-    start = loc.index("env")
-    for part in loc[: start + 2]:
+    """Whether the value at a place may be shown: what an engine is started with may hold secrets.
+
+    Variables are judged by their name, commands and arguments by what they say.
+    """
+    if "env" in loc:
+        variable = _at(content, loc[: loc.index("env") + 2])
+        name = variable.get("name") if isinstance(variable, dict) else None
+        return isinstance(name, str) and not _SECRET.search(name)
+    if "args" in loc or "command" in loc:
+        return not _SECRET.search(str(_at(content, loc)))
+    return True
+
+
+def _at(content: object, loc: Loc) -> object:
+    for part in loc:
         content = _step(content, part)
-    name = content.get("name") if isinstance(content, dict) else None
-    return isinstance(name, str) and not _SECRET.search(name)
+    return content
 
 
 def _step(content: object, part: str | int) -> object:
@@ -186,7 +195,9 @@ def _type_hint(shape: Shape, value: object) -> str:
     if shape.kind == "text" and isinstance(value, bool):
         return "put it in quotes"
     if shape.kind == "text" and isinstance(value, (int, float)):
-        return f'quote it: "{value}"'
+        # YAML reads 1.30 as the number 1.3.
+        lost = f' (or "{value}0", if you wrote that)' if re.fullmatch(r"[0-9]+\.[1-9]", str(value)) else ""
+        return f'quote it: "{value}"{lost}'
     if shape.kind == "integer" and isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}", value):
         return f"write it without quotes: {int(value)}"
     if shape.kind == "integer" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

@@ -259,6 +259,20 @@ def test_secrets_are_not_shown(minimal: dict[str, Any], change: Any, env: Any, s
     assert any("81726354" in str(problem) for problem in problems) is shown
 
 
+@pytest.mark.parametrize(("args", "shown"), [("--api-key=abc", False), ("--port=8000", True)])
+def test_arguments_that_speak_of_secrets_are_not_shown(
+    minimal: dict[str, Any], change: Any, args: str, shown: bool
+) -> None:
+    (problem,) = problems_of(change(minimal["ModelDeployment"], {f"{CONTAINER}.args": args}))
+    assert problem.message == "must be a list, is text"
+    assert (args in str(problem)) is shown
+
+
+def test_problems_have_an_end(minimal: dict[str, Any], change: Any) -> None:
+    problems = problems_of(change(minimal["ModelDeployment"], {f"{CONTAINER}.args": [1] * 50_000}))
+    assert len(problems) == 1000
+
+
 @pytest.mark.parametrize(
     ("document", "path", "says"),
     [

@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[6]
 DATA = ROOT / "tests" / "data"
 DOCUMENTS = [
     document
-    for path in (DATA / "api" / "minimal.yaml", *sorted((DATA / "manifests").rglob("*.yaml")))
+    for path in (
+        DATA / "api" / "minimal.yaml",
+        DATA / "api" / "complete.yaml",
+        *sorted((DATA / "manifests").rglob("*.yaml")),
+    )
     for document in yaml.safe_load_all(path.read_text())
     if document and "modelplane.ai/" in document["apiVersion"]
 ]
