@@ -16,7 +16,11 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "roles" / "control_plane" / "files" / "crds"
-HEADER = "# Generated from the API models by tests/crds/generate.py. Do not edit.\n# yamllint disable rule:line-length\n---\n"
+HEADER = """\
+# Generated from the API models by tests/crds/generate.py. Do not edit.
+# yamllint disable rule:line-length
+---
+"""
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
