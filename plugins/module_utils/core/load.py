@@ -84,7 +84,14 @@ class _Item:
         path = problem.path
         if self.prefix:
             path = f"{self.prefix}.{path}" if path else self.prefix
-        located = replace(problem, path=path)
+        located = replace(
+            problem,
+            message=_printable(problem.message, keep="\n"),
+            path=_printable(path),
+            value=_printable(problem.value),
+            hint=_printable(problem.hint),
+            ref=None,
+        )
         return located.at(file=self.document.file, line=place.line, document=self.document.number, ref=ref)
 
 
@@ -242,6 +249,8 @@ def _unquoted(text: str) -> str:
         return text
 
 
+# Longest name of a Kubernetes object, in characters.
+_MAX_NAME = 253
 _GROUPS = (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
 _LATER_KINDS = {"AKSCluster": "AKS", "NebiusCluster": "Nebius", "VultrCluster": "Vultr"}
 _NOT_MANIFESTS = {
@@ -292,7 +301,7 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
             problem = Problem(
                 "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
             )
-        return problem, f"{api_version[:80]} {kind[:80]} {_object_name(value)}"
+        return problem, _printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
     if known is None:
         return _unknown_kind(kind), ""
     served = f"{known.GROUP}/{api.VERSION}"
@@ -350,7 +359,7 @@ def _ref(value: Any) -> Ref | None:
     if model is None or not isinstance(metadata, dict):
         return None
     name, namespace = metadata.get("name"), metadata.get("namespace")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not name.isprintable() or len(name) > _MAX_NAME:
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)
@@ -366,3 +375,10 @@ def _object_name(value: Mapping[str, Any]) -> str:
         return "without a name"
     namespace = metadata.get("namespace")
     return (f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)[:160]
+
+
+def _printable(text: str, keep: str = "") -> str:
+    """The text without line ends and without what a terminal could take for a command."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keep else "?" for letter in text)

@@ -9,6 +9,7 @@ files and folders (`.git`, `.x.yaml.swp`) are skipped unless named. Links are fo
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 import stat
@@ -43,7 +44,7 @@ class _Reader:
         self.sources: list[Source] = []
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, int]] = set()
-        self._base = os.path.realpath(os.getcwd())
+        self._base = _working_directory()
         self._full = False
 
     def add(self, path: str) -> None:
@@ -72,22 +73,32 @@ class _Reader:
             self._add_file(path)
 
     def _add_pattern(self, pattern: str) -> None:
+        before, after = _split_pattern(pattern)
         try:
-            matches = sorted(glob.glob(pattern, recursive=True))
-        except (OSError, ValueError, RecursionError) as error:
+            matches = sorted(glob.glob(before)) if before else [""]
+        except (OSError, ValueError) as error:
             self._problem(pattern, f"is not a pattern that can be searched: {error}")
             return
-        # `**` also matches the folders on the way; what is in them matches by itself.
-        files = [match for match in matches if not os.path.isdir(match)]
-        for match in files or matches:
+        if after:
+            matches = sorted(found for top in matches for found in self._matching(top, after))
+        for match in matches:
             self._add_existing(match)
         if not matches:
             self._problem(
                 pattern, "matches no file", "Check the pattern; hidden files are matched only by a leading dot"
             )
 
-    def _walk(self, top: str) -> Iterator[str]:
-        """Manifest files below `top`, sorted; each real folder once, so that loops of links end."""
+    def _matching(self, top: str, patterns: Sequence[str]) -> Iterator[str]:
+        """Files below `top` whose path from there matches. Not `glob`: it follows loops of links as far as they go."""
+        if not os.path.isdir(top or "."):
+            return
+        for found in self._walk(top or ".", ("",)):
+            relative = os.path.relpath(found, top or ".")
+            if _matches(relative.split(os.sep), patterns):
+                yield found if top else relative
+
+    def _walk(self, top: str, suffixes: tuple[str, ...] = SUFFIXES) -> Iterator[str]:
+        """Files below `top`, sorted; each real folder once, so that loops of links end."""
         folders: set[tuple[int, int]] = set()
         pending = [top]
         while pending:
@@ -108,7 +119,7 @@ class _Reader:
                     continue
                 if os.path.isdir(full):
                     below.append(full)
-                elif name.endswith(SUFFIXES):
+                elif name.endswith(suffixes):
                     yield full
             pending.extend(reversed(below))
 
@@ -164,13 +175,56 @@ class _Reader:
 
     def _name(self, path: str) -> str:
         absolute = os.path.normpath(os.path.join(self._base, path))
-        if absolute.startswith(self._base + os.sep):
-            return os.path.relpath(absolute, self._base)
-        return path
+        if self._base and absolute.startswith(self._base + os.sep):
+            path = absolute[len(self._base) + 1 :]
+        # File names are bytes; what is not UTF-8 in them could not be printed.
+        return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     def _problem(self, path: str, message: str, hint: str = "") -> None:
         name = path if "\0" in path else self._name(path)
         self.problems.append(Problem(message, hint=hint, file=name))
+
+
+def _working_directory() -> str:
+    """The working directory, empty when it was removed meanwhile."""
+    try:
+        return os.path.realpath(os.getcwd())
+    except OSError:
+        return ""
+
+
+def _split_pattern(pattern: str) -> tuple[str, list[str]]:
+    """A pattern -> what stands before its first `**`, and the components from there on."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        return pattern, []
+    at = parts.index("**")
+    return "/".join(parts[:at]) or ("/" if at else ""), [part for part in parts[at:] if part]
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether the components of a path match those of a pattern, where `**` stands for any number of them."""
+
+    def reachable(states: set[int]) -> set[int]:
+        """With the states that are reached when `**` stands for nothing."""
+        pending, found = list(states), set(states)
+        while pending:
+            state = pending.pop()
+            if state < len(patterns) and patterns[state] == "**" and state + 1 not in found:
+                found.add(state + 1)
+                pending.append(state + 1)
+        return found
+
+    states = reachable({0})
+    for name in names:
+        following = set()
+        for state in states:
+            if state < len(patterns) and patterns[state] == "**":
+                following.add(state)
+            elif state < len(patterns) and fnmatch.fnmatchcase(name, patterns[state]):
+                following.add(state + 1)
+        states = reachable(following)
+    return len(patterns) in states
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

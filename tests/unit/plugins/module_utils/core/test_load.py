@@ -306,6 +306,14 @@ def test_other_kinds_are_listed_and_never_shown() -> None:
     assert "hunter" not in repr(faulty)
 
 
+def test_no_control_character_reaches_a_terminal() -> None:
+    loaded = load_text('apiVersion: v1\nkind: "X\\e[31m"\nmetadata: {name: "a\\nb"}\n')
+    assert loaded.ignored == ("0.yaml:1: v1 X?[31m a?b",)
+    loaded = load_text(change(CACHE, "name: weights", 'name: "a\\nb\\e"'))
+    assert loaded.errors
+    assert not any("\x1b" in str(error) for error in loaded.errors)
+
+
 def test_lists_are_expanded() -> None:
     def indented(text: str) -> str:
         return "- " + "\n  ".join(text.rstrip().split("\n")) + "\n"

@@ -60,6 +60,10 @@ def problem(*paths: str) -> Problem:
         (["*.yaml"], ["b.yaml"]),
         (["**/*.yaml"], ["b.yaml", "sub/deep/d.yaml"]),
         (["**"], ["a.yml", "b.yaml", "readme.md", "sub/c.json", "sub/deep/d.yaml", "sub/x.yaml~"]),
+        (["sub/**"], ["sub/c.json", "sub/deep/d.yaml", "sub/x.yaml~"]),
+        (["**/deep/**"], ["sub/deep/d.yaml"]),
+        (["s*/**/*.yaml"], ["sub/deep/d.yaml"]),
+        (["**/**/**/a.yml"], ["a.yml"]),
         (["s*"], ["sub/c.json", "sub/deep/d.yaml"]),
         (["[ab].y*ml"], ["a.yml", "b.yaml"]),
         (["b.yaml", "./b.yaml", "*.yaml"], ["b.yaml"]),
@@ -91,6 +95,27 @@ def test_links_are_followed_and_loops_end(folder: Path) -> None:
     (folder / "sub" / "loop").symlink_to(folder)
     (folder / "sub" / "again.yaml").symlink_to(folder / "b.yaml")
     assert names("sub") == ["sub/again.yaml", "sub/c.json", "sub/deep/d.yaml", "sub/loop/a.yml"]
+
+
+def test_patterns_survive_many_loops(folder: Path) -> None:
+    for index in range(20):
+        (folder / "sub" / f"loop{index}").symlink_to(folder / "sub")
+    assert names("**/*.json") == ["sub/c.json"]
+    assert names(str(folder / "**" / "c.*")) == ["sub/c.json"]
+
+
+def test_names_that_are_not_utf8_can_be_printed(folder: Path) -> None:
+    with open(os.fsencode(folder) + b"/sub/\xff.yaml", "wb"):
+        pass
+    assert "sub/\N{REPLACEMENT CHARACTER}.yaml" in names("sub")
+
+
+def test_a_working_directory_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    assert names(str(folder / "b.yaml")) == [str(folder / "b.yaml")]
+    assert "does not exist" in problem("b.yaml").message
 
 
 def test_the_same_real_file_is_read_once(folder: Path) -> None:
