@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
@@ -176,6 +177,10 @@ class Fabric(Model):
 class NodePool(Model):
     """A pool of equal GPU nodes."""
 
+    NOT_HERE: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("instanceType", "machineType", "vmSize", "diskSizeGb", "accelerator", "gpu", "devices"),
+        "the InferenceClass that className names decides that",
+    )
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             ids=("IC-9",),

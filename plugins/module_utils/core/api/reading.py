@@ -108,15 +108,14 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 
-def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref:
+def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref | None:
+    """The identity of the document, as far as it can be told."""
     metadata = content.get("metadata")
-    name = namespace = ""
-    if isinstance(metadata, dict):
-        name = metadata["name"] if isinstance(metadata.get("name"), str) else ""
-        if kind.NAMESPACED:
-            written = metadata.get("namespace")
-            namespace = written if isinstance(written, str) else DEFAULT_NAMESPACE
-    return Ref(kind.KIND, namespace, name)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        return None
+    written = metadata.get("namespace")
+    namespace = written if isinstance(written, str) else DEFAULT_NAMESPACE
+    return Ref(kind.KIND, namespace if kind.NAMESPACED else "", metadata["name"])
 
 
 def _default_namespace(content: dict[str, Any]) -> bool:
@@ -128,7 +127,7 @@ def _default_namespace(content: dict[str, Any]) -> bool:
     return False
 
 
-def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref) -> Iterator[Problem]:
+def _header(content: Mapping[str, Any], kind: type[Resource], ref: Ref | None) -> Iterator[Problem]:
     version = content.get("apiVersion")
     if isinstance(version, str) and version != kind.group_version():
         yield Problem(
@@ -153,7 +152,7 @@ def _covered(loc: Loc, bad: set[Loc]) -> bool:
     return any(loc[:length] in bad for length in range(1, len(loc) + 1))
 
 
-def _problem(kind: type[Resource], breach: Breach, content: Any, ref: Ref) -> Problem:
+def _problem(kind: type[Resource], breach: Breach, content: Any, ref: Ref | None) -> Problem:
     value = short(breach.value) if breach.value is not None and may_show(content, breach.loc) else ""
     return Problem(breach.message, path=path_of(kind, breach.loc), value=value, hint=breach.hint, ref=ref)
 

@@ -107,7 +107,7 @@ def shape_at(kind: type[Model], loc: Iterable[str | int]) -> Shape | None:
     return shape
 
 
-def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: object, ref: Ref) -> Problem:
+def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: object, ref: Ref | None) -> Problem:
     """The problem for one error of pydantic."""
     loc: Loc = tuple(error["loc"])
     path = path_of(kind, loc)
@@ -129,7 +129,7 @@ def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
     return parent is not None and parent.model is not None and str(loc[-1]) not in fields_of(parent.model)
 
 
-def unknown_field(kind: type[Model], loc: Loc, ref: Ref) -> Problem:
+def unknown_field(kind: type[Model], loc: Loc, ref: Ref | None) -> Problem:
     """The problem of a field that the API does not have."""
     return Problem("is not a known field", path=path_of(kind, loc), hint=_unknown_hint(kind, loc), ref=ref)
 
