@@ -45,7 +45,7 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
         cells = (
             f"{placement.namespace}/{placement.deployment}",
-            wire["metadata"]["name"],
+            _own_part(wire["metadata"]["name"], placement.deployment),
             placement.cluster,
             ", ".join(dict.fromkeys(member.pool for engine in placement.engines for member in engine.members)),
             devices(placement.engines),
@@ -60,7 +60,7 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     for replica, reason in gone:
         cells = (
             f"{replica.namespace}/{replica.deployment}",
-            replica.name,
+            _own_part(replica.name, replica.deployment),
             replica.cluster,
             ", ".join(dict.fromkeys(member.pool for engine in replica.engines for member in engine.members)),
             devices(replica.engines),
@@ -68,6 +68,11 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
         )
         found.append(((replica.namespace, replica.deployment, 2), cells, [reason]))
     return [(cells, reasons) for _, cells, reasons in sorted(found, key=lambda row: row[0])]
+
+
+def _own_part(replica: str, deployment: str) -> str:
+    """The name of a replica without that of its deployment, which stands beside it."""
+    return f"…{replica.removeprefix(deployment)}" if deployment and replica.startswith(f"{deployment}-") else replica
 
 
 def _held(placement: Placement) -> list[str]:
@@ -82,12 +87,12 @@ def _reasons(pending: Pending) -> list[str]:
 
 
 def devices(engines: Sequence[PlacedEngine]) -> str:
-    """What a replica claims, by DeviceClass: `16 gpu.nvidia.com`."""
+    """What a replica claims, by request: `16 gpu`."""
     total = Counter[str]()
     for engine in engines:
         for member in engine.members:
             for request in member.device_requests:
-                total[request["deviceClassName"]] += request.get("count", 1) * member.pods * engine.copies
+                total[request["name"]] += request.get("count", 1) * member.pods * engine.copies
     return ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "-"
 
 

@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-HEADER = "# Written by modelplane.fleet. Changes made here are overwritten.\n"
+_MARK = "# Written by modelplane.fleet."
+HEADER = f"{_MARK} Changes made here are overwritten.\n"
 PLAN_FILE = "plan.json"
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters")
@@ -61,35 +62,43 @@ class DirectoryStore:
 
         The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next.
         """
-        with contextlib.ExitStack() as stack:
-            try:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                stream = stack.enter_context(open(self.folder / LOCK_FILE, "a+", encoding="utf-8"))
-            except OSError as error:
-                raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
-            self._acquire(stream, timeout)
-            stream.seek(0)
-            stream.truncate()
-            stream.write(f"process {os.getpid()} on {os.uname().nodename}\n")
-            stream.flush()
-            yield
-
-    def _acquire(self, stream: object, timeout: float) -> None:
+        path = self.folder / LOCK_FILE
         deadline = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # type: ignore[arg-type]
-                return
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise StoreError(f"{self.folder} cannot be locked: {error.strerror}") from error
+        while not (descriptor := self._try_lock(path)):
             if time.monotonic() >= deadline:
-                holder = (self.folder / LOCK_FILE).read_text(encoding="utf-8").strip() or "another run"
                 raise StoreError(
-                    f"{self.folder} is in use by {holder}; waited {timeout:g} seconds. Wait for that run to end, or "
-                    "raise fleet_lock_timeout"
+                    f"{self.folder} is in use by {_holder(path)}; waited {timeout:g} seconds. Wait for that run to end, "
+                    "or raise fleet_lock_timeout"
                 )
             time.sleep(0.1)
+        try:
+            os.truncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
+            yield
+        finally:
+            # Removed while it is held: a run that waits on this very file sees that it is gone and takes a new one.
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def _try_lock(self, path: Path) -> int | None:
+        """A descriptor that holds the lock, or None when another run does."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                os.close(descriptor)
+                raise StoreError(f"{self.folder} cannot be locked: {error.strerror}") from error
+        os.close(descriptor)
+        return None
 
     def read(self) -> dict[str, str]:
         """All files of the build by relative path. Raises StoreError on a file that is not ours."""
@@ -100,7 +109,7 @@ class DirectoryStore:
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise StoreError(f"{path} cannot be read: {error}") from error
-            if not text.startswith(HEADER):
+            if not text.startswith(_MARK):
                 raise StoreError(
                     f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
                     "changed nor removed: move it out of the build folder"
@@ -169,6 +178,13 @@ class DirectoryStore:
                 for name in names:
                     if name.endswith(_TEMPORARY):
                         Path(folder, name).unlink(missing_ok=True)
+
+
+def _holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip() or "another run"
+    except OSError:
+        return "another run"
 
 
 def _is_replica(name: str) -> bool:

@@ -1,0 +1,251 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The playbooks, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "inventories/quickstart/hosts.yml"
+MANIFESTS = ROOT / "tests/data/manifests"
+QUICKSTART = ROOT / "inventories/quickstart/manifests"
+
+
+def play(name: str, *arguments: str, inventory: Path | None = None, cwd: Path = ROOT, **variables: object) -> str:
+    """What the run printed. A run that fails is told by its recap, not by an exception."""
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"modelplane.fleet.{name}", *arguments]
+    command += ["-i", str(inventory)] if inventory else ["-i", "localhost,"]
+    command += ["-e", json.dumps(variables)]
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=cwd, env=environment, timeout=300)
+    output = run.stdout + run.stderr
+    assert "Traceback" not in output, output
+    return output
+
+
+def recap(output: str) -> dict[str, dict[str, int]]:
+    found = {}
+    for line in output.partition("PLAY RECAP")[2].splitlines():
+        host, _, counts = line.partition(":")
+        numbers = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", counts)}
+        if numbers:
+            found[host.strip()] = numbers
+    assert found, output
+    return found
+
+
+def changed(output: str) -> int:
+    counts = recap(output).values()
+    assert not sum(count["failed"] + count["unreachable"] for count in counts), output
+    return sum(count["changed"] for count in counts)
+
+
+def failed(output: str) -> str:
+    assert sum(count["failed"] for count in recap(output).values()), output
+    return output
+
+
+def objects(folder: Path, kind: str) -> list[dict]:
+    found = [yaml.safe_load(path.read_text()) for path in sorted(folder.rglob("*.yaml"))]
+    return [value for value in found if value["kind"] == kind]
+
+
+def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    first = play("site", inventory=SAMPLE, fleet_build=str(build))
+    assert changed(first) == 1
+    assert set(recap(first)) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
+    assert "research/kimi-k2" in first
+    assert "memory 81559Mi < 140Gi" in first
+    assert str(build / "clusters" / "eks-us-west") in first
+    before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    second = play("site", inventory=SAMPLE, fleet_build=str(build))
+    assert changed(second) == 0
+    assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+
+
+def test_the_sample_fleet_spreads_and_gangs(tmp_path: Path) -> None:
+    changed(play("plan", inventory=SAMPLE, fleet_build=str(tmp_path)))
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    places: dict[str, list[str]] = {}
+    for placement in plan["placements"]:
+        places.setdefault(placement["deployment"], []).append(placement["cluster"])
+    assert places["qwen3-8b"] == ["gke-us-central"]
+    assert len(set(places["qwen3-small"])) == 2
+    assert [pending["deployment"] for pending in plan["pending"]] == ["kimi-k2"]
+    (gang,) = objects(tmp_path / "clusters" / "byo-us-east", "LeaderWorkerSet")
+    assert gang["spec"]["leaderWorkerTemplate"]["size"] == 2
+    assert len(objects(tmp_path / "control", "ModelEndpoint")) == 4
+
+
+def test_check_mode_and_diff_tell_the_truth(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    told = play("plan", "--check", "--diff", inventory=SAMPLE, fleet_build=str(build))
+    assert changed(told) == 1
+    assert not build.exists()
+    done = play("plan", "--diff", inventory=SAMPLE, fleet_build=str(build))
+    headers = re.compile(r"^\+\+\+ after: (.*)$", re.MULTILINE)
+    assert headers.findall(told) == headers.findall(done)
+    written = {path.relative_to(build).as_posix() for path in build.rglob("*") if path.is_file()}
+    assert set(headers.findall(done)) == written
+    again = play("plan", "--check", "--diff", inventory=SAMPLE, fleet_build=str(build))
+    assert changed(again) == 0
+    assert not headers.findall(again)
+
+
+def test_validate_reports_all_errors_of_all_files(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: ModelDeployment\napiVersion: modelplane.ai/v1alpha1\nspec: {replica: 1}\n")
+    (tmp_path / "b.yaml").write_text("a: [\n")
+    shutil.copy(QUICKSTART / "clusters.yaml", tmp_path)
+    output = failed(play("validate", fleet_resources=str(tmp_path)))
+    for part in ("a.yaml", "b.yaml", "clusters.yaml", "did you mean", "spec.nodePools[0].className", "h100-8x-byo"):
+        assert part.lower() in output.lower(), part
+
+
+def test_plan_needs_no_inventory(tmp_path: Path) -> None:
+    resources = [str(QUICKSTART / "*.yaml")]
+    assert changed(play("plan", cwd=tmp_path, fleet_resources=resources, fleet_build="out")) == 1
+    assert (tmp_path / "out" / "plan.json").is_file()
+
+
+SETS = ["e2e", "getting-started/aks", "getting-started/eks", "getting-started/gke", "getting-started/nebius"]
+
+
+@pytest.mark.parametrize("name", [*SETS, "getting-started/vultr"])
+def test_the_reference_projects_manifests_plan_and_build(tmp_path: Path, name: str) -> None:
+    resources = [str(MANIFESTS / name)]
+    if name != "e2e":
+        resources += [str(path) for path in sorted((MANIFESTS / "getting-started").glob("*-multi.yaml"))]
+        resources.append(str(MANIFESTS / "getting-started" / "inference-gateway.yaml"))
+    output = play("plan", fleet_resources=resources, fleet_build=str(tmp_path))
+    assert changed(output) == 1
+    deployments = sum(len(objects(MANIFESTS / name, kind)) for kind in ()) or len(
+        [
+            document
+            for path in (MANIFESTS / name).rglob("*.yaml")
+            for document in yaml.safe_load_all(path.read_text())
+            if document and document["kind"] == "ModelDeployment"
+        ]
+    )
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan["summary"]["placed"] == deployments, output
+    assert len(objects(tmp_path / "clusters", "InferencePool")) == deployments
+
+
+def test_manifests_are_never_templated(tmp_path: Path) -> None:
+    """Jinja in an argument reaches the pod as it was written, and nothing runs."""
+    witness = tmp_path / "ran"
+    expression = f"{{{{ lookup('pipe', 'touch {witness}') }}}}"
+    shutil.copytree(QUICKSTART, tmp_path / "manifests")
+    models = tmp_path / "manifests" / "models.yaml"
+    models.write_text(models.read_text().replace("--served-model-name=qwen\n", f'"{expression}"\n', 1))
+    assert expression in models.read_text()
+    build = tmp_path / "build"
+    assert changed(play("plan", "--diff", fleet_resources=[str(models.parent)], fleet_build=str(build))) == 1
+    changed(play("site", "-vvv", fleet_resources=[str(models.parent)], fleet_build=str(build)))
+    engines = [
+        container
+        for value in objects(build / "clusters", "Deployment")
+        for container in value["spec"]["template"]["spec"]["containers"]
+    ]
+    assert [args for args in (engine.get("args", []) for engine in engines) if expression in args]
+    assert not witness.exists()
+
+
+def test_invalid_manifests_change_nothing_or_are_held(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    shutil.copytree(QUICKSTART, tmp_path / "manifests")
+    resources = [str(tmp_path / "manifests")]
+    changed(play("plan", fleet_resources=resources, fleet_build=str(build)))
+    before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    models = tmp_path / "manifests" / "models.yaml"
+    broken = models.read_text().replace('== "Ada Lovelace"', "== (", 1).replace("  replicas: 1\n", "  replicas: 0\n", 1)
+    models.write_text(broken)
+    output = failed(play("plan", fleet_resources=resources, fleet_build=str(build)))
+    assert "device.attributes" in output
+    assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
+    held = play("plan", fleet_resources=resources, fleet_build=str(build), fleet_invalid="hold")
+    assert changed(held) == 1
+    names = {
+        value["metadata"]["labels"]["modelplane.ai/deployment"] for value in objects(build / "control", "ModelReplica")
+    }
+    assert names == {"qwen3-small", "llama-405b"}
+    small = [path for path in before if "qwen3-small" in path.name]
+    assert small
+    assert all(path.read_bytes() == before[path] for path in small)
+
+
+def test_a_target_that_needs_a_connection_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    text = SAMPLE.read_text().replace("fleet_target: directory", "fleet_target: cluster")
+    inventory.write_text(text)
+    output = failed(
+        play(
+            "site",
+            inventory=inventory,
+            fleet_resources=[str(QUICKSTART)],
+            fleet_build=str(tmp_path / "build"),
+        )
+    )
+    assert "builds files only" in output
+    assert not (tmp_path / "build").exists()
+
+
+def test_schedule_returns_reasons(tmp_path: Path) -> None:
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(
+        """
+- hosts: localhost
+  gather_facts: false
+  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - modelplane.fleet.schedule:
+        resources: "{{ fleet_resources }}"
+        accounting: Nodes
+        search: Greedy
+      register: decided
+    - ansible.builtin.copy:
+        content: "{{ decided | to_json }}"
+        dest: "{{ answer }}"
+        mode: "0600"
+"""
+    )
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(playbook),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+    ]
+    command += ["-e", json.dumps({"fleet_resources": [str(QUICKSTART)], "answer": str(tmp_path / "answer.json")})]
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}
+    run = subprocess.run(command, capture_output=True, check=False, text=True, env=environment, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["changed"] is False
+    assert {placement["deployment"] for placement in answer["placements"]} == {"qwen3-8b", "qwen3-small", "llama-405b"}
+    (pending,) = answer["pending"]
+    assert pending["reason"] == "InsufficientCapacity"
+    assert {name for refusal in pending["refusals"] for name in refusal["clusters"]} == {
+        "byo-us-east",
+        "eks-us-west",
+        "gke-us-central",
+    }
