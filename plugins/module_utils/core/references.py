@@ -8,6 +8,7 @@ canonical path. A reference to something that is written but invalid is not repo
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import re
 from collections import defaultdict
@@ -37,6 +38,7 @@ Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
 
 _MOST_NAMED = 8
+_NEIGHBOURS = 20
 _MOST_SHOWN = 100
 
 
@@ -79,8 +81,17 @@ class _Fleet:
     def of_kind(self, kind: str) -> Iterable[Any]:
         return self._by_kind[kind].values()
 
-    def names(self, kind: str, namespace: str) -> list[str]:
-        return [ref.name for ref in self._by_kind[kind] if ref.namespace == namespace]
+    def names(self, kind: str, namespace: str) -> Sequence[str]:
+        """The names that exist, sorted."""
+        return self._names.get((kind, namespace), ())
+
+    @cached_property
+    def _names(self) -> Mapping[tuple[str, str], list[str]]:
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for kind, resources in self._by_kind.items():
+            for ref in sorted(resources):
+                found[(kind, ref.namespace)].append(ref.name)
+        return found
 
     def selector_fault(self, expression: str) -> str:
         """What is wrong with a CEL selector, empty when it compiles."""
@@ -172,13 +183,15 @@ class _Fleet:
         return cluster_ok and (index is None or (index.isascii() and index.isdigit()))
 
 
-def _nearest(name: str, names: Collection[str], kind: str) -> str:
-    """What to do about a name that does not exist."""
+def _nearest(name: str, names: Sequence[str], kind: str) -> str:
+    """What to do about a name that is not among `names`, which are sorted."""
     if not names:
         return f"There is no {kind} here: add it to the manifests"
-    # Comparing with thousands of names takes long, and the names near it in the alphabet are as good a hint.
-    close = difflib.get_close_matches(name, sorted(names, key=lambda other: other[:2] != name[:2])[:500], 1, 0.6)
-    return f"Did you mean {close[0]}? There is {_some(sorted(names))}" if close else f"There is {_some(sorted(names))}"
+    # Comparing is slow, so that of many names only those around it in the alphabet are looked at.
+    at = bisect.bisect(names, name)
+    close = difflib.get_close_matches(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS], 1, 0.6)
+    exist = f"There is {_some(names)}"
+    return f"Did you mean {close[0]}? {exist}" if close else exist
 
 
 def _some(names: Sequence[str]) -> str:
