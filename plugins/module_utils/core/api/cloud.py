@@ -55,10 +55,6 @@ def _node_counts(pool: Any) -> list[Finding]:
     findings = []
     if low is not None and high is not None and low > high:
         findings.append(Finding(message=f"minNodeCount ({low}) must not be above maxNodeCount ({high})"))
-    elif low is not None and count < low:
-        findings.append(
-            Finding(message=f"nodeCount ({count}) must not be below minNodeCount ({low})", hint=f"set nodeCount: {low}")
-        )
     elif high is not None and count > high:
         findings.append(
             Finding(
@@ -70,13 +66,16 @@ def _node_counts(pool: Any) -> list[Finding]:
 
 
 def node_count_rule(identifier: str) -> Rule:
-    """The sizes of a pool are in order: minimum, start, maximum (cloud APIs refuse any other)."""
+    """Neither the smallest size of a pool nor the one it starts with is above the largest (cloud APIs refuse that).
+
+    A start below the minimum is no fault: nodeCount has a default of 1, and autoscaling raises the pool at once.
+    """
     return Rule(
         ids=(identifier,),
-        message="minNodeCount ≤ nodeCount ≤ maxNodeCount must hold",
+        message="minNodeCount and nodeCount must not be above maxNodeCount",
         cel=(
-            "(!has(self.minNodeCount) || self.minNodeCount <= self.nodeCount)"
-            " && (!has(self.maxNodeCount) || self.nodeCount <= self.maxNodeCount)"
+            "!has(self.maxNodeCount) || (self.nodeCount <= self.maxNodeCount"
+            " && (!has(self.minNodeCount) || self.minNodeCount <= self.maxNodeCount))"
         ),
         check=_node_counts,
     )

@@ -72,11 +72,6 @@ def _from_flat_engines(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
 
 def _from_workers(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """The form with `workers` and `topology`: one engine, or a prefill and a decode engine when `prefill` is given."""
-    notes.warn(
-        "spec.workers" if "workers" in spec else "spec.decode",
-        "is an earlier written form of spec.template.spec.engines",
-        "It is converted; write engines and members for full control.",
-    )
     notes.origin.update({TEMPLATE: "spec", REPLICA: "spec"})
     base = "spec"
     block: Any = {name: spec[name] for name in workers.ROLE_FIELDS if name in spec}
