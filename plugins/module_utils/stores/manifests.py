@@ -57,6 +57,9 @@ class _Reader:
         elif glob.has_magic(expanded):
             self._add_pattern(expanded)
         else:
+            if _is_hidden_by_permissions(expanded):
+                self._problem(path, "cannot be read: permission denied", "Check the permissions of its folder")
+                return
             missing = _first_missing(expanded)
             self._problem(path, "does not exist", f"Check the path: {missing} is not there" if missing else "")
 
@@ -250,6 +253,17 @@ def _file_type(mode: int) -> str:
         if test(mode):
             return name
     return "a special file"
+
+
+def _is_hidden_by_permissions(path: str) -> bool:
+    """Whether a folder on the way must not be looked into, so that nobody can tell if the path exists."""
+    try:
+        os.lstat(path)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _first_missing(path: str) -> str:
