@@ -167,7 +167,6 @@ class _Parser:
         self._pos = 0
         self._flags = _Flags()
         self._depth = 0
-        self._names: set[str] = set()
 
     def parse(self) -> Syntax:
         node = self._choice()
@@ -354,9 +353,6 @@ class _Parser:
         name = self._text[self._pos : max(end, self._pos)]
         if not name.isascii() or not name.replace("_", "a").isalnum():
             raise RegexError("invalid name of a group")
-        if name in self._names:
-            raise RegexError(f"two groups have the name {name}")
-        self._names.add(name)
         self._pos = end + 1
 
     def _group_flags(self) -> bool:

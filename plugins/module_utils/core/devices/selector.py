@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,7 +140,26 @@ def _located(expression: str, fault: SyntaxFault) -> SelectorError:
     return SelectorError(expression, fault.message, line, fault.pos - (before.rfind("\n") + 1) + 1)
 
 
+# Kubernetes takes 250 levels of nesting; each takes some frames here, so that many need a higher limit than Python's.
+_DEEP = 12_000
+_DEEP_LOCK = threading.Lock()
+
+
 def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Do what failed for lack of stack with an empty stack, and with a higher limit for as long as it takes.
+
+    The limit is the whole interpreter's; it is raised by one thread at a time and never lowered below what it was.
+    """
+    with _DEEP_LOCK:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _DEEP))
+        try:
+            return _in_new_thread(work)
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def _in_new_thread(work: Callable[[], _Result]) -> _Result:
     results: list[_Result] = []
     failures: list[Exception] = []
 

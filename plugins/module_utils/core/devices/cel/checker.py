@@ -48,15 +48,18 @@ class Checked:
         self.functions = functions
 
 
-def check(root: Node) -> Checked:
-    """Check an expression that is to be a device selector; `SyntaxFault` says what does not fit and where."""
+def check(root: Node, *, any_result: bool = False) -> Checked:
+    """Check an expression that is to be a device selector; `SyntaxFault` says what does not fit and where.
+
+    `any_result` is for parts of a selector, which may give anything.
+    """
     checker = _Checker()
-    result = checker.check(root)
+    checker.check(root)
     bindings = checker.bindings
     types = {node: bindings.substitute(given, free_to_dyn=True) for node, given in checker.types.items()}
     _require_homogeneous(types)
     result = types[root]
-    if result.kind not in ("bool", "any"):
+    if not any_result and result.kind not in ("bool", "any"):
         raise SyntaxFault(f"a selector must give a bool, this gives {result}", root.start)
     return Checked(root, types, checker.functions)
 

@@ -244,5 +244,4 @@ TYPE_NAMES = {
     "google.protobuf.Duration": t.DURATION,
     "net.IP": t.IP,
     "net.CIDR": t.CIDR,
-    "kubernetes.DRADevice": t.DEVICE,
 }

@@ -53,11 +53,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     CelMap,
     Optional,
     TypeValue,
+    UInt,
     equal,
     no_overload,
     type_name,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
 
+# Constants that Kubernetes makes anew at each evaluation.
+_FOLDED_HERE = frozenset((Quantity, Semver))
+_NO_LITERAL = _FOLDED_HERE | {type(MISSING)}
+_KEY_KINDS = frozenset((str, bool, int, UInt, float))
 _LIST_COST = 10
 _MAP_COST = 30
 
@@ -94,7 +101,9 @@ class _Compiler:
     def __init__(self, checked: Checked) -> None:
         self._types = checked.types
         self._functions = checked.functions
-        self._scope: list[tuple[str, int]] = []
+        # The variables in scope: their names and how to read them. A slot is never used twice, because a bound value
+        # may be computed late, within loops of the body that binds it.
+        self._scope: list[tuple[str, Code]] = []
         self.slots = 0
 
     def compile(self, node: Node) -> Code:
@@ -102,9 +111,9 @@ class _Compiler:
 
     def _variable(self, name: str) -> int:
         """A new variable; leave its scope with `_leave`."""
-        slot = len(self._scope)
-        self._scope.append((name, slot))
-        self.slots = max(self.slots, len(self._scope))
+        slot = self.slots
+        self.slots += 1
+        self._scope.append((name, Code(lambda state: state.slots[slot], 1)))
         return slot
 
     def _leave(self, count: int = 1) -> None:
@@ -124,9 +133,9 @@ class _Compiler:
     def _ident(self, node: Ident) -> Code:
         name = node.name
         if not name.startswith("."):
-            slot = next((slot for known, slot in reversed(self._scope) if known == name), None)
-            if slot is not None:
-                return Code(lambda state: state.slots[slot], 1)
+            for known, code in reversed(self._scope):
+                if known == name:
+                    return code
         name = name.removeprefix(".")
         if name == "device":
             return Code(lambda state: state.device, 1)
@@ -293,14 +302,14 @@ class _Compiler:
                     state.cost += most if len(value) >= len(fixed) else library.equality_cost(value, fixed)
                     return bool(value == fixed) is not negated
                 state.cost += most and 1
-                return equal(value, fixed) is not negated
+                return _equal_or_not(value, fixed, negated, state)
 
             return Code(equals_text, left.cost)
 
         def equals(state: State) -> bool:
             value, second = one(state), other(state)
             state.spend(library.equality_cost(value, second))
-            return equal(value, second, state.spend) is not negated
+            return _equal_or_not(value, second, negated, state)
 
         return Code(equals, left.cost + right.cost)
 
@@ -310,6 +319,8 @@ class _Compiler:
         cost = target.cost + key.cost + 1
         if node.function == "_[?_]" or t.is_optional(self._types[node.args[0]]):
             return Code(lambda state: _optional_at(run(state), at(state)), cost)
+        if key.constant is not MISSING and type(key.constant) not in _KEY_KINDS:
+            raise SyntaxFault(f"{type_name(key.constant)} is no key or index", node.args[1].start)
         if type(key.constant) is str:
             name = key.constant
             return Code(lambda state: _at_name(run(state), name), cost)
@@ -319,17 +330,38 @@ class _Compiler:
 
         return Code(index, cost)
 
+    def _membership(self, node: Call) -> Code:
+        """`in`; a list of plain constants becomes a set, as Kubernetes makes it."""
+        value, target = (self.compile(arg) for arg in node.args)
+        elements = target.constant
+        if type(elements) is not list or not elements or any(type(one) not in _KEY_KINDS for one in elements):
+            return self._function(node, "@in", node.args, method=False)
+        members = frozenset(CelMap.key(one) for one in elements if one == one)
+        run = value.run
+
+        def is_member(state: State) -> bool:
+            given = run(state)
+            if type(given) is Semver or type(given) is bytes:
+                # Go cannot hash these, so Kubernetes fails here.
+                raise CelError(f"{type_name(given)} cannot be looked up in a list of other values")
+            return type(given) in _KEY_KINDS and given == given and CelMap.key(given) in members
+
+        return Code(is_member, value.cost)
+
     def _or_else(self, node: Call) -> Code:
         """`or` and `orValue`: the argument is only evaluated when it is needed."""
         if node.target is None or len(node.args) != 1:
             raise SyntaxFault(f"{node.function} is a method of optionals", node.pos)
         target, other = self.compile(node.target), self.compile(node.args[0])
         run, alternative, cost = target.run, other.run, other.cost
-        unwrap = node.function == "orValue"
+        unwrap, result = node.function == "orValue", self._types[node]
 
         def choose(state: State) -> Any:
             value = run(state)
             if type(value) is not Optional:
+                # cel-go lets a value pass that only turns out to be no optional now.
+                if unwrap and _accepts(result, value):
+                    return value
                 raise no_overload()
             if value.present:
                 return value.value if unwrap else value
@@ -342,7 +374,7 @@ class _Compiler:
 
     def _list(self, node: ListLiteral) -> Code:
         codes = [self.compile(part) for part in node.elements]
-        if not node.optional and all(code.constant is not MISSING for code in codes):
+        if not node.optional and all(type(code.constant) not in _NO_LITERAL for code in codes):
             return _constant([code.constant for code in codes])
         parts = tuple((code.run, index in node.optional) for index, code in enumerate(codes))
 
@@ -374,8 +406,7 @@ class _Compiler:
                     if not value.present:
                         continue
                     value = value.value
-                if key in entries:
-                    raise CelError(f"Failed with repeated key: {key}")
+                # Of a key that comes twice the last value counts, as in cel-go.
                 entries[key] = value
             return CelMap(entries)
 
@@ -407,17 +438,30 @@ class _Compiler:
         )
 
     def _bind(self, node: Bind) -> Code:
+        """`cel.bind`: the value is computed when it is first read, if it is."""
         value = self.compile(node.value)
-        slot, body = self._within(node.name, node.body)
-        run, then, cost = value.run, body.run, body.cost
+        slot = self.slots
+        self.slots += 1
+        run, cost = value.run, value.cost
+
+        def read(state: State) -> Any:
+            found = state.slots[slot]
+            if found is MISSING:
+                state.spend(cost)
+                found = state.slots[slot] = run(state)
+            return found
+
+        self._scope.append((node.name, Code(read, 1)))
+        body = self.compile(node.body)
+        self._leave()
+        then = body.run
 
         def bind(state: State) -> Any:
-            state.slots[slot] = run(state)
-            state.spend(cost)
+            state.slots[slot] = MISSING
             return then(state)
 
-        # The empty list that cel-go's expansion loops over, as Kubernetes charges it.
-        return Code(bind, value.cost)
+        # The empty list that cel-go's expansion loops over is a constant and free.
+        return Code(bind, body.cost)
 
     def _opt_map(self, node: OptMap) -> Code:
         target = self.compile(node.target)
@@ -452,6 +496,16 @@ def _type_value(name: str) -> Code:
 def _is_open(given: t.Type) -> bool:
     """Whether values of a static type can be of several types at run time."""
     return given.kind in ("dyn", "any", "param") or any(map(_is_open, given.params)) or given.kind == "null"
+
+
+def _equal_or_not(left: Any, right: Any, negated: bool, state: State) -> bool:
+    """== or !=; what cannot be compared fails == and is unequal for != (cel-go's `evalNe`)."""
+    try:
+        return equal(left, right, state.spend) is not negated
+    except CelError:
+        if negated:
+            return True
+        raise
 
 
 def _has(value: Any, name: str) -> bool:
@@ -583,7 +637,7 @@ def _fold(
         value = function(*values)
         spent = 0 if conversion else cost(*values) if cost else 1
     except CelError as error:
-        if conversion:
+        if conversion and type(values[0]) not in _FOLDED_HERE:
             raise SyntaxFault(str(error), node.pos) from error
         return None
     return _constant(value, spent)
@@ -595,6 +649,7 @@ _SPECIAL: dict[str, Callable[[_Compiler, Any], Code]] = {
     "_!=_": _Compiler._equality,
     "_[_]": _Compiler._index,
     "_[?_]": _Compiler._index,
+    "@in": _Compiler._membership,
 }
 _SPECIAL_METHODS: dict[str, Callable[[_Compiler, Any], Code]] = {
     "or": _Compiler._or_else,

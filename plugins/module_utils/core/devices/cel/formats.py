@@ -114,10 +114,11 @@ def _floating(letter: str, value: Any, precision: int) -> str:
     if letter == "f":
         # Kubernetes formats for the locale en-US, with commas between thousands.
         return format(value, f",.{precision}f")
-    mantissa, _, exponent = format(value, f".{precision}e").partition("e")
+    # Kubernetes takes the precision of this clause for a width and always gives six digits.
+    mantissa, _, exponent = format(value, f".{_PRECISION}e").partition("e")
     sign = "-" if exponent.startswith("-") else ""
     power = (sign + exponent.lstrip("+-").zfill(2)).translate(_SUPERSCRIPT)
-    return f"{mantissa} \u00d7 10{power}"
+    return f"{mantissa}\u00d710{power}".rjust(precision)
 
 
 def _plain(spend: Spend, value: Any) -> str:

@@ -21,7 +21,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     NONE,
-    CelMap,
     Opaque,
     Optional,
     UInt,
@@ -242,6 +241,6 @@ METHOD_COSTS: dict[str, Cost] = {
 def equality_cost(left: Any, right: Any) -> int:
     """The cost of == and !=."""
     kind = type(left)
-    if kind is Quantity or kind is Semver or kind is Opaque:
+    if kind is Semver or kind is Opaque or isinstance(left, Quantity):
         return 1
     return _smaller(left, right)

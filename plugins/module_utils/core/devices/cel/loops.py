@@ -50,7 +50,7 @@ def _turns(target: Run, slots: Slots, state: State) -> Iterator[None]:
 
 # What cel-go's expansions charge per turn beyond the condition and the body.
 _QUANTIFIER_TURN = {"all": 3, "exists": 4}
-_COUNT_TURN = 1
+_COUNT_HIT = 2
 _APPEND_TURN = 12
 _INSERT_TURN = 2
 
@@ -105,8 +105,10 @@ def _exists_one(target: Run, slots: Slots, predicate: Part, _body: Part) -> Run:
     def exists_one(state: State) -> bool:
         count = 0
         for _ in _turns(target, slots, state):
-            state.spend(cost + _COUNT_TURN)
-            count += _holds(test, state)
+            state.spend(cost)
+            if _holds(test, state):
+                state.spend(_COUNT_HIT)
+                count += 1
         state.spend(2)
         return count == 1
 
@@ -123,7 +125,7 @@ def _collect(target: Run, slots: Slots, predicate: Part, body: Part) -> Run:
     def collect(state: State) -> list[Any]:
         result: list[Any] = []
         for _ in _turns(target, slots, state):
-            state.spend(test_cost + 1)
+            state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost)
                 result.append(compute(state))
@@ -141,7 +143,7 @@ def _transform_map(target: Run, slots: Slots, predicate: Part, body: Part) -> Ru
     def transform(state: State) -> CelMap:
         entries: dict[Any, Any] = {}
         for _ in _turns(target, slots, state):
-            state.spend(test_cost + 1)
+            state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost + _INSERT_TURN)
                 _insert(entries, CelMap.key(state.slots[slot]), compute(state))
@@ -158,7 +160,7 @@ def _transform_entries(target: Run, slots: Slots, predicate: Part, body: Part) -
     def transform(state: State) -> CelMap:
         entries: dict[Any, Any] = {}
         for _ in _turns(target, slots, state):
-            state.spend(test_cost + 1)
+            state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost + _INSERT_TURN)
                 made = compute(state)

@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 # The accumulator of cel-go's expansions; it cannot be a variable.
 _ACCUMULATOR = "__result__"
 
-_TESTS = {"all": "all", "exists": "exists", "exists_one": "exists_one", "existsOne": "exists_one"}
+_TESTS = {"all": "all", "exists": "exists", "exists_one": "exists_one"}
 _TRANSFORMS = frozenset(("transformList", "transformMap", "transformMapEntry"))
 
 
@@ -51,8 +51,9 @@ def _comprehension(name: str, target: Node, args: list[Node], pos: int, end: int
     count = len(args)
     predicate: Node | None = None
     body: Node | None = None
-    if name in _TESTS and count in (2, 3):
-        kind, variables, predicate = _TESTS[name], args[:-1], args[-1]
+    if (name in _TESTS and count in (2, 3)) or (name == "existsOne" and count == 3):
+        # The name without an underscore only came with the form of two variables.
+        kind, variables, predicate = _TESTS.get(name, "exists_one"), args[:-1], args[-1]
     elif name == "filter" and count == 2:
         kind, variables, predicate = name, args[:1], args[1]
     elif name == "map" and count in (2, 3):

@@ -179,12 +179,9 @@ class _Parser:
         while (next_level := _LEVELS.get(self._token.kind, -1)) >= level:
             operator = self._advance()
             if next_level == 0:
-                self._relations += 2
+                self._relations += 1
                 self._calcs = calcs
                 self._deeper(self._relations)
-            else:
-                self._calcs += 1
-                self._deeper(self._calcs)
             right = self._binary(next_level + 1)
             if next_level == 0:
                 self._relations -= 1
@@ -222,8 +219,6 @@ class _Parser:
         if start >= 0:
             node.start = start
         while self._token.kind in (".", "["):
-            self._members += 1
-            self._deeper(self._members)
             sign = self._advance()
             optional = self._accept("?")
             node = self._select(node, sign, optional) if sign.kind == "." else self._index_of(node, sign, optional)

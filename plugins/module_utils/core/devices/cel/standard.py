@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     CelError,
     CelMap,
+    ComputedQuantity,
     Duration,
     Opaque,
     Optional,
@@ -171,8 +172,9 @@ def type_of(value: Any) -> TypeValue:
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 _NATURAL = re.compile(r"[0-9]{1,40}", re.ASCII)
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
 _DOUBLE = re.compile(
-    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE
+    rf"[+-]?({_DIGITS}\.?({_DIGITS})?|\.{_DIGITS})([eE][+-]?{_DIGITS})?|[+-]?inf(inity)?|nan", re.ASCII | re.IGNORECASE
 )
 _HEX_DOUBLE = re.compile(r"[+-]?0[xX]([0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+", re.ASCII)
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -343,8 +345,6 @@ def is_zero(value: Any) -> bool:
         return len(value) == 0
     if kind is Duration:
         return bool(value.nanos == 0)
-    if kind is Optional:
-        return not value.present or is_zero(value.value)
     return False
 
 
@@ -420,7 +420,8 @@ def parses_with(parse: Callable[..., Any]) -> Callable[..., bool]:
 
 
 def _comparable(left: Any, right: Any) -> None:
-    if type(left) is not type(right) or type(left) not in (Quantity, Semver):
+    kind = Quantity if isinstance(left, Quantity) else Semver
+    if not isinstance(left, kind) or not isinstance(right, kind):
         raise no_overload()
 
 
@@ -465,12 +466,16 @@ def _as_quantity(value: Any) -> Quantity:
     return value if isinstance(value, Quantity) else Quantity.parse(str(int(value)))
 
 
+def _computed(result: Quantity) -> ComputedQuantity:
+    return ComputedQuantity(result.text, result.value, result.scale)
+
+
 def add_quantity(left: Quantity, right: Any) -> Quantity:
-    return left + _as_quantity(right)
+    return _computed(left + _as_quantity(right))
 
 
 def subtract_quantity(left: Quantity, right: Any) -> Quantity:
-    return left - _as_quantity(right)
+    return _computed(left - _as_quantity(right))
 
 
 def as_signed(number: int) -> int:

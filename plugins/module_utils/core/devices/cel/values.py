@@ -92,6 +92,15 @@ class Optional:
 NONE = Optional(False)
 
 
+@dataclass(frozen=True, eq=False)
+class ComputedQuantity(Quantity):
+    """A quantity that `add` or `sub` made.
+
+    Kubernetes holds it by reference, and so fails when something is compared with it by == or !=: only
+    `sum == other` works, not `other == sum`. `compareTo` knows no such difference.
+    """
+
+
 class Key:
     """A bool as a key: Python takes True for 1, CEL does not."""
 
@@ -124,7 +133,7 @@ class CelMap:
     def key(value: Any) -> Any:
         """The form of a value under which it is stored; an error for what can be no key."""
         kind = type(value)
-        if kind is str or kind is int or kind is UInt:
+        if kind is str or kind is int or kind is UInt or value is None:
             return value
         if kind is bool:
             return Key(value)
@@ -178,6 +187,7 @@ _TYPE_NAMES: dict[type, str] = {
     TypeValue: "type",
     Optional: "optional_type",
     Quantity: "kubernetes.Quantity",
+    ComputedQuantity: "kubernetes.Quantity",
     Semver: "kubernetes.Semver",
 }
 
@@ -219,7 +229,7 @@ def _equal_numbers(left: float, right: float) -> bool:
 
 _NUMBERS = frozenset((int, UInt, float))
 # These refuse to be compared with another type; every other value is merely unequal to it (cel-go, `Equal`).
-_STRICT = frozenset((Quantity, Semver, Opaque))
+_STRICT = frozenset((Quantity, ComputedQuantity, Semver, Opaque))
 
 
 def equal(left: Any, right: Any, spend: Spend = free) -> bool:
@@ -235,15 +245,14 @@ def equal(left: Any, right: Any, spend: Spend = free) -> bool:
     if left is None or right is None:
         return left is right
     if kind in _STRICT:
-        if type_name(left) != type_name(right):
+        if type_name(left) != type_name(right) or other is ComputedQuantity:
             raise no_overload()
         return bool(left == right)
     if kind is not other:
         return False
     if kind is list:
-        spend(1 + len(left) // 10)
         return len(left) == len(right) and all(
-            equal(one, another, spend) for one, another in zip(left, right, strict=True)
+            _equal_parts(one, another, spend) for one, another in zip(left, right, strict=True)
         )
     if kind is CelMap:
         return _equal_maps(left, right, spend)
@@ -252,13 +261,18 @@ def equal(left: Any, right: Any, spend: Spend = free) -> bool:
     return bool(left == right)
 
 
+def _equal_parts(left: Any, right: Any, spend: Spend) -> bool:
+    if type(left) in (list, CelMap):
+        spend(1 + len(left) // 10)
+    return equal(left, right, spend)
+
+
 def _equal_maps(left: CelMap, right: CelMap, spend: Spend) -> bool:
-    spend(1 + len(left) // 10)
     if len(left) != len(right):
         return False
     for key, value in left.entries.items():
         other = right.entries.get(key, MISSING)
-        if other is MISSING or not equal(value, other, spend):
+        if other is MISSING or not _equal_parts(value, other, spend):
             return False
     return True
 

@@ -1,0 +1,269 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Why a selector does not match a device, in one line with the values that decided."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
+    Bind,
+    Call,
+    Comprehension,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    OptMap,
+    Select,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import (
+    check,
+    qualified_name,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import compile_checked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
+    MISSING,
+    CelError,
+    CelMap,
+    CostLimitError,
+    compare,
+    type_name,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    Selector,
+    Verdict,
+    cel_device,
+    run_program,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
+
+_LONGEST = 160
+_SHORTEST_SOURCE = 24
+_MOST_NAMES = 6
+_COMPARISONS = {"compareTo", "isGreaterThan", "isLessThan"}
+_RELATIONS = {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}
+
+
+def explain(selector: Selector, device: Device) -> str | None:
+    """Why `selector` does not match `device`; None when it does.
+
+    Of a chain of && the first part is explained that is false or fails. Common shapes are told with both values
+    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads.
+    """
+    verdict = selector.evaluate(device)
+    if verdict.match:
+        return None
+    if device.invalid:
+        return f"device {device.name} is invalid: {device.invalid}"[:_LONGEST]
+    return _Explanation(selector, device).text(verdict)
+
+
+class _Explanation:
+    def __init__(self, selector: Selector, device: Device) -> None:
+        self._source = selector.expression
+        self._tree = selector.tree
+        self._device = device
+        self._cel = cel_device(device)
+
+    def text(self, verdict: Verdict) -> str:
+        part, part_verdict = self._first_false(verdict)
+        found = self._driver(part) or self._missing(part) or self._comparison(part) or self._values(part, part_verdict)
+        return self._within(found, part)
+
+    def _first_false(self, verdict: Verdict) -> tuple[Node, Verdict]:
+        for part in _conjuncts(self._tree):
+            try:
+                own = run_program(compile_checked(check(part)), self._cel)
+            except (SyntaxFault, RecursionError):
+                continue
+            if not own.match:
+                return part, own
+        return self._tree, verdict
+
+    def _within(self, found: str, part: Node) -> str:
+        """The reason with the source it is about, shortened so that the whole stays readable in one line."""
+        source = " ".join(self._source[part.start : part.end].split())
+        room = max(_LONGEST - len(found) - len(" in ``"), _SHORTEST_SOURCE)
+        return f"{_shortened(found, _LONGEST - _SHORTEST_SOURCE)} in `{_shortened(source, room)}`"
+
+    def _value(self, node: Node) -> Any:
+        """The value of a part that reads no variables; MISSING where it has none."""
+        try:
+            program = compile_checked(check(node, any_result=True))
+            return program.code.run(State(self._cel, program.slots, program.code.cost))
+        except (SyntaxFault, CelError, CostLimitError, RecursionError):
+            return MISSING
+
+    def _driver(self, part: Node) -> str | None:
+        if isinstance(part, Call) and part.function == "_==_":
+            for node, other in (part.args, part.args[::-1]):
+                if qualified_name(node) == "device.driver" and isinstance(other, Literal):
+                    return f"driver is {self._device.driver}, not {other.value}"
+        return None
+
+    def _missing(self, part: Node) -> str | None:
+        for node in _walk(part):
+            known = self._access(node)
+            if known is None or self._tested(part, node):
+                continue
+            kind, domain, name = known
+            values: CelMap = self._cel.get(kind).get(domain)
+            if name not in values:
+                noun = "attribute" if kind == "attributes" else "capacity"
+                names = sorted(values.entries)
+                shown = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+                return f"no {noun} {name} in domain {domain} (it has {shown or 'none'})"
+        return None
+
+    @staticmethod
+    def _tested(part: Node, node: Node) -> bool:
+        """Whether an expression copes with the value being absent: then its absence alone explains nothing."""
+        return isinstance(node, Select) and (node.optional or node.test) and part is not node
+
+    def _access(self, node: Node) -> tuple[str, str, str] | None:
+        """attributes or capacity, domain and name of an access such as `device.attributes["d"].name`."""
+        outer, name = _key(node)
+        inner, domain = _key(outer) if outer is not None else (None, None)
+        root = qualified_name(inner) if inner is not None else None
+        if name is None or domain is None or root not in ("device.attributes", "device.capacity"):
+            return None
+        return root.partition(".")[2], domain, name
+
+    def _comparison(self, part: Node) -> str | None:
+        if not isinstance(part, Call):
+            return None
+        left, right = self._operands(part)
+        if left is None or right is None:
+            return None
+        mine, other = self._value(left), self._value(right)
+        named = self._name(left)
+        if named is None and self._name(right) is not None:
+            left, mine, other = right, other, mine
+            named = self._name(left)
+        if named is None or mine is MISSING or other is MISSING:
+            return None
+        sign = _sign(mine, other)
+        if part.function == "_==_" and (sign is None or type(mine) in (str, bool, int)):
+            return f"{named} is {_shown(mine)}, not {_shown(other)}"
+        return f"{named} {_shown(mine)} {sign} {_shown(other)}" if sign else None
+
+    @staticmethod
+    def _operands(part: Call) -> tuple[Node | None, Node | None]:
+        """What a part compares: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, as `a < b` does."""
+        if part.function in _COMPARISONS and part.target is not None and len(part.args) == 1:
+            return part.target, part.args[0]
+        if part.function not in _RELATIONS:
+            return None, None
+        left, right = part.args
+        if isinstance(left, Call) and left.function == "compareTo" and isinstance(right, Literal) and right.value == 0:
+            return left.target, left.args[0]
+        return left, right
+
+    def _name(self, node: Node) -> str | None:
+        if qualified_name(node) == "device.driver":
+            return "driver"
+        known = self._access(node)
+        if known is None:
+            return None
+        return f"{'attribute' if known[0] == 'attributes' else 'capacity'} {known[2]}"
+
+    def _values(self, part: Node, verdict: Verdict) -> str:
+        read: dict[str, str] = {}
+        for node in _walk(part):
+            name = self._name(node)
+            if name is not None:
+                value = self._value(node)
+                if value is not MISSING:
+                    read.setdefault(name, f"{name} is {_shown(value)}")
+        known = ", ".join(read.values())
+        if verdict.error:
+            return f"{verdict.error} ({known})" if known else verdict.error
+        return known or "false"
+
+
+def _conjuncts(node: Node) -> list[Node]:
+    if not isinstance(node, Logic) or node.operator != "&&":
+        return [node]
+    return [part for term in node.terms for part in _conjuncts(term)]
+
+
+def _key(node: Node) -> tuple[Node | None, str | None]:
+    """The container and the constant key of a selection or an index."""
+    if isinstance(node, Select):
+        return node.operand, node.field
+    if isinstance(node, Call) and node.function in ("_[_]", "_[?_]"):
+        key = node.args[1]
+        if isinstance(key, Literal) and type(key.value) is str:
+            return node.args[0], key.value
+    return None, None
+
+
+def _children(node: Node) -> list[Node]:
+    found: list[Node | None]
+    if isinstance(node, Select):
+        found = [node.operand]
+    elif isinstance(node, Call):
+        found = [node.target, *node.args]
+    elif isinstance(node, Logic):
+        found = [*node.terms]
+    elif isinstance(node, ListLiteral):
+        found = [*node.elements]
+    elif isinstance(node, MapLiteral):
+        found = [part for key, value, _ in node.entries for part in (key, value)]
+    elif isinstance(node, Comprehension):
+        found = [node.target, node.predicate, node.body]
+    elif isinstance(node, Bind):
+        found = [node.value, node.body]
+    elif isinstance(node, OptMap):
+        found = [node.target, node.body]
+    else:
+        found = []
+    return [child for child in found if child is not None]
+
+
+def _walk(node: Node) -> list[Node]:
+    """A part and all its parts, outermost first."""
+    found: list[Node] = []
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        found.append(current)
+        stack.extend(reversed(_children(current)))
+    return found
+
+
+def _sign(left: Any, right: Any) -> str | None:
+    """How two values truly relate; None where they cannot be ordered."""
+    if (isinstance(left, Quantity) and isinstance(right, Quantity)) or (
+        isinstance(left, Semver) and isinstance(right, Semver)
+    ):
+        order = (left > right) - (left < right)
+    else:
+        try:
+            order = compare(left, right)
+        except CelError:
+            return None
+    return "<=>"[order + 1]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return _shortened(json.dumps(value, ensure_ascii=False), 60)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return _shortened(f"[{', '.join(map(_shown, value[:8]))}{', …' if len(value) > 8 else ''}]", 80)
+    if isinstance(value, Quantity | Semver | int | float):
+        return str(value)
+    return "null" if value is None else f"a {type_name(value)}"
+
+
+def _shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
