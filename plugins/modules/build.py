@@ -28,9 +28,9 @@ options:
     type: float
     default: 60
   table_width:
-    description: Longest line of RV(table), at least 60.
+    description: Longest line of RV(table), at least 60. The default leaves room for what Ansible puts before it.
     type: int
-    default: 100
+    default: 72
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
@@ -70,8 +70,8 @@ table:
   type: list
   elements: str
   sample:
-    - DEPLOYMENT        REPLICA              CLUSTER         POOL    DEVICES           STATE
-    - ml-team/qwen3-8b  qwen3-8b-0d3f1b2c4a  gke-us-central  gpu-l4  1 gpu.nvidia.com  new
+    - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
+    - ml-team/qwen3-8b  …c39a9f76d6  gke-us-central  gpu-l4  1 gpu    new
 summary:
   description: Counts of the plan.
   returned: success
@@ -125,7 +125,7 @@ def main() -> None:
             **SCHEDULING,
             "path": {"type": "path", "required": True},
             "lock_timeout": {"type": "float", "default": 60},
-            "table_width": {"type": "int", "default": 100},
+            "table_width": {"type": "int", "default": 72},
         },
         supports_check_mode=True,
     )

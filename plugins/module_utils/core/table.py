@@ -18,21 +18,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
-_GAP = 2
 _LEAST = 10
 # What a person reads of one pending deployment; plan.json has every refusal.
 _MOST_REASONS = 12
 
 
-def table(plan: Plan, width: int = 100) -> list[str]:
+def table(plan: Plan, width: int = 72) -> list[str]:
     """The lines: a row per replica, under each deployment that is short the reasons. No line is longer than `width`,
     which is at least 60."""
     width = max(width, 60)
     rows = _rows(plan)
     widths = _widths([cells for cells, _ in rows], width)
-    lines = [_line(_TITLES, widths)]
+    gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
+    lines = [_line(_TITLES, widths, gap)]
     for cells, reasons in rows:
-        lines.append(_line(cells, widths))
+        lines.append(_line(cells, widths, gap))
         for reason in reasons:
             lines += textwrap.wrap(
                 reason, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
@@ -72,7 +72,7 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
 
 def _own_part(replica: str, deployment: str) -> str:
     """The name of a replica without that of its deployment, which stands beside it."""
-    return f"…{replica.removeprefix(deployment)}" if deployment and replica.startswith(f"{deployment}-") else replica
+    return f"…{replica.removeprefix(deployment)[1:]}" if deployment and replica.startswith(f"{deployment}-") else replica
 
 
 def _held(placement: Placement) -> list[str]:
@@ -99,7 +99,7 @@ def devices(engines: Sequence[PlacedEngine]) -> str:
 def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Column widths that fit: the widest column gives way first."""
     widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
-    while sum(widths) + _GAP * (len(widths) - 1) > width:
+    while sum(widths) + len(widths) - 1 > width:
         widest = max(range(len(widths)), key=lambda position: widths[position])
         if widths[widest] <= _LEAST:
             break
@@ -107,9 +107,9 @@ def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     return widths
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
     shown = [_shortened(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=True)]
-    return (" " * _GAP).join(shown).rstrip()
+    return (" " * gap).join(shown).rstrip()
 
 
 def _shortened(text: str, width: int) -> str:

