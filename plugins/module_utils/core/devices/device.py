@@ -124,12 +124,12 @@ def _attribute(raw: Any) -> Attribute:
     kind, value = next(iter(given.items()))
     if kind == "version" and isinstance(value, str):
         return Semver.parse(value)
-    expected: type = {"string": str, "bool": bool, "int": int}.get(kind, str)
-    if not isinstance(value, expected) or (kind == "int" and isinstance(value, bool)):
+    wanted = {"string": str, "bool": bool, "int": int}.get(kind)
+    if type(value) is not wanted or not isinstance(value, str | bool | int):
         raise _InvalidDeviceError(f"{value!r} is no {kind}")
-    if kind == "int" and not MIN_INT64 <= value <= MAX_INT64:
+    if isinstance(value, int) and not MIN_INT64 <= value <= MAX_INT64:
         raise _InvalidDeviceError(f"{value} does not fit in 64 bits")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _quantity(raw: Any) -> Quantity:

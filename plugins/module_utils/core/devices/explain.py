@@ -25,12 +25,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import compile_checked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import compare_to
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     MISSING,
     CelError,
     CelMap,
     CostLimitError,
+    Optional,
     compare,
     type_name,
 )
@@ -97,9 +99,12 @@ class _Explanation:
         """The value of a part that reads no variables; MISSING where it has none."""
         try:
             program = compile_checked(check(node, any_result=True))
-            return program.code.run(State(self._cel, program.slots, program.code.cost))
+            value = program.code.run(State(self._cel, program.slots, program.code.cost))
         except (SyntaxFault, CelError, CostLimitError, RecursionError):
             return MISSING
+        if type(value) is not Optional:
+            return value
+        return value.value if value.present else MISSING
 
     def _driver(self, part: Node) -> str | None:
         if isinstance(part, Call) and part.function == "_==_":
@@ -244,7 +249,7 @@ def _sign(left: Any, right: Any) -> str | None:
     if (isinstance(left, Quantity) and isinstance(right, Quantity)) or (
         isinstance(left, Semver) and isinstance(right, Semver)
     ):
-        order = (left > right) - (left < right)
+        order = compare_to(left, right)
     else:
         try:
             order = compare(left, right)

@@ -167,9 +167,7 @@ class Regex:
         if found is None:
             program = self._program
             found = tuple(
-                state + 1
-                for state in waiting
-                if (step := program[state]).__class__ is Chars and step.matches(char)  # type: ignore[union-attr]
+                state + 1 for state in waiting if (step := program[state]).__class__ is Chars and step.matches(char)
             )
             spend(len(waiting) + 1)
             if len(self._moves) >= _MAX_CACHE:

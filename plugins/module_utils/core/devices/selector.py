@@ -195,7 +195,7 @@ def cel_device(device: Device) -> CelMap:
         )
         # A frozen dataclass still has its dictionary; two threads would store equal values.
         device.__dict__[_CACHE] = cached
-    return cached  # type: ignore[no-any-return]
+    return cached
 
 
 def _by_domain(values: Any, driver: str) -> dict[Any, Any]:

@@ -8,6 +8,9 @@ regular expressions, durations and timestamps that are none, and a result that c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
     Bind,
@@ -110,7 +113,8 @@ class _Checker:
         self._scopes: list[dict[str, t.Type]] = [_VARIABLES]
 
     def check(self, node: Node) -> t.Type:
-        self.types[node] = found = _CHECKS[type(node)](self, node)
+        found: t.Type = _CHECKS[type(node)](self, node)
+        self.types[node] = found
         return found
 
     def _in_scope(self, names: dict[str, t.Type], node: Node) -> t.Type:
@@ -312,7 +316,7 @@ class _Checker:
         return self.bindings.substitute(body)
 
 
-_CHECKS = {
+_CHECKS: dict[type, Callable[[_Checker, Any], t.Type]] = {
     Literal: _Checker._literal,
     Ident: _Checker._ident,
     Select: _Checker._select,

@@ -14,8 +14,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import add
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
-    MAX_INT64,
-    MIN_INT64,
     MISSING,
     CelError,
     CelMap,
@@ -29,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     no_overload,
     type_name,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64, MIN_INT64
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.regex import (
     Regex,
     RegexError,
@@ -228,17 +227,17 @@ def distinct(spend: Spend, elements: list[Any]) -> list[Any]:
     return result
 
 
-def _sort_key(left: Any, right: Any) -> int:
-    if type(left) is not type(right):
+def _by_key(left: tuple[Any, Any], right: tuple[Any, Any]) -> int:
+    if type(left[0]) is not type(right[0]):
         raise CelError("list elements must have the same type")
-    return compare(left, right)
+    return compare(left[0], right[0])
 
 
 def sort_by_keys(elements: list[Any], keys: list[Any]) -> list[Any]:
     if keys and not all(map(is_comparable, keys)):
         raise CelError("list elements must be comparable")
-    order = sorted(range(len(keys)), key=functools.cmp_to_key(lambda one, two: _sort_key(keys[one], keys[two])))
-    return [elements[index] for index in order]
+    pairs = sorted(zip(keys, elements, strict=True), key=functools.cmp_to_key(_by_key))
+    return [element for _, element in pairs]
 
 
 def sort(elements: list[Any]) -> list[Any]:

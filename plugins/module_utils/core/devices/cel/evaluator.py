@@ -31,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import (
     element_at,
     regex_for,
+    total_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.declarations import (
     FUNCTIONS,
@@ -44,7 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS, OPERATORS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     MISSING,
@@ -203,12 +204,12 @@ class _Compiler:
         given = self._types[arg]
         element = given.params[0].kind if given.kind == "list" else ""
         if element in library.SUM_ZEROS:
-            return library.collections.total_of(library.SUM_ZEROS[element])
+            return total_of(library.SUM_ZEROS[element])
         return library.METHODS["sum"]
 
     def _guard(self, name: str, args: list[Node], *, method: bool) -> tuple[Overload, ...]:
         """The overloads to choose from at run time, none where the static types leave no doubt."""
-        if name in library.standard.OPERATORS or (name in CONVERSIONS and not method) or name == "@in":
+        if name in OPERATORS or (name in CONVERSIONS and not method) or name == "@in":
             return ()
         if not any(_is_open(self._types[arg]) for arg in args):
             return ()
@@ -265,7 +266,7 @@ class _Compiler:
             try:
                 value = first(state)
                 if value is decisive:
-                    return decisive
+                    return bool(decisive)
                 if type(value) is not bool:
                     failure = no_overload()
             except CelError as error:
@@ -278,7 +279,7 @@ class _Compiler:
                     failure = error
                     continue
                 if value is decisive:
-                    return decisive
+                    return bool(decisive)
                 if type(value) is not bool:
                     failure = no_overload()
             if failure is not None:

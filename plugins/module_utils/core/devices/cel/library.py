@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     NONE,
+    Duration,
     Opaque,
     Optional,
     UInt,
@@ -128,7 +129,7 @@ SPENDING_METHODS: dict[str, Function] = {
 }
 
 # `sum()` of a list whose type is known gives that type even for an empty list.
-SUM_ZEROS: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": times.Duration(0)}
+SUM_ZEROS: dict[str, Any] = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 
 def _tenth(size: float) -> int:

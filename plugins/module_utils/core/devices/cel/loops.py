@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import library
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import sort_by_keys
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
     CelError,
@@ -73,7 +74,7 @@ def _quantifier(kind: str) -> Callable[..., Run]:
                     failure = error
                     continue
                 if value is decisive:
-                    return decisive
+                    return bool(decisive)
                 if type(value) is not bool:
                     failure = no_overload()
             state.spend(1)
@@ -96,7 +97,7 @@ def _holds(test: Run, state: State) -> bool:
     value = test(state)
     if type(value) is not bool:
         raise no_overload()
-    return value
+    return bool(value)
 
 
 def _exists_one(target: Run, slots: Slots, predicate: Part, _body: Part) -> Run:
@@ -196,7 +197,7 @@ def _sort_by(target: Run, slots: Slots, _predicate: Part, body: Part) -> Run:
             state.slots[slot] = element
             keys.append(compute(state))
         state.spend(library.METHOD_COSTS["sort"](keys))
-        return library.collections.sort_by_keys(elements, keys)
+        return sort_by_keys(elements, keys)
 
     return sort_by
 

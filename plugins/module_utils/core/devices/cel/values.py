@@ -312,7 +312,7 @@ def compare(left: Any, right: Any) -> int:
         raise no_overload()
     if kind is str and not (left.isascii() and right.isascii()):
         left, right = left.encode("utf-8", "surrogatepass"), right.encode("utf-8", "surrogatepass")
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 def is_comparable(value: Any) -> bool:
