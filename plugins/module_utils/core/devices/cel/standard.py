@@ -427,7 +427,7 @@ def _comparable(left: Any, right: Any) -> None:
 
 def compare_to(left: Any, right: Any) -> int:
     _comparable(left, right)
-    return 0 if left == right else -1 if left < right else 1
+    return -1 if left < right else int(left > right)
 
 
 def is_greater_than(left: Any, right: Any) -> bool:

@@ -41,12 +41,13 @@ def test_what_re2_refuses(pattern: str) -> None:
         compile_regex(pattern)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @given(st.text("ab|*+?()[]^$.", max_size=8), st.text("ab", max_size=8))
 def test_agrees_with_python_where_both_take_a_pattern(pattern: str, text: str) -> None:
     try:
         ours = compile_regex(pattern)
         theirs = re.compile(pattern.replace("$", r"\Z"))
-    except (RegexError, re.error, FutureWarning):
+    except (RegexError, re.error):
         return
     if "[" in pattern or "++" in pattern or "*+" in pattern or "?+" in pattern:
         return  # a $ within brackets, and Python's possessive operators, mean something else
