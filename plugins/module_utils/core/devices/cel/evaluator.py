@@ -14,6 +14,15 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import library
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel import types as t
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.access import (
+    accepts,
+    at,
+    at_name,
+    caller,
+    equal_or_not,
+    has,
+    optional_at,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
     Bind,
     Call,
@@ -29,7 +38,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.checker import Checked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.collections import (
-    element_at,
     regex_for,
     total_of,
 )
@@ -55,7 +63,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Optional,
     TypeValue,
     UInt,
-    equal,
     no_overload,
     type_name,
 )
@@ -148,15 +155,15 @@ class _Compiler:
         operand = self.compile(node.operand)
         run, name = operand.run, node.field
         if node.test:
-            return Code(lambda state: _has(run(state), name), operand.cost)
+            return Code(lambda state: has(run(state), name), operand.cost)
         if node.optional or t.is_optional(self._types[node.operand]):
-            return Code(lambda state: _optional_at(run(state), name), operand.cost + 1)
+            return Code(lambda state: optional_at(run(state), name), operand.cost + 1)
 
         def select(state: State) -> Any:
             value = run(state)
             if type(value) is not CelMap:
                 if type(value) is Optional:
-                    return _optional_at(value, name)
+                    return optional_at(value, name)
                 raise CelError(f"no such key: {name}")
             found = value.entries.get(name, MISSING)
             if found is MISSING:
@@ -197,8 +204,8 @@ class _Compiler:
         guard = self._guard(name, args, method=method)
         runs = tuple(code.run for code in codes)
         if dynamic is None:
-            return Code(_caller(function or spending, runs, guard, None, spending is not None), cost + 1)
-        return Code(_caller(function or spending, runs, guard, dynamic, spending is not None), cost)
+            return Code(caller(function or spending, runs, guard, None, spending is not None), cost + 1)
+        return Code(caller(function or spending, runs, guard, dynamic, spending is not None), cost)
 
     def _sum_of(self, arg: Node) -> Callable[..., Any]:
         given = self._types[arg]
@@ -303,31 +310,31 @@ class _Compiler:
                     state.cost += most if len(value) >= len(fixed) else library.equality_cost(value, fixed)
                     return bool(value == fixed) is not negated
                 state.cost += most and 1
-                return _equal_or_not(value, fixed, negated, state)
+                return equal_or_not(value, fixed, negated, state)
 
             return Code(equals_text, left.cost)
 
         def equals(state: State) -> bool:
             value, second = one(state), other(state)
             state.spend(library.equality_cost(value, second))
-            return _equal_or_not(value, second, negated, state)
+            return equal_or_not(value, second, negated, state)
 
         return Code(equals, left.cost + right.cost)
 
     def _index(self, node: Call) -> Code:
         target, key = (self.compile(arg) for arg in node.args)
-        run, at = target.run, key.run
+        run, key_of = target.run, key.run
         cost = target.cost + key.cost + 1
         if node.function == "_[?_]" or t.is_optional(self._types[node.args[0]]):
-            return Code(lambda state: _optional_at(run(state), at(state)), cost)
+            return Code(lambda state: optional_at(run(state), key_of(state)), cost)
         if key.constant is not MISSING and type(key.constant) not in _KEY_KINDS:
             raise SyntaxFault(f"{type_name(key.constant)} is no key or index", node.args[1].start)
         if type(key.constant) is str:
             name = key.constant
-            return Code(lambda state: _at_name(run(state), name), cost)
+            return Code(lambda state: at_name(run(state), name), cost)
 
         def index(state: State) -> Any:
-            return _at(run(state), at(state))
+            return at(run(state), key_of(state))
 
         return Code(index, cost)
 
@@ -361,7 +368,7 @@ class _Compiler:
             value = run(state)
             if type(value) is not Optional:
                 # cel-go lets a value pass that only turns out to be no optional now.
-                if unwrap and _accepts(result, value):
+                if unwrap and accepts(result, value):
                     return value
                 raise no_overload()
             if value.present:
@@ -497,117 +504,6 @@ def _type_value(name: str) -> Code:
 def _is_open(given: t.Type) -> bool:
     """Whether values of a static type can be of several types at run time."""
     return given.kind in ("dyn", "any", "param") or any(map(_is_open, given.params)) or given.kind == "null"
-
-
-def _equal_or_not(left: Any, right: Any, negated: bool, state: State) -> bool:
-    """== or !=; what cannot be compared fails == and is unequal for != (cel-go's `evalNe`)."""
-    try:
-        return equal(left, right, state.spend) is not negated
-    except CelError:
-        if negated:
-            return True
-        raise
-
-
-def _has(value: Any, name: str) -> bool:
-    if type(value) is Optional:
-        if not value.present:
-            return False
-        value = value.value
-    return type(value) is CelMap and (name in value.entries or value.default is not None)
-
-
-def _at(target: Any, key: Any) -> Any:
-    if type(target) is Optional:
-        return _optional_at(target, key)
-    found = element_at(target, key)
-    if found is MISSING:
-        raise CelError(f"index out of bounds: {key}" if type(target) is list else f"no such key: {key}")
-    return found
-
-
-def _at_name(target: Any, name: str) -> Any:
-    if type(target) is CelMap:
-        found = target.entries.get(name, MISSING)
-        if found is not MISSING:
-            return found
-        if target.default is not None:
-            return target.default
-    return _at(target, name)
-
-
-def _optional_at(target: Any, key: Any) -> Optional:
-    if type(target) is Optional:
-        if not target.present:
-            return target
-        target = target.value
-    if type(target) is not CelMap and type(target) is not list:
-        return NONE
-    found = element_at(target, key)
-    return NONE if found is MISSING else Optional(True, found)
-
-
-def _accepts(wanted: t.Type, value: Any) -> bool:
-    """Whether a value fits a declared type at run time; of lists and maps the first element tells (as in cel-go)."""
-    kind = wanted.kind
-    if kind in ("dyn", "any", "param"):
-        return True
-    if kind == "list":
-        return type(value) is list and (not value or _accepts(wanted.params[0], value[0]))
-    if kind == "map":
-        return type(value) is CelMap
-    names = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
-    return type_name(value) == (wanted.name or names.get(kind, kind))
-
-
-def _require_overload(overloads: tuple[Overload, ...], values: list[Any]) -> None:
-    for overload in overloads:
-        if all(map(_accepts, overload.args, values)):
-            return
-    raise no_overload()
-
-
-def _caller(
-    function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
-) -> Run:
-    """The closure of a call; calls of one or two arguments without doubt about their types have their own."""
-    if guard or spending or len(runs) not in (1, 2):
-        return _general_caller(function, runs, guard, cost, spending)
-    if len(runs) == 1:
-        (only,) = runs
-        if cost is None:
-            return lambda state: function(only(state))
-
-        def call_one(state: State) -> Any:
-            value = only(state)
-            state.spend(cost(value))
-            return function(value)
-
-        return call_one
-    first, second = runs
-    if cost is None:
-        return lambda state: function(first(state), second(state))
-
-    def call_two(state: State) -> Any:
-        left, right = first(state), second(state)
-        state.spend(cost(left, right))
-        return function(left, right)
-
-    return call_two
-
-
-def _general_caller(
-    function: Any, runs: tuple[Run, ...], guard: tuple[Overload, ...], cost: Callable[..., int] | None, spending: bool
-) -> Run:
-    def call(state: State) -> Any:
-        values = [run(state) for run in runs]
-        if guard:
-            _require_overload(guard, values)
-        if cost is not None:
-            state.spend(cost(*values))
-        return function(state.spend, *values) if spending else function(*values)
-
-    return call
 
 
 # Conversions of constants are done, and patterns that are constants compiled, before an expression runs.
