@@ -18,6 +18,11 @@ options:
     type: list
     elements: path
     required: true
+  chdir:
+    description:
+      - The folder that relative paths start from, and that file names in messages are relative to.
+      - Without it, that is the folder of the playbook.
+    type: path
 requirements:
   - pydantic >= 2.10
   - PyYAML

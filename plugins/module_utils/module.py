@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +21,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-RESOURCES: dict[str, Any] = {"resources": {"type": "list", "elements": "path", "required": True}}
+RESOURCES: dict[str, Any] = {
+    "resources": {"type": "list", "elements": "path", "required": True},
+    "chdir": {"type": "path"},
+}
 SCHEDULING: dict[str, Any] = {
     "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
     "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
@@ -30,11 +34,16 @@ SCHEDULING: dict[str, Any] = {
 _MOST_WARNINGS = 20
 
 
-def require_libraries(module: AnsibleModule) -> None:
-    """Fail with the name of the package when one that is needed is not installed."""
+def prepare(module: AnsibleModule) -> None:
+    """Fail with the name of the package when one that is needed is not installed; go where paths start from."""
     for name, error in (("pydantic", PYDANTIC_IMPORT_ERROR), ("PyYAML", YAML_IMPORT_ERROR)):
         if error:
             module.fail_json(msg=missing_required_lib(name), exception=error)
+    if module.params["chdir"]:
+        try:
+            os.chdir(module.params["chdir"])
+        except OSError as error:
+            module.fail_json(msg=f"chdir: {module.params['chdir']}: {error.strerror}")
 
 
 def settings(module: AnsibleModule) -> Settings:

@@ -111,7 +111,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     RESOURCES,
     SCHEDULING,
     file_diff,
-    require_libraries,
+    prepare,
     run,
     settings,
     warn,
@@ -129,7 +129,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    require_libraries(module)
+    prepare(module)
     outcome = run(module, build.build, settings(module))
     warn(module, outcome.loaded)
     result = {

@@ -78,7 +78,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     RESOURCES,
     fail,
-    require_libraries,
+    prepare,
     warn,
 )
 
@@ -87,7 +87,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={**RESOURCES, "fail_on_error": {"type": "bool", "default": True}}, supports_check_mode=True
     )
-    require_libraries(module)
+    prepare(module)
     loaded = build.read_manifests(module.params["resources"])
     warn(module, loaded, errors=False)
     if loaded.errors and module.params["fail_on_error"]:

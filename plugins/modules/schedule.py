@@ -120,7 +120,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     RESOURCES,
     SCHEDULING,
-    require_libraries,
+    prepare,
     run,
     settings,
     warn,
@@ -131,7 +131,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={**RESOURCES, **SCHEDULING, "path": {"type": "path"}}, supports_check_mode=True
     )
-    require_libraries(module)
+    prepare(module)
     outcome = run(module, build.decide, settings(module))
     warn(module, outcome.loaded)
     module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))

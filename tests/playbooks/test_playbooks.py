@@ -128,25 +128,31 @@ def test_plan_needs_no_inventory(tmp_path: Path) -> None:
 SETS = ["e2e", "getting-started/aks", "getting-started/eks", "getting-started/gke", "getting-started/nebius"]
 
 
+def deployments_in(folder: Path) -> set[str]:
+    documents = [document for path in folder.rglob("*.yaml") for document in yaml.safe_load_all(path.read_text())]
+    return {value["metadata"]["name"] for value in documents if value and value["kind"] == "ModelDeployment"}
+
+
 @pytest.mark.parametrize("name", [*SETS, "getting-started/vultr"])
 def test_the_reference_projects_manifests_plan_and_build(tmp_path: Path, name: str) -> None:
-    resources = [str(MANIFESTS / name)]
-    if name != "e2e":
-        resources += [str(path) for path in sorted((MANIFESTS / "getting-started").glob("*-multi.yaml"))]
-        resources.append(str(MANIFESTS / "getting-started" / "inference-gateway.yaml"))
-    output = play("plan", fleet_resources=resources, fleet_build=str(tmp_path))
+    """In the steps of its guide: first one cluster and one model, then the rest."""
+    shared = [str(MANIFESTS / "getting-started" / "inference-gateway.yaml")] if name != "e2e" else []
+    first = MANIFESTS / name / "model-deployment.yaml"
+    if first.exists():
+        changed(
+            play(
+                "plan",
+                fleet_resources=[*shared, str(first), str(first.parent / "platform.yaml")],
+                fleet_build=str(tmp_path),
+            )
+        )
+    output = play("plan", fleet_resources=[*shared, str(MANIFESTS / name)], fleet_build=str(tmp_path))
     assert changed(output) == 1
-    deployments = sum(len(objects(MANIFESTS / name, kind)) for kind in ()) or len(
-        [
-            document
-            for path in (MANIFESTS / name).rglob("*.yaml")
-            for document in yaml.safe_load_all(path.read_text())
-            if document and document["kind"] == "ModelDeployment"
-        ]
-    )
+    wanted = deployments_in(MANIFESTS / name)
     plan = json.loads((tmp_path / "plan.json").read_text())
-    assert plan["summary"]["placed"] == deployments, output
-    assert len(objects(tmp_path / "clusters", "InferencePool")) == deployments
+    assert {placement["deployment"] for placement in plan["placements"]} == wanted, output
+    assert not plan["pending"], output
+    assert len(objects(tmp_path / "clusters", "InferencePool")) == len(wanted)
 
 
 def test_manifests_are_never_templated(tmp_path: Path) -> None:

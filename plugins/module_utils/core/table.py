@@ -72,7 +72,8 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
 
 def _own_part(replica: str, deployment: str) -> str:
     """The name of a replica without that of its deployment, which stands beside it."""
-    return f"…{replica.removeprefix(deployment)[1:]}" if deployment and replica.startswith(f"{deployment}-") else replica
+    prefix = f"{deployment}-"
+    return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
 
 
 def _held(placement: Placement) -> list[str]:

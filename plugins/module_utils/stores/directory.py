@@ -67,8 +67,8 @@ class DirectoryStore:
         while not (descriptor := self._try_lock(path)):
             if time.monotonic() >= deadline:
                 raise StoreError(
-                    f"{self.folder} is in use by {_holder(path)}; waited {timeout:g} seconds. Wait for that run to end, "
-                    "or raise fleet_lock_timeout"
+                    f"{self.folder} is in use by {_holder(path)}; waited {timeout:g} seconds. Wait for that run to "
+                    "end, or raise fleet_lock_timeout"
                 )
             time.sleep(0.1)
         try:
