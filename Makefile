@@ -34,7 +34,7 @@ test: lint types docs crds conformance unit ## everything that has to pass
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --profile production --quiet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --profile production -qq
 	@$(BIN)/antsibull-changelog lint
 
 types: $(VENV)/tests.installed ## mypy --strict

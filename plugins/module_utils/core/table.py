@@ -42,6 +42,7 @@ def table(plan: Plan, width: int = 72) -> list[str]:
 
 def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     found: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
+    cells: Sequence[str]
     for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
         cells = (
             f"{placement.namespace}/{placement.deployment}",

@@ -91,7 +91,13 @@ class _Explanation:
 
     def _within(self, found: str, part: Node) -> str:
         """The reason with the source it is about, shortened so that the whole stays readable in one line."""
-        source = " ".join(self._source[part.start : part.end].split())
+        start = part.start
+        subject = self._operands(part)[0] if isinstance(part, Call) else None
+        if subject is not None and self._access(subject) and self._source.startswith(".", subject.end):
+            # The reason names what is compared; of the expression, the method and what it compares with remain.
+            start = subject.end + 1
+        source = " ".join(self._source[start : part.end].split())
+        source = f"…{source}" if start > part.start else source
         room = max(_LONGEST - len(found) - len(" in ``"), _SHORTEST_SOURCE)
         return f"{_shortened(found, _LONGEST - _SHORTEST_SOURCE)} in `{_shortened(source, room)}`"
 
