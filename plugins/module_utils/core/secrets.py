@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 
 MASK = "********"
-_NAME = re.compile(r"TOKEN|SECRET|PASSW|PWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|AUTH", re.IGNORECASE)
+_NAME = re.compile(r"token|secret|passw|pwd|key|credential|auth|private|cert", re.IGNORECASE)
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
 
 
 def secret_like(name: str) -> bool:
-    """Whether an environment variable of this name is likely to hold a secret."""
+    """Whether an environment variable of this name, or an argument that says this, is likely to hold a secret."""
     return bool(_NAME.search(name))
 
 

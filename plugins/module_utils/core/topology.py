@@ -14,14 +14,12 @@ Paths of the problems found here are relative to the block that was passed in.
 
 from __future__ import annotations
 
-import difflib
-import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path, nearest_key, short_value
 
 MAX_NODES_PER_WORKER = 64
 """One leader and at most 63 followers (`members[].worker.nodes`)."""
@@ -35,9 +33,6 @@ MAX_COPIES = 64
 AXES = ("tensor", "pipeline", "data", "dataLocal")
 STRATEGIES = ("Tensor", "TensorPipeline", "DataExpert")
 KNOWN_KEYS = (*AXES, "strategy", "instances")
-
-SHOWN_CHARACTERS = 60
-"""How much of an offending value a message repeats."""
 
 
 @dataclass(frozen=True)
@@ -65,41 +60,6 @@ class TopologyError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
-
-
-def short_value(value: object) -> str:
-    """A value in at most 60 characters, in the words of YAML; containers are named, not shown."""
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list"
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
-        return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, str):
-        text = (
-            json.dumps(value[: 2 * SHOWN_CHARACTERS], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-        )
-    elif value is None or isinstance(value, (bool, int, float)):
-        text = json.dumps(value)
-    else:
-        text = type(value).__name__
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
-
-
-def field_path(base: str, key: object) -> str:
-    """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
-    if isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key) and len(key) <= SHOWN_CHARACTERS:
-        return f"{base}.{key}" if base else key
-    return f"{base}[{short_value(key)}]"
-
-
-def nearest_key(key: object, known: Iterable[str]) -> str:
-    """A hint for an unknown key: the known one that looks most like it, or all of them."""
-    names = sorted(known)
-    by_folded = {name.replace("_", "").lower(): name for name in names}
-    folded = key[:SHOWN_CHARACTERS].replace("_", "").lower() if isinstance(key, str) else ""
-    match = difflib.get_close_matches(folded, by_folded, n=1)
-    return f"Did you mean {by_folded[match[0]]}?" if match else f"Known here: {', '.join(names)}."
 
 
 def positive_integer(value: object, path: str) -> tuple[int | None, Problem | None]:

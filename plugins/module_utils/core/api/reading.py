@@ -19,7 +19,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import (
-    MAX_SHOWN,
     is_unknown_field,
     may_show,
     path_of,
@@ -28,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording 
     unknown_field,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import SHOWN_CHARACTERS
 
 # More than a person reads; keeps hostile input cheap.
 MAX_PROBLEMS = 1000
@@ -103,7 +103,7 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
         raise InvalidResource((Problem("must be the name of a kind", path="kind", hint=choices),))
     if written in kinds:
         return kinds[written]
-    near = difflib.get_close_matches(written[:MAX_SHOWN], kinds, n=1)
+    near = difflib.get_close_matches(written[:SHOWN_CHARACTERS], kinds, n=1)
     hint = f"did you mean {near[0]}?" if near else choices
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 

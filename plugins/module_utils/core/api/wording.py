@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,11 +13,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import Loc, type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import secret_like
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import entry_path, field_path, short_value
 
-MAX_SHOWN = 60
 _MAX_KEY = 80
-_SECRET = re.compile(r"token|secret|passw|pwd|key|credential|auth|private|cert", re.IGNORECASE)
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 _KINDS = {
     "text": "text",
@@ -33,12 +31,8 @@ _UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map":
 
 
 def short(value: object) -> str:
-    """A value in at most MAX_SHOWN characters; empty for lists and mappings, which may hold anything."""
-    if isinstance(value, (Mapping, list, tuple)):
-        return ""
-    text = value[: 2 * MAX_SHOWN] if isinstance(value, str) else value
-    shown = json.dumps(text, ensure_ascii=False) if isinstance(text, (str, bool)) else str(text)
-    return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 1] + "…"
+    """A value as messages show it; empty for lists and mappings, which may hold anything."""
+    return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
 
 
 def may_show(content: object, loc: Loc) -> bool:
@@ -49,9 +43,9 @@ def may_show(content: object, loc: Loc) -> bool:
     if "env" in loc:
         variable = _at(content, loc[: loc.index("env") + 2])
         name = variable.get("name") if isinstance(variable, dict) else None
-        return isinstance(name, str) and not _SECRET.search(name)
+        return isinstance(name, str) and not secret_like(name)
     if "args" in loc or "command" in loc:
-        return not _SECRET.search(str(_at(content, loc)))
+        return not secret_like(str(_at(content, loc)))
     return True
 
 
@@ -77,17 +71,11 @@ def path_of(kind: type[Model], loc: Sequence[str | int]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         elif shape is not None and shape.kind in ("map", "any"):
-            path += f"[{json.dumps(_cut(part), ensure_ascii=False)}]"
-        elif _PLAIN_KEY.fullmatch(part) and len(part) <= _MAX_KEY:
-            path += f".{part}" if path else part
+            path = entry_path(path, part)
         else:
-            path += f"[{json.dumps(_cut(part), ensure_ascii=False)}]"
+            path = field_path(path, part)
         shape = _below(shape, part)
     return path
-
-
-def _cut(key: str) -> str:
-    return key if len(key) <= _MAX_KEY else key[: _MAX_KEY - 1] + "…"
 
 
 def _below(shape: Shape | None, part: str | int) -> Shape | None:

@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import deployment, fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import FormError, Notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
 __all__ = ["Canonical", "FormError", "canonical", "written_path"]
 

@@ -163,8 +163,7 @@ ATTRIBUTES = 'device.attributes["gpu.nvidia.com"]'
         ("true", None),
         (
             'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >= 0',
-            "capacity memory 141Gi < 200Gi in "
-            '`device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("200Gi")) >= 0`',
+            'capacity memory 141Gi < 200Gi in `…compareTo(quantity("200Gi")) >= 0`',
         ),
         (
             f'device.driver == "gpu.nvidia.com" && {ATTRIBUTES}.architecture == "Ada"',
