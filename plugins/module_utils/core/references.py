@@ -277,9 +277,9 @@ def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     if template.model_cache_ref is None:
         for index, engine in enumerate(template.engines):
             if any(member.role == "Worker" for member in engine.members):
-                message = "spans several nodes but the deployment has no modelCacheRef"
+                message = f"engine {engine.name} spans several nodes, and the deployment has no modelCacheRef"
                 hint = "Without a cache every pod downloads the model by itself: add a ModelCache and refer to it"
-                yield _warning(message, f"spec.template.spec.engines[{index}]", hint, short(engine.name))
+                yield _warning(message, f"spec.template.spec.engines[{index}]", hint)
 
 
 def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) -> Iterator[Problem]:
