@@ -8,13 +8,16 @@ that starts from the replicas of the first one gets the same answers.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
+
+# The search recurses once per pod; pools with more pods are left to the first fit.
+MAX_SEARCHED_PODS = 100
 
 
 @dataclass(frozen=True)
@@ -42,22 +45,22 @@ class Demand:
 
 
 # A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
-# packing: what is hardest to place (many pods, large, few alternatives) goes first.
+# packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
+# their number, as a pool of a thousand nodes holds thousands of pods of few shapes.
 Pod = tuple[Vector, ...]
 Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
+Load = tuple[tuple[Group, int], ...]
 Free = dict[Vector, int]
 
 
-def _groups(demand: Demand) -> list[Group]:
+def _group(demand: Demand) -> Group:
+    """The pods of one copy, the hardest to place first."""
     pods = sorted(
         (pod_set.vectors for pod_set in demand.pod_sets for _ in range(pod_set.pods)),
         key=lambda alternatives: (-max(map(sum, alternatives)), len(alternatives), alternatives),
     )
-    if not pods:
-        return []
-    largest = max(sum(vector) for alternatives in pods for vector in alternatives)
-    rank = (-largest, -len(pods), sum(map(len, pods)))
-    return [(rank, tuple(pods))] * demand.copies
+    largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
+    return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
 
 class NodeLedger:
@@ -66,22 +69,22 @@ class NodeLedger:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.used = 0
-        self.version = 0
-
-    @property
-    def signature(self) -> tuple[int, int]:
-        return (self.pool.nodes, self.used)
 
     def fits(self, demand: Demand) -> bool:
         return self.used + demand.nodes <= self.pool.nodes
 
     def add(self, demand: Demand) -> None:
         self.used += demand.nodes
-        self.version += 1
 
     def remove(self, demand: Demand) -> None:
         self.used -= demand.nodes
-        self.version += 1
+
+    @property
+    def overcommitted(self) -> str:
+        """Why what is charged already cannot all be there, with numbers; empty when it can."""
+        if self.used <= self.pool.nodes:
+            return ""
+        return f"its replicas need {_count(self.used, 'node')}, and it has {self.pool.nodes}"
 
     def shortage(self, demand: Demand) -> str:
         """Why a demand does not fit, with numbers."""
@@ -98,44 +101,64 @@ class DeviceLedger:
 
     def __init__(self, pool: Pool, options: Options, memo: dict[object, Free | None]) -> None:
         self.pool = pool
-        self.version = 0
         self._options = options
         self._memo = memo
-        self._groups: list[Group] = []
         self._node: Vector = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
-        # Free devices after first-fit of all groups in their order, as long as that order was kept; else not known.
-        self._first_fit: Free | None = self._empty()
-
-    @property
-    def signature(self) -> tuple[object, ...]:
-        return (self._node, self.pool.nodes, tuple(self._groups))
+        self._counts: dict[Group, int] = {}
+        self._order: list[Group] = []
+        self._known: Free | None = None
+        self._is_known = False
 
     def fits(self, demand: Demand) -> bool:
-        return self._free() is not None and self._packed(_groups(demand)) is not None
+        group = _group(demand)
+        free = self._free()
+        if free is None or not group[1]:
+            return free is not None
+        needed = demand.copies * sum(min(map(sum, pod)) for pod in group[1])
+        if needed > sum(sum(vector) * nodes for vector, nodes in free.items()):
+            return False
+        return self._pack(self._with(group, demand.copies)) is not None
 
     def add(self, demand: Demand) -> None:
-        for group in _groups(demand):
-            if self._groups and group < self._groups[-1]:
-                self._first_fit = None
-                insort(self._groups, group)
-            else:
-                self._groups.append(group)
-                self._first_fit = self._first_fit and _first_fit(self._first_fit, [group])
-        self.version += 1
+        group = _group(demand)
+        if not group[1]:
+            return
+        if group not in self._counts:
+            insort(self._order, group)
+        self._counts[group] = self._counts.get(group, 0) + demand.copies
+        self._is_known = False
 
     def remove(self, demand: Demand) -> None:
-        for group in _groups(demand):
-            self._groups.remove(group)
-        self._first_fit = None if self._groups else self._empty()
-        self.version += 1
+        group = _group(demand)
+        if not group[1]:
+            return
+        self._counts[group] -= demand.copies
+        if not self._counts[group]:
+            del self._counts[group]
+            self._order.remove(group)
+        self._is_known = False
+
+    @property
+    def overcommitted(self) -> str:
+        """Why what is charged already cannot all be there, with numbers; empty when it can."""
+        if self._free() is not None:
+            return ""
+        parts = []
+        for position, device in enumerate(self.pool.devices):
+            charged = sum(
+                count * sum(max(pod, key=sum)[position] for pod in pods) for (_, pods), count in self._counts.items()
+            )
+            if charged:
+                parts.append(f"{charged} {device.name} charged, {device.count * self.pool.nodes} there")
+        return f"its replicas do not fit on its {_count(self.pool.nodes, 'node')}: {', '.join(parts)}"
 
     def shortage(self, demand: Demand) -> str:
         """Why a demand does not fit, with numbers."""
         free = self._free()
         if free is None:
-            return f"more is charged to its {_count(self.pool.nodes, 'node')} than they have"
-        groups = _groups(demand)
-        needs = [max(pod, key=sum) for _, pods in groups for pod in pods]
+            return self.overcommitted
+        _, pods = _group(demand)
+        needs = [max(pod, key=sum) for pod in pods] * demand.copies
         parts = []
         for position, device in enumerate(self.pool.devices):
             wanted = [vector[position] for vector in needs if vector[position]]
@@ -147,46 +170,35 @@ class DeviceLedger:
                     f"engine needs {_pods(wanted, device.name)}"
                 )
         text = "; ".join(parts)
-        if groups and len(groups[0][1]) > 1:
+        if len(pods) > 1:
             text += f", each pod of a copy on its own node (of {self.pool.nodes})"
         return text
 
-    def _empty(self) -> Free:
-        return {self._node: self.pool.nodes} if self.pool.nodes > 0 else {}
-
     def _free(self) -> Free | None:
         """Free devices with all charged pods packed; None when they cannot be."""
-        return self._first_fit if self._first_fit is not None else self._pack(self._groups)
+        if not self._is_known:
+            self._known = self._pack(tuple((group, self._counts[group]) for group in self._order))
+            self._is_known = True
+        return self._known
 
-    def _packed(self, groups: list[Group]) -> Free | None:
-        """Free devices after the groups are charged as well, or None when they do not fit."""
-        if not groups:
-            return self._free()
-        if self._beyond_total(groups):
-            return None
-        in_order = not self._groups or groups[0] >= self._groups[-1]
-        if in_order and self._first_fit is not None:
-            packed = _first_fit(self._first_fit, groups)
-            if packed is not None:
-                return packed
-        together = list(self._groups)
-        for group in groups:
-            together.insert(bisect_right(together, group), group)
-        return self._pack(together)
+    def _with(self, group: Group, copies: int) -> Load:
+        position = bisect_left(self._order, group)
+        load = [(known, self._counts[known]) for known in self._order]
+        if group in self._counts:
+            load[position] = (group, self._counts[group] + copies)
+        else:
+            load.insert(position, (group, copies))
+        return tuple(load)
 
-    def _pack(self, groups: Sequence[Group]) -> Free | None:
-        key = (self._node, self.pool.nodes, tuple(groups))
+    def _pack(self, load: Load) -> Free | None:
+        key = (self._node, self.pool.nodes, load)
         if key not in self._memo:
-            packed = _first_fit(self._empty(), groups)
+            free = {self._node: self.pool.nodes} if self.pool.nodes > 0 else {}
+            packed = _first_fit(free, load)
             if packed is None and self._options.search == "Exact":
-                packed = _search(self._empty(), groups, self._options.pack_steps)
+                packed = _search(free, load, self._options.pack_steps)
             self._memo[key] = packed
         return self._memo[key]
-
-    def _beyond_total(self, groups: Iterable[Group]) -> bool:
-        """A quick no: fewer devices of all kinds together than the smallest need."""
-        free = sum(sum(vector) * nodes for vector, nodes in (self._free() or {}).items())
-        return sum(min(map(sum, pod)) for _, pods in groups for pod in pods) > free
 
 
 def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
@@ -205,30 +217,61 @@ def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
     return found
 
 
-def _first_fit(free: Free, groups: Sequence[Group]) -> Free | None:
+def _first_fit(free: Free, load: Load) -> Free | None:
     free = dict(free)
-    for _, pods in groups:
-        held: list[Vector] = []
-        for pod in pods:
-            choice = next(iter(_options_for(free, pod)), None)
-            if choice is None:
+    for (_, pods), count in load:
+        left = count
+        while left:
+            placed = _fill_tightest(free, pods[0], left) if len(pods) == 1 else _spread(free, pods)
+            if not placed:
                 return None
-            node, after = choice
-            free[node] -= 1
-            held.append(after)
-        for after in held:
-            free[after] = free.get(after, 0) + 1
+            left -= placed
     return free
 
 
-def _search(free: Free, groups: Sequence[Group], steps: int) -> Free | None:
-    """Depth-first over every choice of alternative and node, at most `steps` of them.
+def _fill_tightest(free: Free, pod: Pod, count: int) -> int:
+    """Place equal pods on the tightest kind of node that takes one; how many, 0 when none does.
 
-    The recursion is as deep as there are pods, so pools with more pods than that are left to the first fit.
+    A node that took a pod is tighter than before and gets the next one too, so as many as fit go onto each at once.
+    That holds for any alternative: what no node could take before, no fuller node can take now.
     """
-    pods = [(number, pod) for number, (_, group) in enumerate(groups) for pod in group]
-    if len(pods) > 100:
+    choice = next(iter(_options_for(free, pod)), None)
+    if choice is None:
+        return 0
+    node, after = choice
+    taken = tuple(have - left for have, left in zip(node, after, strict=True))
+    each = min(have // need for have, need in zip(node, taken, strict=True) if need)
+    nodes = min(free[node], count // each)
+    if nodes == 0:
+        nodes, each = 1, count
+    free[node] -= nodes
+    full = tuple(have - each * need for have, need in zip(node, taken, strict=True))
+    free[full] = free.get(full, 0) + nodes
+    return nodes * each
+
+
+def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
+    """Place the pods of one copy on nodes of their own: 1, or 0 when they do not fit."""
+    held: list[Vector] = []
+    for pod in pods:
+        choice = next(iter(_options_for(free, pod)), None)
+        if choice is None:
+            return 0
+        node, after = choice
+        free[node] -= 1
+        held.append(after)
+    for after in held:
+        free[after] = free.get(after, 0) + 1
+    return 1
+
+
+def _search(start: Free, load: Load, steps: int) -> Free | None:
+    """Depth-first over every choice of alternative and node, at most `steps` of them."""
+    if sum(count * len(group) for (_, group), count in load) > MAX_SEARCHED_PODS:
         return None
+    groups = [group for (_, group), count in load for _ in range(count)]
+    pods = [(number, pod) for number, group in enumerate(groups) for pod in group]
+    free = dict(start)
     seen: set[tuple[int, frozenset[tuple[Vector, int]], tuple[Vector, ...]]] = set()
     left = steps
 

@@ -10,6 +10,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain as explain_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -47,18 +48,32 @@ class Explainer:
     def __init__(self, capacity: FleetCapacity) -> None:
         self._capacity = capacity
         self._mismatch: dict[tuple[int, int], str] = {}
+        self._refusals: dict[object, tuple[Refusal, ...]] = {}
 
-    def refusals(self, deployment: Deployment, clusters: Iterable[Cluster]) -> tuple[Refusal, ...]:
-        """Every refusal, alike ones of several clusters as one; sorted by pool and reason."""
+    def refusals(
+        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
+    ) -> tuple[Refusal, ...]:
+        """Every refusal, alike ones of several clusters as one; sorted by pool and reason.
+
+        `engines` are the deployment's; deployments that share them share what is found.
+        """
+        key = (id(engines), tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
+        if key not in self._refusals:
+            self._refusals[key] = self._collect(deployment, engines, clusters)
+        return self._refusals[key]
+
+    def _collect(
+        self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
+    ) -> tuple[Refusal, ...]:
         grouped: dict[tuple[str, str], list[str]] = {}
         for cluster in clusters:
             reason = cluster_refusal(deployment, cluster)
             if reason:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
-            found = [(pool.name, self._pool_refusal(deployment, cluster, pool)) for pool in cluster.pools]
-            if all(self._fits_alone(engine, cluster) for engine in deployment.engines):
-                found.append(("", _apart(deployment.engines)))
+            found = [(pool.name, self._pool_refusal(engines, cluster, pool)) for pool in cluster.pools]
+            if all(self._fits_alone(engine, cluster) for engine in engines):
+                found.append(("", _apart(engines)))
             for pool, reason in found:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
@@ -71,11 +86,11 @@ class Explainer:
             for fit in self._capacity.fits_of(engine, pool.devices)
         )
 
-    def _pool_refusal(self, deployment: Deployment, cluster: Cluster, pool: Pool) -> str:
+    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
-        several = len(deployment.engines) > 1
+        several = len(engines) > 1
         parts = []
-        for engine in deployment.engines:
+        for engine in engines:
             fits = self._capacity.fits_of(engine, pool.devices)
             ledger = self._capacity.ledger(cluster.name, pool)
             if not fits:
@@ -110,6 +125,8 @@ class Explainer:
                 return f"device {names} matches, but a node has {most}, request {request.name} needs {request.count}"
         names = ", ".join(request.name for request in member.requests)
         have = ", ".join(f"{device.count} {device.name}" for device in devices)
+        if Matcher("Exact").resolve(member.requests, devices):
+            return f"requests {names} do not fit a node ({have}) first come, first served; search Exact finds a way"
         return f"requests {names} together need more than a node has ({have})"
 
 

@@ -58,6 +58,7 @@ class FleetCapacity:
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Free | None] = {}
+        self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
         self._fits: dict[tuple[int, int], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
 
@@ -72,9 +73,14 @@ class FleetCapacity:
             self._ledgers[key] = found
         return found
 
-    def version(self, cluster: Cluster) -> int:
-        """Changes whenever a pool of the cluster is charged."""
-        return sum(self.ledger(cluster.name, pool).version for pool in cluster.pools)
+    def version(self, cluster: str) -> int:
+        """Grows whenever a replica is charged to the cluster."""
+        return self._versions[cluster]
+
+    def overcommitted(self) -> list[tuple[str, str, str]]:
+        """(cluster, pool, why) of every pool that is charged more than it has."""
+        found = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
+        return [entry for entry in found if entry[2]]
 
     def fits_of(self, engine: Engine, devices: tuple[Device, ...]) -> tuple[EngineFit, ...]:
         """How an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
@@ -116,6 +122,7 @@ class FleetCapacity:
                     taken.setdefault(member.pool, []).append(PodSet(member.pods, vectors))
             for name, pod_sets in taken.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
+                self._versions[cluster] += 1
 
     def charge_members(self, cluster: Cluster, engine: Engine, fit: EngineFit, pools: Sequence[Pool]) -> None:
         """Charge an engine whose members may be pinned to different pools."""
@@ -127,6 +134,7 @@ class FleetCapacity:
             )
             if pod_sets:
                 self.ledger(cluster.name, pool).add(Demand(engine.copies, pod_sets))
+                self._versions[cluster.name] += 1
 
     def place(self, engines: Sequence[Engine], cluster: Cluster) -> tuple[PlacedEngine, ...] | None:
         """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
@@ -157,4 +165,7 @@ class FleetCapacity:
                         return False
             return False
 
-        return tuple(chosen) if descend(0) else None
+        if not descend(0):
+            return None
+        self._versions[cluster.name] += 1
+        return tuple(chosen)

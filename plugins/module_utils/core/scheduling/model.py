@@ -228,8 +228,13 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name."""
+    """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name.
+
+    `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
+    replicas larger. Nothing is taken away for it, and nothing new goes there.
+    """
 
     placements: tuple[Placement, ...]
     pending: tuple[Pending, ...]
     dropped: tuple[Dropped, ...]
+    overcommitted: tuple[Refusal, ...] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
@@ -22,11 +22,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.e
     cluster_refusal,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
+    Resolution,
+    device_requests,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
     Dropped,
     Engine,
+    Member,
     Options,
     Pending,
     PlacedEngine,
@@ -52,7 +57,11 @@ def schedule(
     """
     fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
     capacity = FleetCapacity(fleet, options or Options())
-    states = {deployment.key: _State(_checked(deployment)) for deployment in sorted(deployments, key=_order)}
+    shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
+    states = {
+        deployment.key: _State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
+        for deployment in sorted(deployments, key=_order)
+    }
     for replica in sorted(replicas, key=lambda replica: (replica.namespace, replica.name)):
         state = states.get((replica.namespace, replica.deployment)) if replica.deployment else None
         if state:
@@ -61,13 +70,14 @@ def schedule(
             capacity.charge(replica.cluster, replica.engines)
     for state in states.values():
         _retain(state, fleet, capacity)
-    _fill(list(states.values()), fleet, capacity)
+    _Filler(fleet, capacity).fill(states.values())
     explainer = Explainer(capacity)
     ordered = [states[key] for key in sorted(states)]
     return Schedule(
         tuple(placement for state in ordered for placement in state.in_order()),
         tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer))),
         tuple(dropped for state in ordered for dropped in state.dropped),
+        tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
     )
 
 
@@ -76,10 +86,11 @@ class _State:
     """What is decided of one deployment so far."""
 
     deployment: Deployment
+    # The deployment's engines; deployments with equal ones share this object, and what was found out about it.
+    engines: tuple[Engine, ...]
     existing: list[Replica] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
-    failed_at: dict[str, int] = field(default_factory=dict)
 
     @property
     def missing(self) -> int:
@@ -128,7 +139,7 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
             state.dropped.append(Dropped(replica, reason))
             continue
         held = state.deployment.invalid or cluster.unknown
-        pinned = [] if held else _pin(state.deployment, replica, cluster, capacity)
+        pinned = [] if held else _pin(state.engines, replica, cluster, capacity)
         if isinstance(pinned, str):
             state.dropped.append(Dropped(replica, pinned))
             continue
@@ -174,6 +185,9 @@ def _surplus(placements: list[Placement], wanted: int) -> list[Placement]:
 def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None) -> str:
     if cluster is None:
         return f"cluster {replica.cluster} is gone"
+    if deployment.invalid:
+        # What it tolerates cannot be told.
+        return ""
     for taint in cluster.taints:
         if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
             return f"taint {taint} on {cluster.name} is not tolerated"
@@ -192,14 +206,16 @@ class _Pinned:
         return self.fit.placed(self.engine, [pool.name for pool in self.pools])
 
 
-def _pin(deployment: Deployment, replica: Replica, cluster: Cluster, capacity: FleetCapacity) -> list[_Pinned] | str:
+def _pin(
+    engines: tuple[Engine, ...], replica: Replica, cluster: Cluster, capacity: FleetCapacity
+) -> list[_Pinned] | str:
     """The deployment's engines where the replica has them already, or why it cannot stay."""
     observed = {engine.name: engine for engine in replica.engines}
-    if len(observed) != len(deployment.engines) or any(engine.name not in observed for engine in deployment.engines):
+    if len(observed) != len(engines) or any(engine.name not in observed for engine in engines):
         return "the set of engines changed"
     pools = {pool.name: pool for pool in cluster.pools}
     pinned = []
-    for engine in deployment.engines:
+    for engine in engines:
         members = {member.role: member for member in observed[engine.name].members}
         if len(members) != len(engine.members) or any(member.role not in members for member in engine.members):
             return f"the members of engine {engine.name} changed"
@@ -225,66 +241,81 @@ def _fit_in_place(
         found = capacity.matcher.resolve(member.requests, pool.devices)
         if not found:
             return None
-        classes = tuple(str(entry.get("deviceClassName")) for entry in by_role[member.role].device_requests)
-        resolutions.append(
-            next(
-                (option for option in found if tuple(name for name in option.device_classes if name) == classes),
-                found[0],
-            )
-        )
+        claimed = [(entry["name"], entry["deviceClassName"]) for entry in by_role[member.role].device_requests]
+        resolutions.append(next((option for option in found if _claims(member, option) == claimed), found[0]))
     return capacity.fit(engine, resolutions)
 
 
-def _fill(states: Sequence[_State], fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
-    """Place what is missing, until a whole pass over all deployments places nothing.
-
-    One pass would do if a pool that refuses a replica always refused it later as well. Packing within a bound on work
-    does not promise that, and without the last, empty pass the next run could find a place that this one missed.
-    """
-    growing = [state for state in states if state.may_grow]
-    progress = True
-    while growing and progress:
-        progress = False
-        for state in growing:
-            progress = _fill_one(state, fleet, capacity) or progress
-        growing = [state for state in growing if state.may_grow]
+def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
+    return [(entry["name"], entry["deviceClassName"]) for entry in device_requests(member, resolution)]
 
 
-def _fill_one(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> bool:
-    """Spread, then pack: always the cluster with the fewest replicas of this deployment, of equals the first name."""
-    load = Counter(placement.cluster for placement in state.placements)
-    candidates = [
-        (load[cluster.name], cluster.name)
-        for cluster in fleet.values()
-        if not cluster_refusal(state.deployment, cluster)
-        and state.failed_at.get(cluster.name) != capacity.version(cluster)
-    ]
-    heapq.heapify(candidates)
-    placed = False
-    while candidates and state.missing > 0:
-        count, name = candidates[0]
-        cluster = fleet[name]
-        engines = capacity.place(state.deployment.engines, cluster)
-        if engines is None:
-            state.failed_at[name] = capacity.version(cluster)
-            heapq.heappop(candidates)
-            continue
-        used = {placement.index for placement in state.on(name)}
-        index = next(number for number in range(len(used) + 1) if number not in used)
-        state.placements.append(
-            Placement(
-                state.deployment.namespace,
-                state.deployment.name,
-                name,
-                index,
-                engines,
-                "new",
-                cluster.gateway_address,
-            )
-        )
-        placed = True
-        heapq.heapreplace(candidates, (count + 1, name))
-    return placed
+class _Filler:
+    """Places what is missing, and remembers what needs no second look."""
+
+    def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
+        self._fleet = fleet
+        self._capacity = capacity
+        self._eligible: dict[object, list[str]] = {}
+        # Version of a cluster at which engines found no place there; they are told apart by identity.
+        self._refused: dict[tuple[int, str], int] = {}
+
+    def fill(self, states: Iterable[_State]) -> None:
+        """Until a whole pass over all deployments places nothing.
+
+        One pass would do if a pool that refuses a replica always refused it later as well. Packing within a bound on
+        work does not promise that, and without the last, empty pass the next run could find a place that this one
+        missed.
+        """
+        growing = [state for state in states if state.may_grow]
+        progress = True
+        while growing and progress:
+            progress = False
+            for state in growing:
+                progress = self._fill_one(state) or progress
+            growing = [state for state in growing if state.may_grow]
+
+    def _fill_one(self, state: _State) -> bool:
+        """Spread, then pack: the cluster with the fewest replicas of the deployment, of equals the first name."""
+        indices: dict[str, set[int]] = {}
+        for placement in state.placements:
+            indices.setdefault(placement.cluster, set()).add(placement.index)
+        shape = id(state.engines)
+        candidates = [
+            (len(indices.get(name, ())), name)
+            for name in self._eligible_for(state.deployment)
+            if self._refused.get((shape, name)) != self._capacity.version(name)
+        ]
+        heapq.heapify(candidates)
+        placed = False
+        while candidates and state.missing > 0:
+            count, name = candidates[0]
+            engines = self._capacity.place(state.engines, self._fleet[name])
+            if engines is None:
+                self._refused[(shape, name)] = self._capacity.version(name)
+                heapq.heappop(candidates)
+                continue
+            used = indices.setdefault(name, set())
+            index = next(number for number in range(len(used) + 1) if number not in used)
+            used.add(index)
+            state.placements.append(_placement(state.deployment, self._fleet[name], index, engines))
+            placed = True
+            heapq.heapreplace(candidates, (count + 1, name))
+        return placed
+
+    def _eligible_for(self, deployment: Deployment) -> list[str]:
+        key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
+        if key not in self._eligible:
+            self._eligible[key] = [
+                cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster)
+            ]
+        return self._eligible[key]
+
+
+def _placement(deployment: Deployment, cluster: Cluster, index: int, engines: tuple[PlacedEngine, ...]) -> Placement:
+    return Placement(
+        deployment.namespace, deployment.name, cluster.name, index, engines, "new", cluster.gateway_address
+    )
 
 
 def _pending(state: _State, fleet: Mapping[str, Cluster], explainer: Explainer) -> Pending | None:
@@ -298,7 +329,7 @@ def _pending(state: _State, fleet: Mapping[str, Cluster], explainer: Explainer) 
     elif deployment.hold:
         reason, message = "ModelCacheNotFound", deployment.hold
     else:
-        refusals = explainer.refusals(deployment, fleet.values())
+        refusals = explainer.refusals(deployment, state.engines, fleet.values())
         candidates = sum(1 for cluster in fleet.values() if _selected(deployment, cluster))
         reason = "InsufficientCapacity" if candidates else "NoClusters"
         message = f"{counts} (checked {candidates} clusters)"

@@ -115,7 +115,13 @@ def device_lists(draw: st.DrawFn) -> tuple[Device, ...]:
     first = gpu(draw(st.sampled_from(MEMORIES)), draw(st.sampled_from((0, 1, 2, 4, 4, 8, 8))))
     more = draw(
         st.sampled_from(
-            ((), (nic(),), (gpu("80Gi", 2, name="big"),), (gpu("80Gi", 1, name="amd", device_class="other"),))
+            (
+                (),
+                (nic(),),
+                (gpu("80Gi", 2, name="big"),),
+                (gpu("80Gi", 1, name="amd", device_class="other"),),
+                (gpu("80Gi", 9, name="pretend", claim="Synthetic"),),
+            )
         )
     )
     return (first, *more)

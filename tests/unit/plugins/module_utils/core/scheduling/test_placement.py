@@ -368,3 +368,44 @@ def test_a_kept_replica_claims_through_the_class_it_has() -> None:
     engines = (PlacedEngine("main", (PlacedMember("gpu", (claim,)),)),)
     decided = schedule([deployment("m", 1)], [cluster("a", twice)], [Replica("r", "ml-team", "m", "a", 0, engines)])
     assert decided.placements[0].engines[0].members[0].device_requests[0]["deviceClassName"] == "second"
+
+
+def test_h3_an_invalid_deployment_is_not_drained_for_tolerations_that_cannot_be_told() -> None:
+    fleet = [cluster("a", pool("gpu", 4), taints=(Taint("drain", "NoExecute"),))]
+    decided = schedule([deployment("m", 0, invalid="its manifest has errors")], fleet, [running("m", "a")])
+    assert [(placement.state, placement.reason) for placement in decided.placements] == [
+        ("held", "its manifest has errors")
+    ]
+
+
+def test_a_pool_that_is_too_small_for_what_runs_is_named_with_numbers() -> None:
+    fleet = [cluster("a", pool("gpu", 2))]
+    first = schedule([deployment("m", 1)], fleet, [])
+    grown = [deployment("m", 1, standalone(copies=4))]
+    decided = schedule(grown, fleet, replicas_of(first))
+    assert [str(refusal) for refusal in decided.overcommitted] == [
+        "pool gpu on a: its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
+    ]
+    by_nodes = schedule(grown, fleet, replicas_of(first), NODES)
+    assert [str(refusal) for refusal in by_nodes.overcommitted] == [
+        "pool gpu on a: its replicas need 4 nodes, and it has 2"
+    ]
+
+
+def test_greedy_says_when_another_order_would_fit() -> None:
+    fleet = [cluster("a", pool("gpu", 1, gpu("80Gi", 1, name="big"), gpu("24Gi", 1, name="small")))]
+    wanted = [deployment("m", 1, standalone(ask(name="any"), ask(1, at_least("40Gi"), name="large")))]
+    decided = schedule(wanted, fleet, [], Options(search="Greedy"))
+    assert "search Exact finds a way" in str(decided.pending[0].refusals[0])
+
+
+def test_a_kept_replica_claims_what_it_claims_for_the_same_requests() -> None:
+    """Four real GPUs and pretended ones: which of two requests has the claim must not change."""
+    fleet = [cluster("a", pool("gpu", 1, gpu(count=4), gpu(count=9, name="pretend", claim="Synthetic")))]
+    wanted = [deployment("m", 2, standalone(ask(2, name="a"), ask(1, name="b")))]
+    first = schedule(wanted, fleet, [])
+    second = schedule(wanted, fleet, replicas_of(first))
+    assert [placement.engines for placement in second.placements] == [
+        placement.engines for placement in first.placements
+    ]
+    assert not second.overcommitted

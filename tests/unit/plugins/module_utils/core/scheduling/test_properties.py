@@ -91,10 +91,6 @@ def fits(pool: Pool, groups: list[list[PlacedMember]]) -> bool:
     return place(0)
 
 
-def replicas_and(fleet: list[Cluster], wanted: list[Deployment], options: Options) -> Schedule:
-    return schedule(wanted, fleet, [], options)
-
-
 @OPTIONS
 @EXAMPLES
 @given(fleet=fleets.clusters(), wanted=fleets.deployments())
@@ -106,6 +102,32 @@ def test_never_over_capacity(options: Options, fleet: list[Cluster], wanted: lis
             if options.accounting == "Nodes":
                 assert sum(map(len, groups)) <= pool.nodes
             assert fits(pool, groups)
+
+
+@OPTIONS
+@EXAMPLES
+@given(fleet=fleets.clusters(), wanted=fleets.deployments(), other=fleets.deployments())
+def test_new_replicas_never_go_where_there_is_no_room(
+    options: Options, fleet: list[Cluster], wanted: list[Deployment], other: list[Deployment]
+) -> None:
+    """After any edit: a pool holds what fits, or nothing new, and then it is named."""
+    edited = [replace(new, namespace=old.namespace, name=old.name) for old, new in zip(wanted, other, strict=False)]
+    decided = schedule(edited, fleet, fleets.replicas_of(schedule(wanted, fleet, [], options)), options)
+    named = {(refusal.clusters[0], refusal.pool) for refusal in decided.overcommitted}
+    new = {
+        (placement.cluster, member.pool)
+        for placement in decided.placements
+        if placement.state == "new"
+        for engine in placement.engines
+        for member in engine.members
+        if member.device_requests
+    }
+    for cluster in fleet:
+        for pool in cluster.pools:
+            groups = pods_on(decided, cluster.name, pool.name)
+            room = fits(pool, groups) and (options.accounting == "Devices" or sum(map(len, groups)) <= pool.nodes)
+            assert room or (cluster.name, pool.name) in named
+            assert room or (cluster.name, pool.name) not in new
 
 
 @OPTIONS
