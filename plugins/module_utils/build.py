@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, table
@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     StoreError,
     object_path,
     plan_text,
-    replica_files,
+    state_files,
 )
 
 
@@ -61,26 +61,32 @@ class Outcome:
     after: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_manifests(paths: Sequence[str]) -> Loaded:
-    """All resources below `paths`, with every problem of reading them as well."""
+def read_manifests(paths: Sequence[str], folder: str = "") -> Loaded:
+    """All resources below `paths`, with every problem of reading them as well.
+
+    Raises StoreError when one of them is in the build folder: what is built must not be read as a manifest.
+    """
     sources, unread = manifests.read(paths)
+    if folder:
+        _refuse_overlap(paths, [source.name for source in sources], folder)
     loaded = load(sources)
-    return Loaded(loaded.resources, (*unread, *loaded.problems), loaded.invalid, loaded.ignored)
+    return replace(loaded, problems=(*unread, *loaded.problems))
 
 
 def decide(settings: Settings) -> Outcome:
     """Read and decide; write nothing. Raises ManifestError and StoreError."""
-    loaded = _load(settings)
     before = DirectoryStore(settings.folder).read() if settings.folder else {}
+    loaded = _load(settings)
     return Outcome(_plan(settings, loaded, before), loaded, before=before)
 
 
 def build(settings: Settings) -> Outcome:
     """Read, decide, and bring the build folder there, unless in check mode. Raises ManifestError and StoreError."""
-    loaded = _load(settings)
     store = DirectoryStore(settings.folder)
-    # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes.
+    # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes. The
+    # manifests are read under the lock, so that a run that waited does not undo what a later one decided.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
+        loaded = _load(settings)
         before = store.read()
         decided = _plan(settings, loaded, before)
         after = _files(decided)
@@ -91,8 +97,7 @@ def build(settings: Settings) -> Outcome:
 
 
 def _load(settings: Settings) -> Loaded:
-    _refuse_overlap(settings)
-    loaded = read_manifests(settings.resources)
+    loaded = read_manifests(settings.resources, settings.folder)
     unplaced = [problem for problem in loaded.errors if problem.ref is None]
     # A text that cannot be read may hold anything; what was in it cannot be told apart from what was deleted.
     if loaded.errors and (settings.invalid == "fail" or unplaced):
@@ -100,26 +105,32 @@ def _load(settings: Settings) -> Loaded:
     return loaded
 
 
-def _refuse_overlap(settings: Settings) -> None:
-    if not settings.folder:
-        return
-    folder = os.path.realpath(settings.folder)
-    for path in settings.resources:
-        if os.path.isdir(path) and os.path.commonpath([folder, os.path.realpath(path)]) == os.path.realpath(path):
+def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> None:
+    inside = os.path.join(os.path.realpath(folder), "")
+    for path in paths:
+        if os.path.isdir(path) and inside.startswith(os.path.join(os.path.realpath(path), "")):
             raise StoreError(
-                f"the build folder {settings.folder} lies inside the manifests folder {path}, so what is built would "
-                "be read as manifests: choose another fleet_build"
+                f"the build folder {folder} lies inside the manifests folder {path}, so what is built would be read as "
+                "manifests: choose another fleet_build"
+            )
+    for name in files:
+        if os.path.realpath(name).startswith(inside):
+            raise StoreError(
+                f"{name} would be read as a manifest, and lies inside the build folder {folder}: choose another "
+                "fleet_build, or fleet_resources that leave it out"
             )
 
 
 def _plan(settings: Settings, loaded: Loaded, before: Mapping[str, str]) -> Plan:
-    return plan(loaded.resources, _existing(settings.folder, before), loaded.invalid, settings.options)
+    return plan(
+        (*loaded.resources, *loaded.unresolved), _existing(settings.folder, before), loaded.invalid, settings.options
+    )
 
 
 def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """The ModelReplicas of the last run."""
+    """The ModelReplicas and ModelEndpoints of the last run."""
     found = []
-    for name, text in replica_files(files).items():
+    for name, text in state_files(files).items():
         place = os.path.join(folder, name)
         for document in documents(Source(place, text.encode())):
             problems = list(document.problems)
@@ -131,8 +142,8 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
             if problems:
                 lines = "\n".join(str(problem) for problem in problems)
                 raise StoreError(
-                    f"{place} is no longer the ModelReplica that was written there; restore it, or delete it to have "
-                    f"the replica placed anew:\n{lines}"
+                    f"{place} is no longer what was written there; restore it, or delete it to have the replica placed "
+                    f"anew:\n{lines}"
                 )
             found.append(document.value)
     return found

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML
 from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
@@ -65,7 +66,7 @@ def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Set
         return action(given)
     except ManifestError as error:
         fail(module, error.problems)
-    except StoreError as error:
+    except (StoreError, PlanError) as error:
         module.fail_json(msg=str(error))
 
 
@@ -77,13 +78,13 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
     raise SystemExit(1)
 
 
-def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True) -> None:
-    """Tell warnings, and with `errors` the errors whose resources are held, as warnings of the task."""
-    problems = [*(loaded.errors if errors else ()), *loaded.warnings]
-    for problem in problems[:_MOST_WARNINGS]:
-        module.warn(str(problem))
-    if len(problems) > _MOST_WARNINGS:
-        module.warn(f"and {len(problems) - _MOST_WARNINGS} more; modelplane.fleet.resource_info returns all of them")
+def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:
+    """Tell warnings, with `errors` the errors whose resources are held, and `more`, as warnings of the task."""
+    lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
+    for line in lines[:_MOST_WARNINGS]:
+        module.warn(line)
+    if len(lines) > _MOST_WARNINGS:
+        module.warn(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.resource_info returns all of them")
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:

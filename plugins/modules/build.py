@@ -131,7 +131,7 @@ def main() -> None:
     )
     prepare(module)
     outcome = run(module, build.build, settings(module))
-    warn(module, outcome.loaded)
+    warn(module, outcome.loaded, more=[str(refusal) for refusal in outcome.plan.schedule.overcommitted])
     result = {
         "changed": bool(outcome.changes),
         "table": table.table(outcome.plan, module.params["table_width"]),

@@ -97,9 +97,19 @@ removed:
   elements: dict
   sample:
     - namespace: ml-team
+      deployment: qwen3-8b
       replica: qwen3-8b-0d3f1b2c4a
       cluster: old
       reason: cluster old is gone
+overcommitted:
+  description: Pools that have less than what runs there asks for. Nothing is taken away, and nothing new goes there.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - clusters: [eks-us-west]
+      pool: gpu-l4
+      reason: "its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
 summary:
   description: Counts of the plan.
   returned: success
@@ -133,7 +143,7 @@ def main() -> None:
     )
     prepare(module)
     outcome = run(module, build.decide, settings(module))
-    warn(module, outcome.loaded)
+    warn(module, outcome.loaded, more=[str(refusal) for refusal in outcome.plan.schedule.overcommitted])
     module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))
 
 

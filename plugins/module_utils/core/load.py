@@ -33,12 +33,14 @@ __all__ = ["Loaded", "Source", "load"]
 class Loaded:
     """What a set of manifests holds.
 
-    `resources` are free of errors, sorted by kind, namespace and name. `invalid` names those that were written but have
-    an error (their own, or in what they refer to), as far as they can be told; the two never share an identity.
-    `problems` are ordered by file and line, `ignored` has one line for each document of another API group.
+    `resources` are free of errors, `unresolved` have none of their own, but refer to what is not there or cannot be
+    used; both are sorted by kind, namespace and name. `invalid` names those that were written and have an error of
+    their own, as far as they can be told. No two of the three share an identity. `problems` are ordered by file and
+    line, `ignored` has one line for each document of another API group.
     """
 
     resources: tuple[api.Resource, ...] = ()
+    unresolved: tuple[api.Resource, ...] = ()
     problems: tuple[Problem, ...] = ()
     invalid: frozenset[Ref] = frozenset()
     ignored: tuple[str, ...] = ()
@@ -127,15 +129,17 @@ class _Loader:
 
     def finish(self) -> Loaded:
         sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
+        unresolved: set[Ref] = set()
         for problem in references.check(sound, frozenset(self._invalid)):
             if problem.ref is None:
                 self._problems.append(problem)
                 continue
             self._problems.append(self._read[problem.ref].locate(problem))
             if problem.severity == "error":
-                self._invalid.add(problem.ref)
+                unresolved.add(problem.ref)
         return Loaded(
-            resources=tuple(resource for resource in sound if resource.ref not in self._invalid),
+            resources=tuple(resource for resource in sound if resource.ref not in unresolved),
+            unresolved=tuple(resource for resource in sound if resource.ref in unresolved),
             problems=tuple(sorted(self._problems, key=self._order)),
             invalid=frozenset(self._invalid),
             ignored=tuple(self._ignored),

@@ -28,7 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     DEPLOYMENT_LABEL,
     REPLICA_INDEX_LABEL,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 
 GATEWAY_NAME = "default"
 PROVISIONED_SOURCES = ("EKS", "GKE")
@@ -52,6 +52,13 @@ def check(resources: Sequence[Resource], invalid: Collection[Ref]) -> Iterator[P
                 yield replace(problem, ref=ref)
 
 
+def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: _Fleet) -> Problem:
+    """A name that nothing has. Where others of its kind are written, it is an error, most likely a misspelling. Where
+    there are none, they may be kept elsewhere (on the control cluster, in another folder), and it is a warning."""
+    severity: Severity = "error" if fleet.has(kind) else "warning"
+    return Problem(message, path, value, hint, severity)
+
+
 def _warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
     return Problem(message, path, value, hint, "warning")
 
@@ -70,6 +77,10 @@ class _Fleet:
 
     def find(self, kind: str, namespace: str, name: str) -> Any:
         return self._by_kind[kind].get(Ref(kind, namespace, name))
+
+    def has(self, kind: str) -> bool:
+        """Whether any resource of the kind is written."""
+        return bool(self._by_kind[kind]) or kind in self._invalid_kinds
 
     def is_invalid(self, kind: str, namespace: str, name: str) -> bool:
         return Ref(kind, namespace, name) in self._invalid
@@ -236,9 +247,8 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield from _provisioning(pool, inference_class, source, path)
         elif not fleet.is_invalid("InferenceClass", "", pool.class_name):
             hint = _nearest(pool.class_name, fleet.names("InferenceClass", ""), "InferenceClass")
-            yield Problem(
-                "names an InferenceClass that does not exist", f"{path}.className", short(pool.class_name), hint
-            )
+            message = "names an InferenceClass that does not exist"
+            yield _dangling("InferenceClass", message, f"{path}.className", short(pool.class_name), hint, fleet)
         if source in PROVISIONED_SOURCES and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
             yield _warning("has no zones", path, hint, short(pool.name))
@@ -290,7 +300,7 @@ def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) ->
         return
     message = f"names a ModelCache that does not exist in namespace {namespace}"
     hint = _nearest(reference.name, fleet.names("ModelCache", namespace), "ModelCache")
-    yield Problem(message, path, short(reference.name), hint)
+    yield _dangling("ModelCache", message, path, short(reference.name), hint, fleet)
 
 
 def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:

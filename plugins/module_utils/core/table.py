@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
     PlacedEngine,
@@ -43,32 +44,43 @@ def table(plan: Plan, width: int = 72) -> list[str]:
 def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     found: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
     cells: Sequence[str]
+    gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
     for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
+        name = wire["metadata"]["name"]
+        before = gone.pop((placement.namespace, name), None)
+        reasons = [f"was: {before['reason']}"] if before else _held(placement)
         cells = (
             f"{placement.namespace}/{placement.deployment}",
-            _own_part(wire["metadata"]["name"], placement.deployment),
+            _own_part(name, placement.deployment),
             placement.cluster,
-            ", ".join(dict.fromkeys(member.pool for engine in placement.engines for member in engine.members)),
+            _pools(placement.engines),
             devices(placement.engines),
-            placement.state,
+            "replaced" if before else placement.state,
         )
-        found.append(((placement.namespace, placement.deployment, 0), cells, _held(placement)))
+        found.append(((placement.namespace, placement.deployment, 0), cells, reasons))
+    for wire in plan.manual:
+        replica = translate.replica(wire)
+        cells = (f"{replica.namespace}/-", replica.name, replica.cluster, _pools(replica.engines))
+        cells = (*cells, devices(replica.engines), "manual")
+        found.append(((replica.namespace, "", 0), cells, []))
     for pending in plan.schedule.pending:
         cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
         found.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
-    gone = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
-    gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
-    for replica, reason in gone:
+    for entry in gone.values():
         cells = (
-            f"{replica.namespace}/{replica.deployment}",
-            _own_part(replica.name, replica.deployment),
-            replica.cluster,
-            ", ".join(dict.fromkeys(member.pool for engine in replica.engines for member in engine.members)),
-            devices(replica.engines),
+            f"{entry['namespace']}/{entry['deployment']}",
+            _own_part(entry["replica"], entry["deployment"]),
+            entry["cluster"],
+            "-",
+            "-",
             "removed",
         )
-        found.append(((replica.namespace, replica.deployment, 2), cells, [reason]))
+        found.append(((entry["namespace"], entry["deployment"], 2), cells, [entry["reason"]]))
     return [(cells, reasons) for _, cells, reasons in sorted(found, key=lambda row: row[0])]
+
+
+def _pools(engines: Sequence[PlacedEngine]) -> str:
+    return ", ".join(dict.fromkeys(member.pool for engine in engines for member in engine.members))
 
 
 def _own_part(replica: str, deployment: str) -> str:
@@ -140,6 +152,7 @@ def document(plan: Plan) -> dict[str, Any]:
         }
         for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True)
     ]
+    placements += [_manual(wire) for wire in plan.manual]
     pending = [
         {
             "namespace": entry.namespace,
@@ -154,6 +167,7 @@ def document(plan: Plan) -> dict[str, Any]:
     return {
         "placements": placements,
         "pending": pending,
+        "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
         "summary": {
             "clusters": len(plan.clusters),
             "placed": len(placements),
@@ -179,6 +193,19 @@ def _engine(engine: PlacedEngine) -> dict[str, Any]:
     }
 
 
+def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:
+    replica = translate.replica(wire)
+    return {
+        "namespace": replica.namespace,
+        "deployment": "",
+        "replica": replica.name,
+        "cluster": replica.cluster,
+        "index": replica.index,
+        "gatewayAddress": "",
+        "engines": [_engine(engine) for engine in replica.engines],
+    }
+
+
 def _refusal(refusal: Refusal) -> dict[str, Any]:
     found: dict[str, Any] = {"clusters": list(refusal.clusters), "reason": refusal.reason}
     if refusal.pool:
@@ -191,6 +218,12 @@ def removed(plan: Plan) -> list[dict[str, Any]]:
     gone = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
     gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
     return [
-        {"namespace": replica.namespace, "replica": replica.name, "cluster": replica.cluster, "reason": reason}
+        {
+            "namespace": replica.namespace,
+            "deployment": replica.deployment,
+            "replica": replica.name,
+            "cluster": replica.cluster,
+            "reason": reason,
+        }
         for replica, reason in sorted(gone, key=lambda entry: (entry[0].namespace, entry[0].name))
     ]

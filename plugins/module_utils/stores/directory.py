@@ -26,6 +26,7 @@ from pathlib import Path
 _MARK = "# Written by modelplane.fleet."
 HEADER = f"{_MARK} Changes made here are overwritten.\n"
 PLAN_FILE = "plan.json"
+_PLAN_MARK = '"generator": "modelplane.fleet"'
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters")
 _TEMPORARY = ".modelplane-tmp"
@@ -52,6 +53,8 @@ class DirectoryStore:
     """A build folder. It need not exist; nothing is created before something is written."""
 
     def __init__(self, folder: str) -> None:
+        if not folder.strip():
+            raise StoreError("the build folder has an empty name: set fleet_build")
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
@@ -101,29 +104,33 @@ class DirectoryStore:
         return None
 
     def read(self) -> dict[str, str]:
-        """All files of the build by relative path. Raises StoreError on a file that is not ours."""
+        """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read: what
+        cannot be read must not count as absent, or replicas would be placed anew."""
         found = {}
         for path in self._files():
-            name = path.relative_to(self.folder).as_posix()
-            try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise StoreError(f"{path} cannot be read: {error}") from error
+            text = _text(path)
             if not text.startswith(_MARK):
                 raise StoreError(
                     f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
                     "changed nor removed: move it out of the build folder"
                 )
-            found[name] = text
+            found[path.relative_to(self.folder).as_posix()] = text
         plan = self.folder / PLAN_FILE
-        if plan.is_file():
-            found[PLAN_FILE] = plan.read_text(encoding="utf-8")
+        if plan.exists():
+            found[PLAN_FILE] = _text(plan)
+            if _PLAN_MARK not in found[PLAN_FILE]:
+                raise StoreError(f"{plan} was not written by modelplane.fleet: move it, or choose another fleet_build")
         return found
 
     def _files(self) -> Iterator[Path]:
         for top in _FOLDERS:
-            for folder, folders, names in os.walk(self.folder / top):
+            if not (self.folder / top).exists():
+                continue
+            for folder, folders, names in os.walk(self.folder / top, onerror=_unreadable):
                 folders.sort()
+                for name in folders:
+                    if Path(folder, name).is_symlink():
+                        raise StoreError(f"{folder}/{name} is a link; the build folder has to hold its own folders")
                 for name in sorted(names):
                     if not name.startswith("."):
                         yield Path(folder, name)
@@ -155,7 +162,10 @@ class DirectoryStore:
 
     def _remove(self, path: Path) -> None:
         """Remove a file, and the folders that it leaves empty."""
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
         for parent in path.parents:
             if parent == self.folder:
                 break
@@ -166,7 +176,12 @@ class DirectoryStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(f".{path.name}{_TEMPORARY}")
-            temporary.write_text(text, encoding="utf-8")
+            with open(temporary, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                if _is_replica(path.relative_to(self.folder).as_posix()):
+                    # The state has to survive a power failure; all else is made from it again.
+                    stream.flush()
+                    os.fsync(stream.fileno())
             os.replace(temporary, path)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
@@ -177,7 +192,19 @@ class DirectoryStore:
             for folder, _, names in os.walk(self.folder / top):
                 for name in names:
                     if name.endswith(_TEMPORARY):
-                        Path(folder, name).unlink(missing_ok=True)
+                        self._remove(Path(folder, name))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise StoreError(f"{path} cannot be read: {reason}") from error
+
+
+def _unreadable(error: OSError) -> None:
+    raise StoreError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _holder(path: Path) -> str:
@@ -191,14 +218,18 @@ def _is_replica(name: str) -> bool:
     return name.startswith("control/") and name.rpartition("/")[2].startswith(_REPLICA_PREFIX)
 
 
-def replica_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The ModelReplicas among the files of a build."""
-    return {name: text for name, text in files.items() if _is_replica(name)}
+def state_files(files: Mapping[str, str]) -> dict[str, str]:
+    """The files of a build that the next run starts from: ModelReplicas and ModelEndpoints."""
+    return {
+        name: text
+        for name, text in files.items()
+        if _is_replica(name) or (name.startswith("control/") and "/modelendpoint-" in name)
+    }
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:
     """Where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
-    Namespace before what is in it."""
+    Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""
     metadata = value["metadata"]
     kind = str(value["kind"]).lower()
     name = f"{kind}-{metadata['name']}.yaml"  # type: ignore[index]
@@ -208,4 +239,4 @@ def object_path(top: str, value: Mapping[str, object]) -> str:
 
 def plan_text(plan: Mapping[str, object]) -> str:
     """The text of plan.json."""
-    return json.dumps(plan, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return json.dumps({"generator": "modelplane.fleet", **plan}, indent=1, ensure_ascii=False, sort_keys=True) + "\n"

@@ -392,7 +392,7 @@ POOL = "spec.nodePools[0]"
         ),
         pytest.param(
             {"class": "", "cluster": CLUSTER},
-            "error",
+            "warning",
             f"{POOL}.className",
             8,
             "InferenceClass that does not exist",
@@ -595,8 +595,9 @@ def test_problems_between_resources(
     assert problem.file
     assert says in problem.message
     assert hint in problem.hint
-    assert (problem.ref in loaded.invalid) is (severity == "error")
-    assert {resource.ref for resource in loaded.resources}.isdisjoint(loaded.invalid)
+    refused = {resource.ref for resource in loaded.unresolved} | loaded.invalid
+    assert (problem.ref in refused) is (severity == "error")
+    assert {resource.ref for resource in loaded.resources}.isdisjoint(refused)
 
 
 @pytest.mark.parametrize(

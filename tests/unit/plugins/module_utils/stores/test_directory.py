@@ -118,7 +118,7 @@ def test_a_replica_that_was_edited_by_hand_is_an_error(tmp_path: Path) -> None:
     build.build(settings(tmp_path))
     replica = next((tmp_path / "control").rglob("modelreplica-*.yaml"))
     replica.write_text(HEADER + "kind: [")
-    with pytest.raises(StoreError, match="no longer the ModelReplica"):
+    with pytest.raises(StoreError, match="no longer what was written there"):
         build.build(settings(tmp_path))
 
 
