@@ -23,7 +23,7 @@ def documented(kind: str, names: list[str]) -> dict:
     environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}
     run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=ROOT, env=environment)
     if run.returncode or run.stderr.strip():
-        print(run.stderr.strip())
+        raise SystemExit(f"ansible-doc -t {kind}: {run.stderr.strip() or run.returncode}")
     return json.loads(run.stdout or "{}")
 
 

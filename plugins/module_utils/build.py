@@ -47,6 +47,7 @@ class Settings:
     options: Options = field(default_factory=Options)
     invalid: Literal["fail", "hold"] = "fail"
     lock_timeout: float = 60.0
+    allow_empty: bool = False
     check_mode: bool = False
 
 
@@ -97,6 +98,8 @@ def build(settings: Settings) -> Outcome:
 
 
 def _load(settings: Settings) -> Loaded:
+    if not settings.resources:
+        raise StoreError("there are no manifests to read: fleet_resources is empty")
     loaded = read_manifests(settings.resources, settings.folder)
     unplaced = [problem for problem in loaded.errors if problem.ref is None]
     # A text that cannot be read may hold anything; what was in it cannot be told apart from what was deleted.
@@ -122,9 +125,20 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
 
 
 def _plan(settings: Settings, loaded: Loaded, before: Mapping[str, str]) -> Plan:
-    return plan(
-        (*loaded.resources, *loaded.unresolved), _existing(settings.folder, before), loaded.invalid, settings.options
-    )
+    resources = (*loaded.resources, *loaded.unresolved)
+    existing = _existing(settings.folder, before)
+    if existing and not settings.allow_empty:
+        _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
+    return plan(resources, existing, loaded.invalid, settings.options)
+
+
+def _refuse_half_a_fleet(kinds: set[str]) -> None:
+    missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
+    if missing:
+        raise StoreError(
+            f"the build folder has replicas, and the manifests have no {' and no '.join(missing)}: everything would be "
+            "removed. Give all manifests of the fleet, or set fleet_allow_empty to true if that is meant"
+        )
 
 
 def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:

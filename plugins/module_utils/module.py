@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def settings(module: AnsibleModule) -> Settings:
         options=Options(accounting=params["accounting"], search=params["search"]),
         invalid=params["invalid"],
         lock_timeout=params.get("lock_timeout") or 0.0,
+        allow_empty=params.get("allow_empty", True),
         check_mode=module.check_mode,
     )
 
@@ -74,7 +75,7 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
     """Fail with all problems, one line each."""
     lines = [str(problem) for problem in problems]
     count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-    module.fail_json(msg=f"{count} in the manifests:\n" + "\n".join(lines), problems=lines)
+    module.fail_json(msg=f"{count} in the manifests:\n" + "\n".join(lines))
     raise SystemExit(1)
 
 
@@ -95,7 +96,13 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
             "before_header": name,
             "after_header": name,
             "before": masked(outcome.before.get(name, "")),
-            "after": masked(outcome.after.get(name, "")),
+            "after": _masked_after(outcome.before.get(name, ""), outcome.after.get(name, "")),
         }
         for name in sorted((*changes.added, *changes.changed, *changes.removed))
     ]
+
+
+def _masked_after(before: str, after: str) -> str:
+    """The new text, masked; where nothing but what is masked changed, the mask says so."""
+    shown = masked(after)
+    return shown.replace(MASK, f"{MASK} (changed)") if before != after and shown == masked(before) else shown

@@ -27,6 +27,12 @@ options:
     description: Seconds to wait for another run that uses the same folder.
     type: float
     default: 60
+  allow_empty:
+    description:
+      - Whether manifests without any InferenceCluster or without any ModelDeployment may remove what is built.
+      - When V(false), that is taken for a wrong O(resources) and fails.
+    type: bool
+    default: false
   table_width:
     description: Longest line of RV(table), at least 60. The default leaves room for what Ansible puts before it.
     type: int
@@ -95,13 +101,6 @@ removed:
   type: list
   elements: str
   sample: []
-problems:
-  description: All errors of the manifests, one line each.
-  returned: when the manifests have errors
-  type: list
-  elements: str
-  sample:
-    - "manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -125,11 +124,16 @@ def main() -> None:
             **SCHEDULING,
             "path": {"type": "path", "required": True},
             "lock_timeout": {"type": "float", "default": 60},
+            "allow_empty": {"type": "bool", "default": False},
             "table_width": {"type": "int", "default": 72},
         },
         supports_check_mode=True,
     )
     prepare(module)
+    if module.params["table_width"] < 60:
+        module.fail_json(msg=f"table_width is {module.params['table_width']}, and must be at least 60")
+    if module.params["lock_timeout"] < 0:
+        module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
     outcome = run(module, build.build, settings(module))
     warn(module, outcome.loaded, more=[str(refusal) for refusal in outcome.plan.schedule.overcommitted])
     result = {

@@ -64,13 +64,6 @@ ignored:
   type: list
   elements: str
   sample: ["manifests/namespaces.yaml:1: v1 Namespace ml-team"]
-problems:
-  description: All errors of the manifests, one line each.
-  returned: when the manifests have errors and O(fail_on_error=true)
-  type: list
-  elements: str
-  sample:
-    - "manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -85,7 +85,7 @@ pending:
       deployment: kimi-k2
       replicas: 1
       reason: InsufficientCapacity
-      message: 0 of 1 replicas scheduled (checked 1 clusters)
+      message: 0 of 1 replicas scheduled (checked 1 cluster)
       refusals:
         - clusters: [eks-us-west]
           pool: gpu-l4
@@ -115,13 +115,6 @@ summary:
   returned: success
   type: dict
   sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
-problems:
-  description: All errors of the manifests, one line each.
-  returned: when the manifests have errors
-  type: list
-  elements: str
-  sample:
-    - "manifests/models.yaml:12, document 1, ModelDeployment ml-team/x, spec.replicas: must be at least 0 (got -1)"
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -22,6 +22,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,13 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
     catalogue = translate.DeviceCatalogue()
     clusters = [translate.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
     decided = schedule([wanted], clusters, [translate.replica(wire) for wire in case["replicas"]], REFERENCE)
+    held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
-        placement.state == "held" for placement in decided.placements
+        "nodeSelector CEL" in one for one in held
     ):
         return {"error": "InvalidNodeSelector"}
+    if held:
+        return {"error": f"held: {held}"}
     return {"placements": [shown(placement) for placement in decided.placements]}
 
 
@@ -64,17 +68,20 @@ def shown(placement: Placement) -> dict[str, Any]:
         "cluster": placement.cluster,
         "index": placement.index,
         "gatewayAddress": placement.gateway_address,
-        "engines": {
-            engine.name: [
-                {
-                    "role": member.role,
-                    "pool": member.pool,
-                    "deviceRequests": [dict(request) for request in member.device_requests],
-                }
-                for member in engine.members
-            ]
+        "engines": sorted(
+            (
+                engine.name,
+                [
+                    {
+                        "role": member.role,
+                        "pool": member.pool,
+                        "deviceRequests": [dict(request) for request in member.device_requests],
+                    }
+                    for member in engine.members
+                ],
+            )
             for engine in placement.engines
-        },
+        ),
     }
 
 
@@ -83,7 +90,7 @@ def expected(expect: dict[str, Any]) -> dict[str, Any]:
         return expect
     return {
         "placements": [
-            {**placement, "engines": {engine["name"]: engine["members"] for engine in placement["engines"]}}
+            {**placement, "engines": sorted((engine["name"], engine["members"]) for engine in placement["engines"])}
             for placement in expect["placements"]
         ]
     }
@@ -137,7 +144,7 @@ def main(paths: list[str]) -> int:
     for path in paths:
         try:
             cases = read(path)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             print(f"{path}: {error}")
             failed += 1
             continue

@@ -41,7 +41,8 @@ class Plan:
     """What the fleet should be.
 
     `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (a cluster
-    without any is there too), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
+    without any is there too), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`,
+    `edited` names (namespace, name) those of them that stay with other content than before.
     `manual` are ModelReplicas that users wrote themselves, `unplanned` replicas that go away as their deployment did.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     replicas: tuple[Object, ...]
     control: tuple[Object, ...]
     clusters: Mapping[str, tuple[Object, ...]]
+    edited: frozenset[Key] = frozenset()
     manual: tuple[Object, ...] = ()
     unplanned: tuple[Replica, ...] = ()
 
@@ -102,6 +104,11 @@ def plan(
         replicas=replicas,
         control=_control(composed, clusters, fleet),
         clusters=_workloads(composed, [cluster.name for cluster in clusters]),
+        edited=frozenset(
+            (placement.namespace, wire["metadata"]["name"])
+            for placement, wire in zip(decided.placements, replicas, strict=True)
+            if placement.state == "kept" and fleet.replicas[(placement.namespace, placement.replica)] != wire
+        ),
         manual=tuple(manual[key] for key in sorted(manual)),
         unplanned=tuple(
             replica for replica in existing_replicas if (replica.namespace, replica.deployment) not in known

@@ -17,8 +17,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
@@ -254,6 +255,15 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield _warning("has no zones", path, hint, short(pool.name))
 
 
+def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
+    del fleet
+    for index, device in enumerate(inference_class.spec.devices):
+        fault = Device.from_wire(wire(device)).invalid
+        if fault:
+            hint = "Write quantities and versions as Kubernetes does: 81559Mi, 9.0.0"
+            yield Problem(f"is not a device that Kubernetes takes: {fault}", f"spec.devices[{index}]", hint=hint)
+
+
 def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
     if source == "Existing":
         return
@@ -387,6 +397,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
+    "InferenceClass": (_class_devices,),
     "InferenceGateway": (_gateway_name,),
     "InferenceCluster": (_cluster_source, _pool_classes),
     "ModelCache": (_cache_clusters,),

@@ -55,7 +55,7 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
             placement.cluster,
             _pools(placement.engines),
             devices(placement.engines),
-            "replaced" if before else placement.state,
+            "replaced" if before else "changed" if (placement.namespace, name) in plan.edited else placement.state,
         )
         found.append(((placement.namespace, placement.deployment, 0), cells, reasons))
     for wire in plan.manual:

@@ -122,7 +122,11 @@ def _checked(deployment: Deployment) -> Deployment:
                     try:
                         compile_selector(text)
                     except SelectorError as error:
-                        return replace(deployment, invalid=f"engine {engine.name}, device {request.name}: {error}")
+                        return replace(
+                            deployment,
+                            invalid=f"Invalid nodeSelector CEL expression: engine {engine.name}, "
+                            f"device {request.name}: {error}",
+                        )
     return deployment
 
 
@@ -332,7 +336,8 @@ def _pending(state: _State, fleet: Mapping[str, Cluster], explainer: Explainer) 
         refusals = explainer.refusals(deployment, state.engines, fleet.values())
         candidates = sum(1 for cluster in fleet.values() if _selected(deployment, cluster))
         reason = "InsufficientCapacity" if candidates else "NoClusters"
-        message = f"{counts} (checked {candidates} clusters)"
+        clusters = "1 cluster" if candidates == 1 else f"{candidates} clusters"
+        message = f"{counts} (checked {clusters})"
     return Pending(deployment.namespace, deployment.name, state.missing, reason, message, refusals)
 
 

@@ -123,16 +123,11 @@ def cluster(
             for pool in status.gpu_pools
         )
     else:
-        missing = sorted({pool.class_name for pool in resource.spec.node_pools or ()} - set(classes))
-        unknown = f"InferenceClass {missing[0]} does not exist" if missing else ""
+        unknown = _unknown(resource, classes, catalogue)
         pools = tuple(
-            Pool(
-                pool.name,
-                capacity(resource, pool),
-                catalogue.devices([api.wire(device) for device in classes[pool.class_name].spec.devices]),
-            )
+            Pool(pool.name, capacity(resource, pool), _class_devices(classes[pool.class_name], catalogue))
             for pool in resource.spec.node_pools or ()
-            if not missing
+            if not unknown
         )
     return Cluster(
         name=resource.name,
@@ -143,6 +138,24 @@ def cluster(
         not_ready=not_ready,
         unknown=unknown,
     )
+
+
+def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
+    return catalogue.devices([api.wire(device) for device in inference_class.spec.devices])
+
+
+def _unknown(
+    resource: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], catalogue: DeviceCatalogue
+) -> str:
+    """Why the pools cannot be told. A device that is not right must not count as one that no longer fits."""
+    for pool in resource.spec.node_pools or ():
+        inference_class = classes.get(pool.class_name)
+        if inference_class is None:
+            return f"InferenceClass {pool.class_name} of pool {pool.name} does not exist or has errors"
+        for device in _class_devices(inference_class, catalogue):
+            if device.invalid:
+                return f"InferenceClass {pool.class_name}, device {device.name}: {device.invalid}"
+    return ""
 
 
 def capacity(resource: api.InferenceCluster, pool: Any) -> int:

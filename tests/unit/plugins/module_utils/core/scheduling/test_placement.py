@@ -349,7 +349,7 @@ def test_the_message_of_a_shortfall_counts() -> None:
     assert (pending.count, pending.reason, pending.message) == (
         1,
         "InsufficientCapacity",
-        "2 of 3 replicas scheduled (checked 1 clusters)",
+        "2 of 3 replicas scheduled (checked 1 cluster)",
     )
     nowhere = schedule([deployment("m", 1, cluster_selector={"x": "y"})], [cluster("a")], []).pending[0]
     assert nowhere.reason == "NoClusters"

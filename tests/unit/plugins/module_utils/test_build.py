@@ -1,0 +1,289 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Runs one after another: what an edit of the manifests does to what was built before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
+
+CLASS = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: l4}
+spec:
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, capacity: {memory: {value: 23034Mi}}}
+"""
+CLUSTER = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: NAME, labels: {region: west}}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: kubeconfig}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+"""
+DEPLOYMENT = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: NAME, namespace: team}
+spec:
+  replicas: 1
+  template:
+    spec:
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+"""
+REPLICA = """
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelReplica
+metadata: {name: NAME, namespace: team}
+spec:
+  clusterName: one
+  engines:
+  - name: main
+    members:
+    - nodePoolName: gpu
+      deviceRequests: [{name: gpu, deviceClassName: gpu.nvidia.com}]
+      template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+"""
+
+
+class Fleet:
+    """A folder of manifests, one per file, and the build folder beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.manifests = folder / "manifests"
+        self.built = folder / "build"
+        self.manifests.mkdir()
+        self.write(l4=CLASS, one=CLUSTER.replace("NAME", "one"), qwen=DEPLOYMENT.replace("NAME", "qwen"))
+
+    def write(self, **texts: str) -> None:
+        for name, text in texts.items():
+            (self.manifests / f"{name}.yaml").write_text(text)
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.manifests / f"{name}.yaml").read_text()
+        assert old in text
+        self.write(**{name: text.replace(old, new)})
+
+    def run(self, **more: Any) -> build.Outcome:
+        return build.build(build.Settings((str(self.manifests),), str(self.built), **more))
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        found = [yaml.safe_load(path.read_text()) for path in sorted(self.built.rglob("*.yaml"))]
+        return [value for value in found if value["kind"] == kind]
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in self.built.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def states(outcome: build.Outcome) -> list[str]:
+    return [line.split()[-1] for line in table.table(outcome.plan, 100)[1:] if not line.startswith(" ")]
+
+
+def test_hand_written_replicas_stay(fleet: Fleet) -> None:
+    fleet.write(mine=REPLICA.replace("NAME", "mine"))
+    first = fleet.run()
+    assert states(first) == ["manual", "new"]
+    assert "mine" in {value["metadata"]["name"] for value in fleet.objects("ModelReplica")}
+    assert len(fleet.objects("ModelEndpoint")) == 2
+    for _ in range(3):
+        assert not fleet.run().changes
+    entries = table.document(first.plan)["placements"]
+    assert [(entry["deployment"], entry["replica"]) for entry in entries][-1] == ("", "mine")
+
+
+def test_hand_written_replicas_take_room_and_go_with_their_manifest(fleet: Fleet) -> None:
+    fleet.edit("one", "nodeCount: 4", "nodeCount: 1")
+    fleet.write(mine=REPLICA.replace("NAME", "mine"))
+    assert states(fleet.run()) == ["manual", "pending"]
+    (fleet.manifests / "mine.yaml").unlink()
+    fleet.run()
+    assert "mine" not in {value["metadata"]["name"] for value in fleet.objects("ModelReplica")}
+
+
+def test_a_hand_written_replica_with_errors_is_held(fleet: Fleet) -> None:
+    fleet.write(mine=REPLICA.replace("NAME", "mine"))
+    fleet.run()
+    before = fleet.files()
+    fleet.edit("mine", "engines:", "enginees:")
+    assert not fleet.run(invalid="hold").changes
+    assert fleet.files() == before
+
+
+@pytest.mark.parametrize("cluster", ["elsewhere", "../../evil", "..", "/tmp/x"])
+def test_a_hand_written_replica_on_no_cluster_of_the_fleet_becomes_nothing(fleet: Fleet, cluster: str) -> None:
+    fleet.write(mine=REPLICA.replace("NAME", "mine").replace("clusterName: one", f"clusterName: {cluster}"))
+    fleet.run()
+    assert {path.name for path in fleet.built.parent.iterdir()} == {"manifests", "build"}
+    assert {path.name for path in (fleet.built / "clusters").iterdir()} == {"one"}
+    assert not fleet.run().changes
+
+
+def test_a_hand_written_replica_with_the_name_of_a_placed_one_is_refused(fleet: Fleet) -> None:
+    fleet.run()
+    (replica,) = fleet.objects("ModelReplica")
+    fleet.write(mine=REPLICA.replace("NAME", replica["metadata"]["name"]))
+    with pytest.raises(PlanError, match="rename it"):
+        fleet.run()
+
+
+def test_an_exported_fleet_is_where_a_new_build_folder_starts(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.write(two=CLUSTER.replace("NAME", "two"))
+    fleet.edit("one", "nodePools", "taints: [{key: full, effect: NoSchedule}]\n  nodePools")
+    fleet.run()
+    (replica,) = fleet.objects("ModelReplica")
+    assert replica["spec"]["clusterName"] == "two"
+    fleet.edit("one", "taints: [{key: full, effect: NoSchedule}]\n  ", "")
+    fleet.write(exported=yaml.safe_dump(replica))
+    fleet.built = tmp_path / "second"
+    assert states(fleet.run()) == ["kept"]
+    assert fleet.objects("ModelReplica") == [replica]
+    assert not fleet.run().changes
+
+
+def test_a_deployment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None:
+    fleet.write(other=DEPLOYMENT.replace("NAME", "other"))
+    fleet.run()
+    (fleet.manifests / "qwen.yaml").unlink()
+    outcome = fleet.run()
+    assert states(outcome) == ["kept", "removed"]
+    assert "its deployment is gone" in "\n".join(table.table(outcome.plan))
+    assert not [path for path in fleet.files() if "qwen" in path]
+    assert fleet.objects("Namespace")
+
+
+def test_an_edit_of_the_image_changes_the_replica_in_place(fleet: Fleet) -> None:
+    fleet.run()
+    fleet.edit("qwen", "v0.23.0", "v0.24.0")
+    outcome = fleet.run()
+    assert not outcome.changes.added
+    assert not outcome.changes.removed
+    kinds = {name.rpartition("/")[2].partition("-")[0] for name in outcome.changes.changed}
+    assert kinds == {"modelreplica", "deployment"}
+    assert states(outcome) == ["changed"]
+
+
+def test_another_engine_makes_another_replica_under_the_same_name(fleet: Fleet) -> None:
+    fleet.run()
+    fleet.edit("qwen", "name: main", "name: other")
+    outcome = fleet.run()
+    assert states(outcome) == ["replaced"]
+    assert "was: the set of engines changed" in "\n".join(table.table(outcome.plan))
+
+
+def test_h3_a_held_deployment_survives_everything_but_its_cluster(fleet: Fleet) -> None:
+    fleet.edit("qwen", "engines:", "tolerations: [{operator: Exists}]\n      engines:")
+    fleet.run()
+    fleet.edit("one", "nodePools", "taints: [{key: drain, effect: NoExecute}]\n  nodePools")
+    assert not fleet.run().changes
+    before = fleet.files()
+    fleet.edit("qwen", "replicas: 1", "replicas: one")
+    with pytest.raises(build.ManifestError):
+        fleet.run()
+    outcome = fleet.run(invalid="hold")
+    assert states(outcome) == ["held"]
+    assert fleet.files() == before
+
+
+def test_h3_a_held_cluster_keeps_its_replicas_and_their_endpoints(fleet: Fleet) -> None:
+    fleet.write(one=CLUSTER.replace("NAME", "one") + "status: {gateway: {address: 192.0.2.7}}\n")
+    fleet.run()
+    (endpoint,) = fleet.objects("ModelEndpoint")
+    assert endpoint["spec"]["url"].startswith("http://192.0.2.7/")
+    before = fleet.files()
+    fleet.edit("one", "nodeCount: 4", "nodeCount: four")
+    assert states(fleet.run(invalid="hold")) == ["held"]
+    after = fleet.files()
+    assert {name for name in before if before[name] != after[name]} <= {str(fleet.built / "plan.json")}
+    assert before.keys() == after.keys()
+
+
+def test_d11_a_missing_class_holds_what_is_there_and_nothing_else(fleet: Fleet) -> None:
+    fleet.write(two=CLUSTER.replace("NAME", "two"), other=DEPLOYMENT.replace("NAME", "other"))
+    fleet.run()
+    fleet.edit("one", "className: l4", "className: l40")
+    fleet.write(third=DEPLOYMENT.replace("NAME", "third"))
+    outcome = fleet.run(invalid="hold")
+    places = {(p.deployment, p.cluster): p.state for p in outcome.plan.schedule.placements}
+    assert places == {("other", "one"): "held", ("qwen", "one"): "held", ("third", "two"): "new"}
+
+
+def test_d11_a_missing_cache_stops_new_replicas_and_lets_edits_through(fleet: Fleet) -> None:
+    fleet.run()
+    fleet.edit("qwen", "engines:", "modelCacheRef: {name: weights}\n      engines:")
+    fleet.edit("qwen", "replicas: 1", "replicas: 2")
+    outcome = fleet.run()
+    assert states(outcome) == ["changed", "pending"]
+    assert outcome.plan.schedule.pending[0].reason == "ModelCacheNotFound"
+    (deployment,) = [value for value in fleet.objects("Deployment") if "epp" not in value["metadata"]["name"]]
+    assert "model-cache" in {volume["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    fleet.edit("qwen", "replicas: 2", "replicas: 0")
+    assert states(fleet.run()) == ["removed"]
+
+
+def test_a_pool_that_shrinks_is_named_and_nothing_is_taken_away(fleet: Fleet) -> None:
+    fleet.edit("qwen", "replicas: 1", "replicas: 3")
+    fleet.run()
+    fleet.edit("one", "nodeCount: 4", "nodeCount: 2")
+    outcome = fleet.run()
+    assert states(outcome) == ["kept"] * 3
+    assert [str(refusal) for refusal in outcome.plan.schedule.overcommitted] == [
+        "pool gpu on one: its replicas do not fit on its 2 nodes: 3 gpu charged, 2 there"
+    ]
+
+
+def test_a_table_fits_its_width_whatever_the_names(fleet: Fleet) -> None:
+    name = "a-very-long-name-" * 3 + "indeed"
+    fleet.write(long=DEPLOYMENT.replace("NAME", name), wide=CLUSTER.replace("NAME", "c" * 63))
+    fleet.write(none=DEPLOYMENT.replace("NAME", "none").replace("gpu.nvidia.com", "gpu.example.com"))
+    outcome = fleet.run()
+    for width in (60, 72, 120):
+        assert max(map(len, table.table(outcome.plan, width))) <= width
+
+
+def test_a_typo_in_a_class_does_not_evict(fleet: Fleet) -> None:
+    fleet.run()
+    before = fleet.files()
+    fleet.edit("l4", "23034Mi", "23034MiB")
+    with pytest.raises(build.ManifestError, match="1 error"):
+        fleet.run()
+    outcome = fleet.run(invalid="hold")
+    assert states(outcome) == ["held"]
+    assert "23034MiB" in outcome.plan.schedule.placements[0].reason
+    assert fleet.files() == before
+
+
+@pytest.mark.parametrize("left", ["one", "qwen", "l4"])
+def test_half_of_a_fleet_is_no_order_to_remove_the_rest(fleet: Fleet, left: str) -> None:
+    fleet.run()
+    before = fleet.files()
+    for path in fleet.manifests.iterdir():
+        if path.stem != left:
+            path.unlink()
+    if left == "one":
+        fleet.write(l4=CLASS)
+    with pytest.raises(build.StoreError, match="fleet_allow_empty"):
+        fleet.run()
+    assert fleet.files() == before
+    assert fleet.run(allow_empty=True).changes.removed
+
+
+def test_no_manifests_at_all_are_an_error(fleet: Fleet) -> None:
+    with pytest.raises(build.StoreError, match="no manifests"):
+        build.build(build.Settings((), str(fleet.built)))
