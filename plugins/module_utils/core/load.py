@@ -119,6 +119,7 @@ class _Loader:
         self._read: dict[Ref, _Read] = {}
         self._first: dict[Ref, _Item] = {}
         self._files: dict[str, int] = {}
+        self._faulty: list[tuple[_Item, Ref | None, forms.Canonical]] = []
 
     def read(self, source: Source) -> None:
         self._files.setdefault(source.name, len(self._files))
@@ -130,7 +131,13 @@ class _Loader:
     def finish(self) -> Loaded:
         sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
         unresolved: set[Ref] = set()
-        for problem in references.check(sound, frozenset(self._invalid)):
+        found = references.References(sound, frozenset(self._invalid))
+        for item, ref, canonical in self._faulty:
+            namespace = ref.namespace if ref else ""
+            for problem in found.problems_of_invalid(canonical.document, namespace):
+                written = forms.written_path(canonical.origin, problem.path)
+                self._problems.append(item.locate(replace(problem, path=written), ref))
+        for problem in found.problems():
             if problem.ref is None:
                 self._problems.append(problem)
                 continue
@@ -223,6 +230,7 @@ class _Loader:
         except api.InvalidResource as error:
             written = [replace(p, path=forms.written_path(canonical.origin, p.path)) for p in error.problems]
             self._refuse(item, ref, written)
+            self._faulty.append((item, ref, canonical))
             return
         self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
 

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import R
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
+    MAX_LENGTH,
     SelectorError,
     compile_selector,
 )
@@ -30,6 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 GATEWAY_NAME = "default"
 PROVISIONED_SOURCES = ("EKS", "GKE")
@@ -43,14 +45,52 @@ _NEIGHBOURS = 20
 _MOST_SHOWN = 100
 
 
-def check(resources: Sequence[Resource], invalid: Collection[Ref]) -> Iterator[Problem]:
-    """All problems between `resources`; `invalid` are the identities that were written with errors of their own."""
-    fleet = _Fleet(resources, invalid)
-    for resource in resources:
-        ref = resource.ref
-        for rule in _RULES.get(ref.kind, ()):
-            for problem in rule(resource, fleet):
-                yield replace(problem, ref=ref)
+class References:
+    """What resources say of each other.
+
+    `resources` are valid by themselves; `invalid` are the identities that were written with errors of their own.
+    """
+
+    def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
+        self._resources = resources
+        self._fleet = _Fleet(resources, invalid)
+
+    def problems(self) -> Iterator[Problem]:
+        """All problems between the resources."""
+        for resource in self._resources:
+            ref = resource.ref
+            for rule in _RULES.get(ref.kind, ()):
+                for problem in rule(resource, self._fleet):
+                    yield replace(problem, ref=ref)
+
+    def problems_of_invalid(self, document: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
+        """What can be told of a canonical document that has errors of its own: names it refers to, and selectors.
+
+        So that nobody mends one error to be told of the next.
+        """
+        for path, key, value in _texts(document, ""):
+            if key == "cel":
+                fault = self._fleet.selector_fault(value) if len(value) <= MAX_LENGTH else ""
+                if fault:
+                    yield Problem(f"is not a selector that Kubernetes would take: {fault}", path)
+            elif key == "className" and path.startswith("spec.nodePools["):
+                yield from _class_reference(value, path, self._fleet)
+            elif path.endswith("modelCacheRef.name"):
+                yield from _cache_name(value, namespace, path, self._fleet)
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
+    """(path, key, text) of every text in a document."""
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            inner = field_path(path, key)
+            if isinstance(below, str):
+                yield inner, str(key), below
+            else:
+                yield from _texts(below, inner)
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _texts(below, f"{path}[{index}]")
 
 
 def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: _Fleet) -> Problem:
@@ -246,13 +286,18 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
         inference_class = fleet.find("InferenceClass", "", pool.class_name)
         if inference_class is not None:
             yield from _provisioning(pool, inference_class, source, path)
-        elif not fleet.is_invalid("InferenceClass", "", pool.class_name):
-            hint = _nearest(pool.class_name, fleet.names("InferenceClass", ""), "InferenceClass")
-            message = "names an InferenceClass that does not exist"
-            yield _dangling("InferenceClass", message, f"{path}.className", short(pool.class_name), hint, fleet)
+        else:
+            yield from _class_reference(pool.class_name, f"{path}.className", fleet)
         if source in PROVISIONED_SOURCES and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
             yield _warning("has no zones", path, hint, short(pool.name))
+
+
+def _class_reference(name: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    if not fleet.find("InferenceClass", "", name) and not fleet.is_invalid("InferenceClass", "", name):
+        hint = _nearest(name, fleet.names("InferenceClass", ""), "InferenceClass")
+        message = "names an InferenceClass that does not exist"
+        yield _dangling("InferenceClass", message, path, short(name), hint, fleet)
 
 
 def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -303,14 +348,16 @@ def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 
 def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) -> Iterator[Problem]:
-    if reference is None:
-        return
-    namespace = resource.namespace
-    if fleet.find("ModelCache", namespace, reference.name) or fleet.is_invalid("ModelCache", namespace, reference.name):
+    if reference is not None:
+        yield from _cache_name(reference.name, resource.namespace, path, fleet)
+
+
+def _cache_name(name: str, namespace: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
+    if fleet.find("ModelCache", namespace, name) or fleet.is_invalid("ModelCache", namespace, name):
         return
     message = f"names a ModelCache that does not exist in namespace {namespace}"
-    hint = _nearest(reference.name, fleet.names("ModelCache", namespace), "ModelCache")
-    yield _dangling("ModelCache", message, path, short(reference.name), hint, fleet)
+    hint = _nearest(name, fleet.names("ModelCache", namespace), "ModelCache")
+    yield _dangling("ModelCache", message, path, short(name), hint, fleet)
 
 
 def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:

@@ -122,7 +122,7 @@ class _Reader:
                     continue
                 if os.path.isdir(full):
                     below.append(full)
-                elif name.endswith(suffixes):
+                elif name.lower().endswith(suffixes):
                     yield full
             pending.extend(reversed(below))
 

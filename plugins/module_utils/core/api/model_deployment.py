@@ -81,7 +81,9 @@ class Toleration(Model):
 class DeviceRequest(Model):
     """Devices that one pod needs."""
 
-    name: str = Field(min_length=1, max_length=63, description="Name of the request, carried into the claim.")
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the request, carried into the claim."
+    )
     count: int = Field(default=1, ge=1, le=64, description="How many devices of one node.")
     selectors: Annotated[list[Selector], Atomic()] = Field(
         min_length=1, max_length=8, description="Conditions that a device must meet, all of them."

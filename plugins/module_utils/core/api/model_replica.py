@@ -46,7 +46,9 @@ class ReplicaServing(Model):
 class ResolvedDeviceRequest(Model):
     """Devices that one pod claims."""
 
-    name: str = Field(min_length=1, max_length=63, description="Name of the request.")
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the request."
+    )
     device_class_name: str = Field(min_length=1, max_length=253, description="DeviceClass to claim through.")
     count: int = Field(default=1, ge=1, le=64, description="How many devices.")
     selectors: Annotated[list[Selector], Atomic()] | None = Field(

@@ -112,7 +112,7 @@ def _spread(owner: Owner) -> dict[str, Any]:
     """One pod per node where there are two nodes; on a cluster with one node both still start."""
     return {
         "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
+        "topologyKey": constants.HOSTNAME_LABEL,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": _selector(owner)},
         # Pods of the revision that is on its way out do not count.

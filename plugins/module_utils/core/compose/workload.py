@@ -55,11 +55,12 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = (worker.wire.get("worker") or {}).get("nodes") or 1
+    name = gang_name(leader.owner.prefix, leader.engine)
     leader_labels = {constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
-        "metadata": leader.owner.metadata(gang_name(leader.owner.prefix, leader.engine)),
+        "metadata": leader.owner.metadata(name),
         "spec": {
             "replicas": copies,
             "rolloutStrategy": {
@@ -68,8 +69,24 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
             },
             "leaderWorkerTemplate": {
                 "size": 1 + workers,
-                "leaderTemplate": pod_template(leader, leader_labels, _GANG_ENV),
-                "workerTemplate": pod_template(worker, {}, _GANG_ENV),
+                "leaderTemplate": _gang_template(leader, name, leader_labels),
+                "workerTemplate": _gang_template(worker, name, {}),
             },
         },
     }
+
+
+def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The pods of a member of a gang. Those that claim devices go on a node of their own within their group: that is
+    how they were counted, and what a gang is for. Pods of other groups may share the node."""
+    if not member.wire.get("deviceRequests"):
+        return pod_template(member, labels, _GANG_ENV)
+    mark = {constants.GANG_LABEL: gang}
+    template = pod_template(member, {**labels, **mark}, _GANG_ENV)
+    apart = {
+        "labelSelector": {"matchLabels": mark},
+        "matchLabelKeys": [constants.LWS_GROUP_LABEL],
+        "topologyKey": constants.HOSTNAME_LABEL,
+    }
+    template["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    return template

@@ -57,6 +57,8 @@ spec:
       template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
 """
 
+MANIFESTS = Path(__file__).parents[4] / "tests" / "data" / "manifests"
+
 
 class Fleet:
     """A folder of manifests, one per file, and the build folder beside it."""
@@ -287,3 +289,8 @@ def test_half_of_a_fleet_is_no_order_to_remove_the_rest(fleet: Fleet, left: str)
 def test_no_manifests_at_all_are_an_error(fleet: Fleet) -> None:
     with pytest.raises(build.StoreError, match="no manifests"):
         build.build(build.Settings((), str(fleet.built)))
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*.yaml")), ids=lambda path: str(path.relative_to(MANIFESTS)))
+def test_every_manifest_of_the_reference_project_validates_by_itself(path: Path) -> None:
+    assert not build.read_manifests([str(path)]).errors

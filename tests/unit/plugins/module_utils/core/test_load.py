@@ -173,8 +173,12 @@ spec:
     - nodeSelector: {devices: [{name: gpu, selectors: [{cel: 'device.driver =='}]}]}
       template: {spec: {containers: [{name: engine, image: vllm}]}}
 """
-    error = only(load_text(text).errors)
-    assert (error.path, error.line) == ("spec.engines[0].copis", 8)
+    field, selector = load_text(text).errors
+    assert (field.path, field.line) == ("spec.engines[0].copis", 8)
+    assert (selector.path, selector.line) == (
+        "spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel",
+        10,
+    )
     error = only(load_text(change(text, "    copis: 2\n", "")).errors)
     assert (error.path, error.line) == ("spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel", 9)
 
@@ -690,3 +694,20 @@ def test_files_and_folders_lead_to_the_same(tmp_path: Path) -> None:
     sources, problems = manifests.read([str(tmp_path)])
     assert problems == []
     assert load(sources).resources == fleet().resources
+
+
+def test_errors_of_one_kind_do_not_hide_those_of_another() -> None:
+    """A field, a selector, a class and a cache that are wrong, each told at once."""
+    broken = change(
+        change(DEPLOYMENT, "replicas: 1", "replicas: three"), 'device.driver == "gpu.nvidia.com"', "device."
+    )
+    broken = change(broken, "name: weights", "name: weight")
+    pools = change(change(CLUSTER, "className: l4", "className: l44"), "region: west", "region: -west-")
+    loaded = fleet(deployment=broken, cluster=pools)
+    assert {problem.path for problem in loaded.errors} >= {
+        "spec.replicas",
+        "spec.template.spec.modelCacheRef.name",
+        f"{POOL}.className",
+    }
+    assert [problem for problem in loaded.errors if problem.path.endswith(".cel")]
+    assert all(problem.line for problem in loaded.errors)

@@ -48,6 +48,7 @@ _ENV_NAME = "Kubernetes refuses variables without a name"
 _CONDITIONS = "conditions are told apart by their type, as Kubernetes' API conventions say"
 
 # (kind, path, term) -> (what ours says, why it is not what Modelplane says)
+_REQUEST_NAME = "a DeviceRequest of a ResourceClaim has to be named by a DNS label"
 DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("InferenceCluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].name", "minLength"): (1, _POOL_NAME),
@@ -57,6 +58,12 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("ModelDeployment", "spec.replicas", "max"): (1000, "fleets are larger than ten clusters"),
     ("ModelDeployment", "spec.template.spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
     ("ModelReplica", "spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
+    (
+        "ModelDeployment",
+        "spec.template.spec.engines[].members[].nodeSelector.devices[].name",
+        "pattern",
+    ): (_DNS_LABEL, _REQUEST_NAME),
+    ("ModelReplica", "spec.engines[].members[].deviceRequests[].name", "pattern"): (_DNS_LABEL, _REQUEST_NAME),
     **{
         (kind, f"{prefix}.members[].template.spec{path}", term): (value, reason)
         for kind, prefix in (("ModelDeployment", "spec.template.spec.engines[]"), ("ModelReplica", "spec.engines[]"))

@@ -127,8 +127,25 @@ def test_gang_workers_do_not_serve(make_replica: Make, gang: dict[str, Any]) -> 
         "modelplane.ai/namespace": "ml-team",
         "modelplane.ai/deployment": "qwen3-8b",
         "modelplane.ai/replica": "qwen3-8b-6e732e38e8",
+        "modelplane.ai/gang": "qwen3-8b-6e732e38e8-main-14ab19242f",
     }
     assert not {"ports", "readinessProbe"} & set(worker["spec"]["containers"][0])
+
+
+def test_d7_claiming_pods_of_one_gang_stay_apart(make_replica: Make, gang: dict[str, Any]) -> None:
+    for pod in gang_pods(make_replica(gang)):
+        (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert term["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert term["matchLabelKeys"] == ["leaderworkerset.sigs.k8s.io/group-index"]
+        assert term["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_d7_a_leader_that_claims_nothing_goes_anywhere(make_replica: Make, gang: dict[str, Any]) -> None:
+    del gang["members"][0]["deviceRequests"]
+    leader, worker = gang_pods(make_replica(gang))
+    assert "affinity" not in leader["spec"]
+    assert "modelplane.ai/gang" not in leader["metadata"]["labels"]
+    assert "affinity" in worker["spec"]
 
 
 def test_pod_metadata_of_the_user_is_kept_and_does_not_win(make_replica: Make) -> None:
