@@ -3,8 +3,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """What scheduling costs: seconds and peak memory on synthetic fleets.
 
-Each row runs in a process of its own. `load` is the time to build the fleet from resources as the API gives them;
-`schedule` is the best of three calls with everything in memory; `memory` is the peak of the process.
+Each row runs in a process of its own. `load` is the time to read the fleet from documents; `first` is the first call of
+the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
 FLEETS = ((10, 2), (100, 3), (1_000, 5), (5_000, 5))
 REPLICAS = (10, 100, 1_000)
 OTHERS = (0, 1_000)
+# (clusters, pools, deployments, replicas in all): a thousand deployments that all ask for something else.
+MANY = ((100, 3, 1_000, 1_000), (1_000, 5, 1_000, 1_000), (1_000, 5, 2_000, 20_000))
 KINDS = (
     ("L4", 1, "23034Mi"),
     ("L40S", 4, "46068Mi"),
@@ -31,7 +33,7 @@ KINDS = (
 )
 
 
-def measure(clusters: int, pools: int, replicas: int, others: int) -> dict[str, float]:
+def measure(clusters: int, pools: int, deployments: int, replicas: int, others: int) -> dict[str, float]:
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
         Deployment,
         Engine,
@@ -46,17 +48,28 @@ def measure(clusters: int, pools: int, replicas: int, others: int) -> dict[str, 
     begin = time.perf_counter()
     fleet = [cluster(number, pools) for number in range(clusters)]
     loaded = time.perf_counter() - begin
-    memory = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) >= 0'
-    deployments = [
+    memory = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{}Mi")) >= 0'
+    wanted = [
         Deployment(
             "ml-team",
-            f"model-{number:02}",
-            replicas // 10,
-            (Engine("main", (Member("Standalone", 1, (Request("gpu", 1 + number % 4, (memory,)),)),), 1 + number % 2),),
+            f"model-{number:04}",
+            replicas // deployments,
+            (
+                Engine(
+                    "main",
+                    (Member("Standalone", 1, (Request("gpu", 1 + number % 4, (memory.format(40_000 + number),)),)),),
+                    1 + number % 2,
+                ),
+            ),
         )
-        for number in range(10)
+        for number in range(deployments)
     ]
-    claim = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1, "selectors": [{"cel": memory}]}
+    claim = {
+        "name": "gpu",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 1,
+        "selectors": [{"cel": memory.format(40_000)}],
+    }
     running = [
         Replica(
             f"other-{number}",
@@ -68,15 +81,15 @@ def measure(clusters: int, pools: int, replicas: int, others: int) -> dict[str, 
         )
         for number in range(others)
     ]
-    best = None
+    seconds = []
     for _ in range(3):
         begin = time.perf_counter()
-        decided = schedule(deployments, fleet, running)
-        seconds = time.perf_counter() - begin
-        best = seconds if best is None else min(best, seconds)
+        decided = schedule(wanted, fleet, running)
+        seconds.append(time.perf_counter() - begin)
     return {
         "load": loaded,
-        "schedule": best,
+        "first": seconds[0],
+        "best": min(seconds),
         "placed": len(decided.placements),
         "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
@@ -122,25 +135,27 @@ def cluster(number: int, pools: int):
 _CATALOGUE: dict = {}
 
 
-HEADING = ("clusters", "pools", "replicas", "others", "placed", "load s", "schedule s", "memory MiB")
+HEADING = ("clusters", "pools", "deployments", "replicas", "others", "placed", "load s", "first s", "best s", "MiB")
+WIDTHS = (8, 5, 11, 8, 6, 6, 8, 8, 8, 6)
+
+
+def row(*cells: object) -> str:
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
 
 
 def main() -> int:
-    print("{:>8} {:>5} {:>8} {:>6} {:>6} {:>8} {:>10} {:>10}".format(*HEADING))
-    for (clusters, pools), replicas, others in itertools.product(FLEETS, REPLICAS, OTHERS):
-        row = json.loads(
-            subprocess.run(
-                [sys.executable, __file__, str(clusters), str(pools), str(replicas), str(others)],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        print(
-            f"{clusters:>8,} {pools:>5} {replicas:>8,} {others:>6,} {int(row['placed']):>6,} {row['load']:>8.3f} "
-            f"{row['schedule']:>10.4f} {row['memory']:>10.0f}",
-            flush=True,
-        )
+    print(row(*HEADING))
+    rows = [
+        (clusters, pools, 10, replicas, others)
+        for (clusters, pools), replicas, others in itertools.product(FLEETS, REPLICAS, OTHERS)
+    ]
+    rows += [(*many, 0) for many in MANY]
+    for arguments in rows:
+        command = [sys.executable, __file__, *map(str, arguments)]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        times = (f"{found[name]:.3f}" for name in ("load", "first", "best"))
+        counts = (f"{number:,}" for number in (*arguments, found["placed"]))
+        print(row(*counts, *times, f"{found['memory']:.0f}"), flush=True)
     return 0
 
 

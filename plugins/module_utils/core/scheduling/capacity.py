@@ -12,12 +12,22 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Vector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
 
 # The search recurses once per pod; pools with more pods are left to the first fit.
 MAX_SEARCHED_PODS = 100
+
+
+# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
+# packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
+# their number, as a pool of a thousand nodes holds thousands of pods of few shapes.
+Pod = tuple[Vector, ...]
+Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
+Load = tuple[tuple[Group, int], ...]
+Free = dict[Vector, int]
 
 
 @dataclass(frozen=True)
@@ -43,24 +53,15 @@ class Demand:
         """Whole nodes, when every claiming pod is charged one."""
         return self.copies * sum(pod_set.pods for pod_set in self.pod_sets)
 
-
-# A group is the pods of one copy: each pod as its alternatives. Its place in a sorted list decides the order of
-# packing: what is hardest to place (many pods, large, few alternatives) goes first. Equal groups stand together with
-# their number, as a pool of a thousand nodes holds thousands of pods of few shapes.
-Pod = tuple[Vector, ...]
-Group = tuple[tuple[int, int, int], tuple[Pod, ...]]
-Load = tuple[tuple[Group, int], ...]
-Free = dict[Vector, int]
-
-
-def _group(demand: Demand) -> Group:
-    """The pods of one copy, the hardest to place first."""
-    pods = sorted(
-        (pod_set.vectors for pod_set in demand.pod_sets for _ in range(pod_set.pods)),
-        key=lambda alternatives: (-max(map(sum, alternatives)), len(alternatives), alternatives),
-    )
-    largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
-    return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
+    @cached_property
+    def group(self) -> Group:
+        """The pods of one copy, the hardest to place first."""
+        pods = sorted(
+            (pod_set.vectors for pod_set in self.pod_sets for _ in range(pod_set.pods)),
+            key=lambda alternatives: (-max(map(sum, alternatives)), len(alternatives), alternatives),
+        )
+        largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
+        return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
 
 class NodeLedger:
@@ -110,7 +111,7 @@ class DeviceLedger:
         self._is_known = False
 
     def fits(self, demand: Demand) -> bool:
-        group = _group(demand)
+        group = demand.group
         free = self._free()
         if free is None or not group[1]:
             return free is not None
@@ -120,7 +121,7 @@ class DeviceLedger:
         return self._pack(self._with(group, demand.copies)) is not None
 
     def add(self, demand: Demand) -> None:
-        group = _group(demand)
+        group = demand.group
         if not group[1]:
             return
         if group not in self._counts:
@@ -129,7 +130,7 @@ class DeviceLedger:
         self._is_known = False
 
     def remove(self, demand: Demand) -> None:
-        group = _group(demand)
+        group = demand.group
         if not group[1]:
             return
         self._counts[group] -= demand.copies
@@ -157,7 +158,7 @@ class DeviceLedger:
         free = self._free()
         if free is None:
             return self.overcommitted
-        _, pods = _group(demand)
+        _, pods = demand.group
         needs = [max(pod, key=sum) for pod in pods] * demand.copies
         parts = []
         for position, device in enumerate(self.pool.devices):

@@ -261,8 +261,8 @@ class _Filler:
         self._fleet = fleet
         self._capacity = capacity
         self._eligible: dict[object, list[str]] = {}
-        # Version of a cluster at which engines found no place there; they are told apart by identity.
-        self._refused: dict[tuple[int, str], int] = {}
+        # For engines, told apart by identity: the version of each cluster at which they found no place there.
+        self._refused: dict[int, dict[str, int]] = {}
 
     def fill(self, states: Iterable[_State]) -> None:
         """Until a whole pass over all deployments places nothing.
@@ -284,11 +284,11 @@ class _Filler:
         indices: dict[str, set[int]] = {}
         for placement in state.placements:
             indices.setdefault(placement.cluster, set()).add(placement.index)
-        shape = id(state.engines)
+        refused = self._refused.setdefault(id(state.engines), {})
         candidates = [
             (len(indices.get(name, ())), name)
             for name in self._eligible_for(state.deployment)
-            if self._refused.get((shape, name)) != self._capacity.version(name)
+            if not refused or refused.get(name) != self._capacity.version(name)
         ]
         heapq.heapify(candidates)
         placed = False
@@ -296,7 +296,7 @@ class _Filler:
             count, name = candidates[0]
             engines = self._capacity.place(state.engines, self._fleet[name])
             if engines is None:
-                self._refused[(shape, name)] = self._capacity.version(name)
+                refused[name] = self._capacity.version(name)
                 heapq.heappop(candidates)
                 continue
             used = indices.setdefault(name, set())
