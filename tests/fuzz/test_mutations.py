@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Mutated manifests and arbitrary bytes: loading answers with resources and problems, never with an exception.
+"""Mutated manifests and arbitrary bytes: loading answers with resources and problems, never with an exception, and what
+is left can be planned.
 
 `FUZZ_EXAMPLES` is the number of examples of each test (200 unless told).
 """
@@ -15,6 +16,9 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.table import table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -170,3 +174,37 @@ def test_mutated_texts(data: bytes) -> None:
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes(data: bytes) -> None:
     check(load([Source("x.yaml", data)]), "x.yaml")
+
+
+SAMPLE = [
+    document
+    for path in sorted((Path(__file__).parents[2] / "inventories/quickstart/manifests").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_bytes())
+]
+
+
+@st.composite
+def mutated_fleets(draw: st.DrawFn) -> list[Any]:
+    """The sample fleet with a few of its documents mutated."""
+    found = copy.deepcopy(SAMPLE)
+    for _ in range(draw(st.integers(1, 3))):
+        mutate(found[draw(st.integers(0, len(found) - 1))], draw)
+    return found
+
+
+@fuzz
+@given(mutated_fleets(), mutated_fleets())
+def test_a_mutated_fleet_can_be_planned_and_planned_again(first: list[Any], second: list[Any]) -> None:
+    """From what an earlier plan left, with what is invalid held: no exception, every object once, and a repeat is no
+    change."""
+    existing: list[Any] = []
+    for found in (first, second, second):
+        loaded = load([Source("fleet.yaml", yaml.safe_dump_all(found).encode())])
+        decided = plan((*loaded.resources, *loaded.unresolved), existing, loaded.invalid)
+        before, existing = existing, list(decided.control)
+        assert table(decided)
+        for objects in (decided.control, *decided.clusters.values()):
+            identities = [(v["kind"], v["metadata"].get("namespace"), v["metadata"]["name"]) for v in objects]
+            assert len(identities) == len(set(identities))
+            assert all(to_yaml(value) for value in objects)
+    assert existing == before
