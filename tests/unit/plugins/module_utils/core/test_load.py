@@ -13,6 +13,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
+# Seconds after which work that should be bounded is taken to have no end; how fast it is, is measured elsewhere.
+ENDLESS = 60
+
 DATA = Path(__file__).parents[4] / "data" / "manifests"
 
 CLASS = """\
@@ -685,7 +688,7 @@ def test_a_thousand_of_each_load_in_seconds() -> None:
     assert loaded.problems == ()
     assert len(loaded.resources) == 3 * count + 2
     # About half a second; the bound is there to notice quadratic work, not a busy machine.
-    assert time.perf_counter() - start < 10
+    assert time.perf_counter() - start < ENDLESS
 
 
 def test_files_and_folders_lead_to_the_same(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.manifests import MAX_FILE_BYTES, Source, read
 
+# Seconds after which work that should be bounded is taken to have no end; how fast it is, is measured elsewhere.
+ENDLESS = 60
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -154,7 +157,7 @@ def test_special_files_are_refused_without_waiting(folder: Path) -> None:
         assert "is a named pipe, not a file" in problem("pipe.yaml").message
         assert "is a socket, not a file" in problem("socket.yaml").message
         sources, problems = read(["."])
-        assert time.perf_counter() - start < 5
+        assert time.perf_counter() - start < ENDLESS
     assert (len(sources), len(problems)) == (4, 2)
 
 
@@ -193,7 +196,7 @@ def test_a_file_that_is_too_large_is_refused_without_reading_it(folder: Path) ->
         stream.truncate(2**40)
     start = time.perf_counter()
     assert "is larger than 10 MiB" in problem("big.yaml").message
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < ENDLESS
 
 
 def test_a_file_of_exactly_the_limit_is_read(folder: Path) -> None:
