@@ -37,6 +37,10 @@ DEPLOYMENT_LABEL = "modelplane.ai/deployment"
 REPLICA_LABEL = "modelplane.ai/replica"
 CLUSTER_LABEL = "modelplane.ai/cluster"
 REPLICA_INDEX_LABEL = "modelplane.ai/replica-index"
+SERVICE_LABEL = "modelplane.ai/service"
+ENDPOINT_LABEL = "modelplane.ai/endpoint"
+CACHE_LABEL = "modelplane.ai/modelcache"
+GATEWAY_LABEL = "modelplane.ai/gateway"
 
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10

@@ -31,9 +31,16 @@ MODEL_CACHE_PATH = "/mnt/models"
 PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
 SIDECAR_IMAGE = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
 
+HYDRATION_IMAGE = "docker.io/library/python:3.11-slim"
+EGRESS_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
+
+SYSTEM_NAMESPACE = "modelplane-system"
+"""Of the fleet's own objects, on the control cluster and on workload clusters."""
+CONTROL_GATEWAY = "modelplane"
+GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"
 WORKLOAD_GATEWAY = "inference-gateway"
-WORKLOAD_GATEWAY_NAMESPACE = "modelplane-system"
+WORKLOAD_GATEWAY_NAMESPACE = SYSTEM_NAMESPACE
 
 STANDALONE = "Standalone"
 LEADER = "Leader"

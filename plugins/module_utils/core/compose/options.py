@@ -1,24 +1,25 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the caller may choose about the objects of a replica."""
+"""What a fleet may choose about the objects that are composed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 
 
 @dataclass(frozen=True)
 class Options:
-    """Choices of the fleet, or of one deployment.
+    """Images and numbers of the fleet. What a ModelDeployment says for itself wins over `picker_image` and
+    `sidecar_image`.
 
-    `picker_config` replaces the composed EndpointPickerConfig as a whole, given in its parsed form.
+    `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
+    `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
     """
 
     picker_image: str = constants.PICKER_IMAGE
     picker_replicas: int = 2
-    picker_config: Mapping[str, Any] | None = None
     sidecar_image: str = constants.SIDECAR_IMAGE
+    hydration_image: str = constants.HYDRATION_IMAGE
+    egress_image: str = constants.EGRESS_IMAGE

@@ -27,7 +27,7 @@ _WATCHED = (
 
 def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
     """The objects of the endpoint picker of a ModelReplica with this spec."""
-    text = to_yaml(options.picker_config or picker_config(owner, spec))
+    text = to_yaml(((spec.get("serving") or {}).get("picker") or {}).get("config") or picker_config(owner, spec))
     return (
         _service_account(owner),
         _role(owner),
