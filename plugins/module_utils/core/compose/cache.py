@@ -1,0 +1,150 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a ModelCache becomes on a workload cluster: the volume for its weights and the Job that fills it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import cache_volume
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import pod_spec
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
+
+Object = dict[str, Any]
+
+ARTIFACT_ANNOTATION = "modelplane.ai/artifact"
+"""On hydration Jobs: what they download, so that a Job which ended for something else is not taken for this one."""
+DEFAULT_TOKEN_KEY = "HF_TOKEN"
+DEFAULT_REVISION = "main"
+
+_FINISHED_JOB_SECONDS = 180
+"""How long a finished Job stays: longer than it takes to observe it, or its success would be missed."""
+_DIGEST_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class SecretCopy:
+    """A value that whoever applies copies from the control cluster to a workload cluster; it is never built.
+
+    `source_*` say where it is on the control cluster, the others where it has to be on the workload cluster.
+    """
+
+    source_namespace: str
+    source_name: str
+    source_key: str
+    namespace: str
+    name: str
+    key: str
+
+
+def artifact(cache: Mapping[str, Any]) -> str:
+    """What the volume of a ModelCache (wire form) has to hold: `<repo>@<revision or main>@<layout>`."""
+    source = cache["spec"]["huggingFace"]
+    return f"{source['repo']}@{source.get('revision') or DEFAULT_REVISION}@{_layout(cache)}"
+
+
+def claim_name(cache: Mapping[str, Any]) -> str:
+    """The name of the PersistentVolumeClaim."""
+    return cache_volume.claim_name(*_identity(cache))
+
+
+def job_name(cache: Mapping[str, Any]) -> str:
+    """The name of the hydration Job of which somebody sees the end."""
+    return names.child_name("modelcache", *_identity(cache), "hydrate")
+
+
+def token_copy(cache: Mapping[str, Any]) -> SecretCopy | None:
+    """The Hugging Face token that the hydration Job reads, for as long as there is one; None when no token is set."""
+    secret = cache["spec"]["huggingFace"].get("authSecret")
+    if not secret:
+        return None
+    namespace, name = _identity(cache)
+    key = secret.get("key") or DEFAULT_TOKEN_KEY
+    target = names.child_name("modelcache", namespace, name, "auth")
+    return SecretCopy(namespace, secret["name"], key, names.workload_namespace(namespace), target, key)
+
+
+def cache_objects(
+    cache: Mapping[str, Any], storage_class: str, *, hydrate: bool, settled: bool, options: Options
+) -> tuple[Object, ...]:
+    """The Namespace and the claim of a valid ModelCache (wire form) on one cluster, and with `hydrate` the Job.
+
+    `settled`: somebody observes the Job and then takes it away. It may then remove itself some time after its end, and
+    has to be replaced by who applies when it changes, as Kubernetes lets nobody change a Job's pods. Otherwise it
+    stays for ever, since a tool that applies a folder again and again would start it again and again, and its name
+    changes with what it does, so that it never has to be changed.
+    """
+    namespace, _name = _identity(cache)
+    objects = [workload_namespace(namespace), _claim(cache, storage_class)]
+    if hydrate:
+        objects.append(_job(cache, settled, options))
+    return tuple(objects)
+
+
+def _claim(cache: Mapping[str, Any], storage_class: str) -> Object:
+    size = cache["spec"]["huggingFace"]["sizeGiB"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": _metadata(cache, claim_name(cache)),
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": f"{size}Gi"}},
+        },
+    }
+
+
+def _job(cache: Mapping[str, Any], settled: bool, options: Options) -> Object:
+    source = cache["spec"]["huggingFace"]
+    env = {
+        "REPO": source["repo"],
+        "REVISION": source.get("revision") or "",
+        "LAYOUT": _layout(cache),
+        "ARTIFACT": artifact(cache),
+    }
+    secret = token_copy(cache)
+    token = {"name": secret.name, "key": secret.key} if secret else None
+    template = {
+        "metadata": {"labels": _identity_labels(cache)},
+        "spec": pod_spec(claim_name(cache), options.hydration_image, env, token),
+    }
+    spec: dict[str, Any] = {"backoffLimit": 3}
+    if settled:
+        spec["ttlSecondsAfterFinished"] = _FINISHED_JOB_SECONDS
+        name = job_name(cache)
+    else:
+        digest = sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS]
+        name = names.child_name("modelcache", *_identity(cache), "hydrate", digest)
+    spec["template"] = template
+    metadata = {**_metadata(cache, name), "annotations": {ARTIFACT_ANNOTATION: artifact(cache)}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _identity(cache: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = cache["metadata"]
+    return metadata.get("namespace") or "default", metadata["name"]
+
+
+def _layout(cache: Mapping[str, Any]) -> str:
+    return cache["spec"]["huggingFace"].get("layout") or cache_volume.FOLDER
+
+
+def _identity_labels(cache: Mapping[str, Any]) -> dict[str, str]:
+    namespace, name = _identity(cache)
+    return {names.NAMESPACE_LABEL: names.label_value(namespace), names.CACHE_LABEL: names.label_value(name)}
+
+
+def _metadata(cache: Mapping[str, Any], name: str) -> dict[str, Any]:
+    namespace, _name = _identity(cache)
+    return {
+        "name": name,
+        "namespace": names.workload_namespace(namespace),
+        "labels": {names.MANAGED_BY_LABEL: names.MANAGED_BY, **_identity_labels(cache)},
+    }
