@@ -20,9 +20,10 @@ class Options:
     """How capacity is counted and how hard a fit is looked for.
 
     `accounting`: `Devices` lets pods share a node as long as its devices last; `Nodes` charges a whole node for every
-    pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere;
-    `Greedy` never takes a choice back. `pool_attempts` and `pack_steps` bound the work of `Exact`: attempts at one
-    cluster for one replica, and steps of packing one pool.
+    pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
+    spreads a gang over pools of one fabric when no single pool takes it; `Greedy` never takes a choice back and never
+    spreads. `pool_attempts` and `pack_steps` bound the work of `Exact`: attempts at one cluster for one replica, and
+    steps of packing one pool.
     """
 
     accounting: Accounting = "Devices"
@@ -60,13 +61,32 @@ class Toleration:
         return self.key == taint.key and self.value == taint.value
 
 
+@dataclass(frozen=True, order=True)
+class Fabric:
+    """A fast network that nodes of several pools of one cluster may share.
+
+    `type` is EFA, InfiniBand or NVLink, or the driver of the device that publishes the fabric. Without a `name` nobody
+    can tell whether two pools are on the same one, so it is shared with no other pool.
+    """
+
+    type: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}" if self.name else self.type
+
+
 @dataclass(frozen=True)
 class Pool:
-    """Identical nodes of one cluster. `nodes` is what the pool may grow to; `devices` is what one node has."""
+    """Identical nodes of one cluster. `nodes` is what the pool may grow to; `devices` is what one node has.
+
+    `fabrics` are the named fabrics that the nodes are on. Two pools of a cluster with an equal one share it.
+    """
 
     name: str
     nodes: int
     devices: tuple[Device, ...]
+    fabrics: tuple[Fabric, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,12 +163,19 @@ class PlacedMember:
 
     `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
     deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them.
+    `shares` are (pool, pods per copy) when the pods are spread over several pools of one fabric; `pool` is the first.
     """
 
     pool: str
     device_requests: tuple[Mapping[str, Any], ...] = ()
     role: str = "Standalone"
     pods: int = 1
+    shares: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def pods_by_pool(self) -> tuple[tuple[str, int], ...]:
+        """(pool, pods per copy) of every pool that pods of the member run on."""
+        return self.shares or ((self.pool, self.pods),)
 
 
 @dataclass(frozen=True)

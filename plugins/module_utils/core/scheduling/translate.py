@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
     Engine,
+    Fabric,
     Member,
     PlacedEngine,
     PlacedMember,
@@ -26,12 +28,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 PRIORITY_ANNOTATION = "modelplane.ai/priority"
 
+# A node is on its fabric or is not, and any number of pods share it. A request may be copied from one for network
+# cards and ask for several, so the device that stands for the fabric counts as the most that a request may ask for.
+FABRIC_COUNT = 64
+
 
 class DeviceCatalogue:
     """Device lists as tuples, equal ones as the same object, so that whoever asks about one asks once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Device, ...]] = {}
+        # By id(): the tuples live as long as the catalogue.
+        self._fabrics: dict[int, tuple[Fabric, ...]] = {}
 
     def devices(self, wire: list[dict[str, Any]]) -> tuple[Device, ...]:
         """`wire` has the shape of `InferenceClass.spec.devices` or `InferenceCluster.status.gpuPools[].devices`."""
@@ -39,6 +47,53 @@ class DeviceCatalogue:
         if key not in self._known:
             self._known[key] = tuple(Device.from_wire(device) for device in wire)
         return self._known[key]
+
+    def fabrics(self, devices: tuple[Device, ...]) -> tuple[Fabric, ...]:
+        """The named fabrics that nodes with these devices (an answer of `devices`) are on."""
+        key = id(devices)
+        if key not in self._fabrics:
+            self._fabrics[key] = fabrics_of(devices)
+        return self._fabrics[key]
+
+
+def fabric_of(pool: Any) -> tuple[str, str] | None:
+    """Type and name of a pool's `fabric`; None without one. The name is empty when it has none.
+
+    `pool` is an entry of `InferenceCluster.spec.nodePools` or `status.gpuPools`, as a model or in wire form.
+    `infiniband.fabric` counts as the name.
+    """
+    fabric = pool.get("fabric") if isinstance(pool, Mapping) else pool.fabric
+    if fabric is None:
+        return None
+    wire = fabric if isinstance(fabric, Mapping) else api.wire(fabric)
+    kind = wire.get("type") or "None"
+    if kind == "None":
+        return None
+    return kind, wire.get("name") or (wire.get("infiniband") or {}).get("fabric") or ""
+
+
+def fabric_device(pool: Any, taken: Iterable[str] = ()) -> dict[str, Any] | None:
+    """The Synthetic device (wire form) by which a pool publishes its fabric, so that selectors can ask for it; None
+    without a fabric.
+
+    `taken` are the names of the pool's other devices: the device is called `fabric`, or `fabric-2` and so on.
+    """
+    found = fabric_of(pool)
+    if found is None:
+        return None
+    kind, name = found
+    names_taken = set(taken)
+    numbered = (f"fabric-{number}" for number in range(2, len(names_taken) + 3))
+    attributes = {"type": {"string": kind}}
+    if name:
+        attributes["name"] = {"string": name}
+    return {
+        "name": next(free for free in ("fabric", *numbered) if free not in names_taken),
+        "claim": "Synthetic",
+        "driver": FABRIC_DRIVER,
+        "count": FABRIC_COUNT,
+        "attributes": attributes,
+    }
 
 
 def deployment(resource: api.ModelDeployment, caches: Mapping[tuple[str, str], api.ModelCache]) -> Deployment:
@@ -118,14 +173,11 @@ def cluster(
         not_ready = "is not Ready"
     unknown = ""
     if status and status.gpu_pools is not None:
-        pools = tuple(
-            Pool(pool.name, max(pool.nodes or 0, 0), catalogue.devices([api.wire(d) for d in pool.devices or ()]))
-            for pool in status.gpu_pools
-        )
+        pools = tuple(_published_pool(pool, catalogue) for pool in status.gpu_pools)
     else:
         unknown = _unknown(resource, classes, catalogue)
         pools = tuple(
-            Pool(pool.name, capacity(resource, pool), _class_devices(classes[pool.class_name], catalogue))
+            _declared_pool(resource, pool, classes[pool.class_name], catalogue)
             for pool in resource.spec.node_pools or ()
             if not unknown
         )
@@ -138,6 +190,26 @@ def cluster(
         not_ready=not_ready,
         unknown=unknown,
     )
+
+
+def _published_pool(pool: Any, catalogue: DeviceCatalogue) -> Pool:
+    """A pool of `status.gpuPools`, as it stands: its fabric counts, whether a device publishes it too or not."""
+    devices = catalogue.devices([api.wire(device) for device in pool.devices or ()])
+    fabrics = catalogue.fabrics(devices)
+    named = fabric_of(pool)
+    if named and named[1] and Fabric(*named) not in fabrics:
+        fabrics = tuple(sorted((*fabrics, Fabric(*named))))
+    return Pool(pool.name, max(pool.nodes or 0, 0), devices, fabrics)
+
+
+def _declared_pool(
+    resource: api.InferenceCluster, pool: Any, inference_class: api.InferenceClass, catalogue: DeviceCatalogue
+) -> Pool:
+    """A pool of `spec.nodePools`, with its fabric among the devices of its class."""
+    wire = [api.wire(device) for device in inference_class.spec.devices]
+    fabric = fabric_device(pool, (device["name"] for device in wire))
+    devices = catalogue.devices([*wire, fabric] if fabric else wire)
+    return Pool(pool.name, capacity(resource, pool), devices, catalogue.fabrics(devices))
 
 
 def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalogue) -> tuple[Device, ...]:
@@ -198,9 +270,14 @@ def replica(wire: Mapping[str, Any]) -> Replica:
 
 
 def _placed_member(member: Mapping[str, Any]) -> PlacedMember:
+    shares: dict[str, int] = {}
+    for entry in member.get("nodePools") or ():
+        shares[entry["name"]] = shares.get(entry["name"], 0) + entry.get("pods", 1)
+    spread = len(shares) > 1
     return PlacedMember(
         role=member.get("role", "Standalone"),
-        pool=member["nodePoolName"],
+        pool=next(iter(shares)) if spread else member["nodePoolName"],
         device_requests=tuple(member.get("deviceRequests") or ()),
         pods=(member.get("worker") or {}).get("nodes", 1),
+        shares=tuple(shares.items()) if spread else (),
     )

@@ -1,0 +1,73 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Fast networks between pools: who is on which, told from what a node publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Cluster, Fabric, Pool
+
+# Driver of the synthetic device by which a pool publishes the fabric of its manifest.
+FABRIC_DRIVER = "fabric.modelplane.ai"
+
+
+def published(device: Device) -> Fabric | None:
+    """The fabric that a Synthetic device stands for; None when it stands for none.
+
+    Either the device that is made from a pool's `fabric` (attributes `type` and `name`), or one of an InferenceClass
+    that has the string attribute `fabric`: then the fabric is told by driver and value.
+    """
+    if device.claim != "Synthetic" or device.invalid:
+        return None
+    if device.driver == FABRIC_DRIVER:
+        kind = device.attributes.get(f"{FABRIC_DRIVER}/type")
+        name = device.attributes.get(f"{FABRIC_DRIVER}/name")
+        return Fabric(kind, name if isinstance(name, str) else "") if isinstance(kind, str) and kind else None
+    value = device.attributes.get(f"{device.driver}/fabric")
+    return Fabric(device.driver, value) if isinstance(value, str) and value else None
+
+
+def fabrics_of(devices: Iterable[Device]) -> tuple[Fabric, ...]:
+    """The named fabrics that nodes with these devices are on, sorted."""
+    found = {fabric for device in devices if (fabric := published(device))}
+    return tuple(sorted(fabric for fabric in found if fabric.name))
+
+
+def shared_fabrics(cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
+    """The fabrics that several pools of a cluster are on, with these pools in the cluster's order."""
+    pools: dict[Fabric, list[Pool]] = {}
+    for pool in cluster.pools:
+        for fabric in pool.fabrics:
+            pools.setdefault(fabric, []).append(pool)
+    return {fabric: tuple(found) for fabric, found in sorted(pools.items()) if len(found) > 1}
+
+
+class FabricViews:
+    """The devices of a node as a gang sees them whose pods talk over one fabric.
+
+    A member that asks for a fabric means the one that joins its pods. So devices that stand for other fabrics are not
+    there for it; they keep their position, as charges count by position.
+    """
+
+    def __init__(self) -> None:
+        self._views: dict[tuple[int, Fabric], tuple[Device, ...]] = {}
+        # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
+        self._alive: dict[int, tuple[Device, ...]] = {}
+
+    def on(self, fabric: Fabric, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """The same tuple when no device stands for another fabric, and always the same one for the same arguments."""
+        key = (id(devices), fabric)
+        found = self._views.get(key)
+        if found is None:
+            self._alive[id(devices)] = devices
+            others = [published(device) not in (None, fabric) for device in devices]
+            found = devices
+            if any(others):
+                found = tuple(
+                    replace(device, count=0) if other else device for device, other in zip(devices, others, strict=True)
+                )
+            self._views[key] = found
+        return found
