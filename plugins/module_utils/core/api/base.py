@@ -86,6 +86,13 @@ class Format:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Marks a free-form mapping in which one key, if it is given, holds text that rules may speak of."""
+
+    key: str
+
+
+@dataclass(frozen=True)
 class IntOrString:
     """Marks a text field that may be written as a whole number too (`x-kubernetes-int-or-string`)."""
 

@@ -143,9 +143,13 @@ def _schema(shape: Shape) -> dict[str, Any]:
 
 
 def _map(shape: Shape, item: Shape) -> dict[str, Any]:
-    if item.kind == "any":
-        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema: dict[str, Any] = {"type": "object", "additionalProperties": _schema(item)}
+    schema: dict[str, Any]
+    if shape.free:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        if shape.known_key:
+            schema["properties"] = {shape.known_key: {"type": "string"}}
+        return schema
+    schema = {"type": "object", "additionalProperties": _schema(item)}
     if shape.longest is not None:
         schema["maxProperties"] = shape.longest
     return schema

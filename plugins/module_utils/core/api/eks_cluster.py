@@ -85,7 +85,7 @@ class EKSClusterSpec(Spec):
     )
     networking: EKSNetworking | None = Field(default=None, description="Address ranges of the cluster.")
     node_pools: Annotated[list[EKSNodePool], ListMap(("name",))] = Field(
-        min_length=1, max_length=8, description="Groups of nodes."
+        min_length=1, max_length=9, description="Groups of nodes: up to 8 for engines, and one for controllers."
     )
 
 

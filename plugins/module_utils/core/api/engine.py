@@ -12,6 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 Mode = Literal["Unified", "PrefillDecode"]
 Phase = Literal["Prefill", "Decode"]
 Role = Literal["Standalone", "Leader", "Worker"]
+Layout = Literal["Folder", "HubCache"]
 
 _SPLIT = "(has(self.serving) && self.serving.mode == 'PrefillDecode')"
 

@@ -80,7 +80,7 @@ class GKEClusterSpec(Spec):
     )
     networking: GKENetworking | None = Field(default=None, description="Address ranges of the cluster.")
     node_pools: Annotated[list[GKENodePool], ListMap(("name",))] = Field(
-        min_length=1, max_length=8, description="Groups of nodes."
+        min_length=1, max_length=9, description="Groups of nodes: up to 8 for engines, and one for controllers."
     )
 
 

@@ -166,10 +166,34 @@ class Fabric(Model):
             check=lambda fabric: fabric.infiniband is None or fabric.type == "InfiniBand",
             hint="set type: InfiniBand or remove infiniband",
         ),
+        Rule(
+            ids=("IC-12",),
+            message="name is allowed only with a type other than None",
+            cel="!has(self.name) || self.type != 'None'",
+            check=lambda fabric: fabric.name is None or fabric.type != "None",
+            hint="set type or remove name",
+        ),
+        Rule(
+            ids=("IC-13",),
+            message="name and infiniband.fabric are the same thing and must be equal",
+            cel="!has(self.name) || !has(self.infiniband) || self.name == self.infiniband.fabric",
+            check=lambda fabric: (
+                fabric.name is None or fabric.infiniband is None or fabric.name == fabric.infiniband.fabric
+            ),
+            hint="remove name",
+        ),
     )
 
-    type: Literal["None", "EFA", "InfiniBand"] = Field(
-        default="None", description="EFA exists on EKS, InfiniBand on Nebius and AKS; None is plain TCP."
+    type: Literal["None", "EFA", "InfiniBand", "NVLink"] = Field(
+        default="None",
+        description="EFA exists on EKS, InfiniBand on Nebius and AKS, NVLink where a domain spans nodes; "
+        "None is plain TCP.",
+    )
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        description="Pools whose fabrics have the same type and name share one fabric.",
     )
     infiniband: InfiniBand | None = Field(default=None, description="Which InfiniBand network, on Nebius.")
 
@@ -249,6 +273,15 @@ class GatewayStatus(Model):
     address: str | None = Field(default=None, description="External address; without one nothing new is placed here.")
 
 
+class PublishedFabric(Model):
+    """Fast network between the nodes of a pool."""
+
+    type: Literal["None", "EFA", "InfiniBand", "NVLink"] = Field(description="Kind of the network.")
+    name: str | None = Field(
+        default=None, max_length=63, description="Pools with the same type and name share one fabric."
+    )
+
+
 class GPUPool(Model):
     """A pool that replicas can be placed on."""
 
@@ -258,6 +291,7 @@ class GPUPool(Model):
     devices: Annotated[list[PublishedDevice], ListMap(("name",))] | None = Field(
         default=None, max_length=16, description="Devices of one node."
     )
+    fabric: PublishedFabric | None = Field(default=None, description="Fast network between the nodes.")
 
 
 class InferenceClusterStatus(Status):

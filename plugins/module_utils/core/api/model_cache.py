@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model, Rule, requires
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import ClusterSelector, Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 
@@ -26,6 +26,13 @@ class HuggingFace(Model):
     revision: str | None = Field(default=None, description="Branch, tag or commit; absent is the repository's default.")
     auth_secret: AuthSecret | None = Field(
         default=None, description="Token for repositories that need one; it is on clusters only during the download."
+    )
+    layout: Layout = Field(
+        default="Folder",
+        description=(
+            "Folder: plain files, engines get --model=/mnt/models. "
+            "HubCache: Hugging Face's cache layout, engines name the repository."
+        ),
     )
     size_gib: int = Field(alias="sizeGiB", ge=1, le=100_000, description="Size of the volume on every cluster, in GiB.")
 
@@ -56,6 +63,7 @@ class CacheOnCluster(Model):
         default=None, description="Waiting for a volume, downloading, done or failed."
     )
     message: str | None = Field(default=None, description="Details for people.")
+    artifact: str | None = Field(default=None, description="What the volume holds: repository@revision@layout.")
 
 
 class ModelCacheStatus(Status):

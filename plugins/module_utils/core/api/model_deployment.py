@@ -38,9 +38,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
     Status,
     name_rule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import ServingBase
 
 
-class Serving(Model):
+class Serving(ServingBase):
     """How requests reach the engines."""
 
     mode: Annotated[Mode, RequiredWithDefault()] = Field(

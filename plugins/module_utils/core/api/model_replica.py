@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
-    Mode,
+    Layout,
     ModelCacheRef,
     Phase,
     Role,
@@ -35,12 +35,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
     Status,
     name_rule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import ServingBase
 
 
-class ReplicaServing(Model):
-    """How requests reach the engines."""
+class ReplicaServing(ServingBase):
+    """How requests reach the engines, as in the ModelDeployment."""
 
-    mode: Mode = Field(default="Unified", description="As in the ModelDeployment.")
+
+class MountedCache(ModelCacheRef):
+    """A ModelCache of the same namespace, as it is mounted."""
+
+    layout: Layout = Field(default="Folder", description="Layout of the ModelCache when the replica was placed.")
 
 
 class ResolvedDeviceRequest(Model):
@@ -56,13 +61,49 @@ class ResolvedDeviceRequest(Model):
     )
 
 
+class PoolShare(Model):
+    """Pods of a member that run on one of several pools."""
+
+    name: str = Field(min_length=1, max_length=63, description="Name of the pool.")
+    pods: int = Field(ge=1, le=63, description="Pods of each copy on this pool.")
+
+
+def _pods(member: Any) -> int:
+    return member.worker.nodes if member.worker is not None else 1
+
+
 class PlacedMember(Model):
     """A kind of pod in an engine, with the pool it runs on."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (worker_rule("MR-7"),)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        worker_rule("MR-7"),
+        Rule(
+            ids=("MR-20",),
+            message="nodePoolName must be the first of nodePools",
+            cel="!has(self.nodePools) || self.nodePools[0].name == self.nodePoolName",
+            check=lambda member: not member.node_pools or member.node_pools[0].name == member.node_pool_name,
+        ),
+        Rule(
+            ids=("MR-21",),
+            message="the pods of nodePools must sum up to the pods of the member in each copy",
+            cel=(
+                "!has(self.nodePools) || "
+                "self.nodePools.map(p, p.pods).sum() == (has(self.worker) ? self.worker.nodes : 1)"
+            ),
+            check=lambda member: (
+                not member.node_pools or sum(share.pods for share in member.node_pools) == _pods(member)
+            ),
+        ),
+    )
 
     role: Role = Field(default="Standalone", description="As in the ModelDeployment.")
     node_pool_name: str = Field(min_length=1, description="Pool that the pods run on.")
+    node_pools: Annotated[list[PoolShare], ListMap(("name",))] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=8,
+        description="Pools of one fabric that the pods are spread over; absent is all of them on nodePoolName.",
+    )
     device_requests: Annotated[list[ResolvedDeviceRequest], ListMap(("name",))] | None = Field(
         default=None, min_length=1, max_length=16, description="What a pod claims; absent is nothing."
     )
@@ -99,7 +140,7 @@ class ModelReplicaSpec(Spec):
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
 
     cluster_name: str = Field(min_length=1, description="InferenceCluster the replica stays on.")
-    model_cache_ref: ModelCacheRef | None = Field(default=None, description="ModelCache mounted into every pod.")
+    model_cache_ref: MountedCache | None = Field(default=None, description="ModelCache mounted into every pod.")
     serving: ReplicaServing | None = Field(default=None, description="How requests reach the engines.")
     engines: Annotated[list[PlacedEngine], ListMap(("name",))] = Field(
         min_length=1, max_length=8, description="Engines with the pools they run on."

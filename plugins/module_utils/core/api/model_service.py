@@ -4,10 +4,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Column,
+    Finding,
+    Model,
+    Rule,
+    Words,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 
@@ -20,14 +28,47 @@ class EndpointSelector(Model):
 class ServiceEndpoint(Model):
     """Endpoints that share a part of the traffic."""
 
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+        default=None, min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the entry, for people."
+    )
     weight: int = Field(default=1, ge=1, le=1_000_000, description="Share of the traffic against the other entries.")
+    priority: int = Field(
+        default=0,
+        ge=0,
+        le=63,
+        description="Lower comes first: an entry is used only while no endpoint of a lower priority is usable.",
+    )
     selector: EndpointSelector = Field(description="Which ModelEndpoints.")
+
+
+def _entry_names(spec: Any) -> list[Finding]:
+    first: dict[str, int] = {}
+    findings = []
+    for index, entry in enumerate(spec.endpoints):
+        if entry.name is not None and first.setdefault(entry.name, index) != index:
+            message = f"name must be unique in the list: item {first[entry.name]} has the same"
+            findings.append(Finding(("endpoints", index, "name"), message, entry.name))
+    return findings
 
 
 class ModelServiceSpec(Spec):
     """Which endpoints the URL leads to."""
 
-    endpoints: list[ServiceEndpoint] = Field(min_length=1, description="Endpoints behind the URL.")
+    # No x-kubernetes-list-type: map, as names need not be given.
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MS-1",),
+            message="names of endpoints must be unique",
+            cel=(
+                "self.endpoints.all(e, !has(e.name) || "
+                "self.endpoints.exists_one(other, has(other.name) && other.name == e.name))"
+            ),
+            check=_entry_names,
+            hint="rename one of them",
+        ),
+    )
+
+    endpoints: list[ServiceEndpoint] = Field(min_length=1, max_length=64, description="Endpoints behind the URL.")
 
 
 class ModelServiceStatus(Status):

@@ -41,7 +41,7 @@ REFUSED = Refused()
 
 @dataclass(frozen=True)
 class Plain:
-    """A copy of a document without nulls in mappings, the places of those, and what cannot be part of any document."""
+    """A copy of a document, the places of nulls in mappings, and what cannot be part of any document."""
 
     content: dict[str, Any]
     nulls: tuple[Loc, ...]
@@ -80,8 +80,7 @@ class _Copier:
                 continue
             if item is None:
                 self.nulls.append((*loc, text))
-            else:
-                copy[text] = self.value(item, (*loc, text), depth + 1)
+            copy[text] = self.value(item, (*loc, text), depth + 1)
         return copy
 
     def value(self, value: Any, loc: Loc, depth: int) -> Any:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import ValidationError
@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording 
     may_show,
     path_of,
     problem_of_error,
+    shape_at,
     short,
     unknown_field,
 )
@@ -57,6 +58,7 @@ def read(document: object, kinds: Mapping[str, type[Resource]]) -> Resource:
         raise InvalidResource((Problem(f"the document has more than {MAX_VALUES} values"),)) from None
     content, unreadable = read_in.content, read_in.unreadable
     kind = _kind(content, kinds)
+    _drop_nulls(kind, content, read_in.nulls)
     ref = _ref(content, kind)
     if kind.NAMESPACED:
         given_namespace = _default_namespace(content)
@@ -106,6 +108,18 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
     near = difflib.get_close_matches(written[:SHOWN_CHARACTERS], kinds, n=1)
     hint = f"did you mean {near[0]}?" if near else choices
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
+
+
+def _drop_nulls(kind: type[Resource], content: dict[str, Any], nulls: Iterable[Loc]) -> None:
+    """Make nulls absent fields, except in what is left as it was written, where a null may have a meaning."""
+    for loc in nulls:
+        parent = shape_at(kind, loc[:-1])
+        if parent is not None and parent.free:
+            continue
+        place: Any = content
+        for part in loc[:-1]:
+            place = place[part]
+        place.pop(loc[-1], None)
 
 
 def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref | None:

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Atomic,
     Format,
     IntOrString,
+    Known,
     ListMap,
     Model,
     RequiredWithDefault,
@@ -44,6 +45,12 @@ class Shape:
     int_or_string: bool = False
     list_keys: tuple[str, ...] = ()
     atomic: bool = False
+    known_key: str = ""
+
+    @property
+    def free(self) -> bool:
+        """Whether everything below is left as it was written."""
+        return self.kind == "any" or (self.kind == "map" and self.item is not None and self.item.kind == "any")
 
 
 @dataclass(frozen=True)
@@ -127,6 +134,8 @@ def _marked(shape: Shape, marker: Any) -> Shape:
         return replace(shape, format=marker.name)
     if isinstance(marker, IntOrString):
         return replace(shape, int_or_string=True)
+    if isinstance(marker, Known):
+        return replace(shape, known_key=marker.key)
     # What pydantic makes of the limits given to Field().
     return replace(
         shape,
