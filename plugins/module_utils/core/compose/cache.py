@@ -11,10 +11,12 @@ from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import cache_volume
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER, claim_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import pod_spec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
+
+__all__ = ["SecretCopy", "artifact", "cache_objects", "claim_name", "job_name", "token_copy"]
 
 Object = dict[str, Any]
 
@@ -49,14 +51,9 @@ def artifact(cache: Mapping[str, Any]) -> str:
     return f"{source['repo']}@{source.get('revision') or DEFAULT_REVISION}@{_layout(cache)}"
 
 
-def claim_name(cache: Mapping[str, Any]) -> str:
-    """The name of the PersistentVolumeClaim."""
-    return cache_volume.claim_name(*_identity(cache))
-
-
-def job_name(cache: Mapping[str, Any]) -> str:
-    """The name of the hydration Job of which somebody sees the end."""
-    return names.child_name("modelcache", *_identity(cache), "hydrate")
+def job_name(namespace: str, cache: str) -> str:
+    """The name of the hydration Job of a ModelCache where somebody sees its end."""
+    return names.child_name("modelcache", namespace, cache, "hydrate")
 
 
 def token_copy(cache: Mapping[str, Any]) -> SecretCopy | None:
@@ -92,7 +89,7 @@ def _claim(cache: Mapping[str, Any], storage_class: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(cache, claim_name(cache)),
+        "metadata": _metadata(cache, claim_name(*_identity(cache))),
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "storageClassName": storage_class,
@@ -113,12 +110,12 @@ def _job(cache: Mapping[str, Any], settled: bool, options: Options) -> Object:
     token = {"name": secret.name, "key": secret.key} if secret else None
     template = {
         "metadata": {"labels": _identity_labels(cache)},
-        "spec": pod_spec(claim_name(cache), options.hydration_image, env, token),
+        "spec": pod_spec(claim_name(*_identity(cache)), options.hydration_image, env, token),
     }
     spec: dict[str, Any] = {"backoffLimit": 3}
     if settled:
         spec["ttlSecondsAfterFinished"] = _FINISHED_JOB_SECONDS
-        name = job_name(cache)
+        name = job_name(*_identity(cache))
     else:
         digest = sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS]
         name = names.child_name("modelcache", *_identity(cache), "hydrate", digest)
@@ -133,7 +130,7 @@ def _identity(cache: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _layout(cache: Mapping[str, Any]) -> str:
-    return cache["spec"]["huggingFace"].get("layout") or cache_volume.FOLDER
+    return cache["spec"]["huggingFace"].get("layout") or FOLDER
 
 
 def _identity_labels(cache: Mapping[str, Any]) -> dict[str, str]:
