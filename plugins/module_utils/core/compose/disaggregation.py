@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, overrides
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
@@ -34,8 +34,14 @@ def is_disaggregated(spec: Mapping[str, Any]) -> bool:
     return bool((spec.get("serving") or {}).get("mode") == _MODE)
 
 
-def disaggregate(workload: dict[str, Any], owner: Owner, engine: Mapping[str, Any], options: Options) -> None:
-    """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place."""
+def disaggregate(
+    workload: dict[str, Any], owner: Owner, engine: Mapping[str, Any], serving: Mapping[str, Any], options: Options
+) -> None:
+    """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place.
+
+    `serving` is that of the ModelReplica; its `sidecar` wins over the composed image and flags. What only vLLM reads
+    (the variables of its NIXL side channel) is set for every engine: others have no use for it and ignore it.
+    """
     template = serving_template(workload)
     template["metadata"]["labels"].update(
         {
@@ -51,17 +57,18 @@ def disaggregate(workload: dict[str, Any], owner: Owner, engine: Mapping[str, An
     container["env"] = own + missing_variables(_SIDE_CHANNEL_ENV, own)
     spec["containers"] = [ordered_container(container)]
     if engine["phase"] == constants.DECODE:
-        port = engine_flags.port(container)
+        port = engine_flags.port(container, constants.DECODE_PORT)
         spec["containers"][0].update({"ports": [{"containerPort": port}], "readinessProbe": health_probe(port)})
-        spec["containers"].append(_sidecar(port, options.sidecar_image))
+        spec["containers"].append(_sidecar(port, serving.get("sidecar"), options.sidecar_image))
 
 
-def _sidecar(port: int, image: str) -> dict[str, Any]:
+def _sidecar(port: int, written: Mapping[str, Any] | None, image: str) -> dict[str, Any]:
     """The proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
+    args = ("--secure-proxy=false", "--kv-connector=nixlv2", f"--vllm-port={port}")
     return {
         "name": "pd-sidecar",
-        "image": image,
-        "args": ["--secure-proxy=false", "--kv-connector=nixlv2", f"--vllm-port={port}"],
+        "image": overrides.image(written, image),
+        "args": overrides.args(written, args),
         "ports": [{"containerPort": constants.ENGINE_PORT}],
         "readinessProbe": health_probe(constants.ENGINE_PORT),
     }

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-
 DEFAULT_BLOCK_SIZE = 16
 
 _MAX_PORT = 65535
@@ -28,9 +26,9 @@ _SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
 
 
-def port(container: Mapping[str, Any]) -> int:
-    """The `--port` of a Decode engine, or the port where one is expected to listen."""
-    return _number(container, ("--port",), _MAX_PORT) or constants.DECODE_PORT
+def port(container: Mapping[str, Any], expected: int) -> int:
+    """The `--port` of an engine, or the port where it is expected to listen."""
+    return _number(container, ("--port",), _MAX_PORT) or expected
 
 
 def block_size(container: Mapping[str, Any]) -> int:

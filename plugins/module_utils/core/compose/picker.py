@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
@@ -26,14 +26,19 @@ _WATCHED = (
 
 
 def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
-    """The objects of the endpoint picker of a ModelReplica with this spec."""
-    text = to_yaml(((spec.get("serving") or {}).get("picker") or {}).get("config") or picker_config(owner, spec))
+    """The objects of the endpoint picker of a ModelReplica with this spec.
+
+    A configuration in `serving.picker.config` replaces the composed one as a whole, unchanged.
+    """
+    written = (spec.get("serving") or {}).get("picker") or {}
+    config = written.get("config")
+    text = to_yaml(picker_config(owner, spec) if config is None else config)
     return (
         _service_account(owner),
         _role(owner),
         _role_binding(owner),
         _config_map(owner, text),
-        _deployment(owner, text, options),
+        _deployment(owner, text, written, options),
         _disruption_budget(owner),
         _service(owner),
     )
@@ -79,7 +84,7 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
     }
 
 
-def _deployment(owner: Owner, config: str, options: Options) -> dict[str, Any]:
+def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: Options) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -101,7 +106,7 @@ def _deployment(owner: Owner, config: str, options: Options) -> dict[str, Any]:
                         {"name": "config", "configMap": {"name": owner.picker_name}},
                         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
                     ],
-                    "containers": [_container(owner, options)],
+                    "containers": [_container(owner, written, options)],
                 },
             },
         },
@@ -120,17 +125,18 @@ def _spread(owner: Owner) -> dict[str, Any]:
     }
 
 
-def _container(owner: Owner, options: Options) -> dict[str, Any]:
+def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    args = (
+        f"--pool-name={owner.pool_name}",
+        f"--pool-namespace={owner.workload_namespace}",
+        f"--pool-group={constants.POOL_GROUP}",
+        f"--config-file={_CONFIG_DIRECTORY}/{_CONFIG_KEY}",
+        f"--grpc-port={constants.PICKER_PORT}",
+    )
     return {
         "name": "epp",
-        "image": options.picker_image,
-        "args": [
-            f"--pool-name={owner.pool_name}",
-            f"--pool-namespace={owner.workload_namespace}",
-            f"--pool-group={constants.POOL_GROUP}",
-            f"--config-file={_CONFIG_DIRECTORY}/{_CONFIG_KEY}",
-            f"--grpc-port={constants.PICKER_PORT}",
-        ],
+        "image": overrides.image(written, options.picker_image),
+        "args": overrides.args(written, args),
         "ports": [
             {"name": "grpc", "containerPort": constants.PICKER_PORT},
             {"name": "grpc-health", "containerPort": constants.PICKER_HEALTH_PORT},

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
     disaggregate,
@@ -30,7 +31,7 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
     """
     owner = Owner.of(replica)
     spec = replica["spec"]
-    cache = (spec.get("modelCacheRef") or {}).get("name", "")
+    cache = CacheMount.of(owner.namespace, spec.get("modelCacheRef"))
     claims = []
     workloads = []
     for engine in spec["engines"]:
@@ -38,7 +39,7 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         claims += [claim_template(member) for member in parts if member.device_requests]
         composed = workload(parts, engine.get("copies") or 1)
         if is_disaggregated(spec):
-            disaggregate(composed, owner, engine, options)
+            disaggregate(composed, owner, engine, spec["serving"], options)
         workloads.append(composed)
     return (
         workload_namespace(owner.namespace),

@@ -58,7 +58,7 @@ exec vllm serve /mnt/models \\
     ],
 )
 def test_h7_port(container: dict[str, Any], expected: int) -> None:
-    assert engine_flags.port(container) == expected
+    assert engine_flags.port(container, 8001) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ SHELL = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=-_abport019é", max_size=60)
 @given(args=st.lists(st.one_of(st.text(), SHELL)), command=st.lists(st.one_of(st.text(), SHELL)))
 def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) -> None:
     container = {"args": args, "command": command}
-    assert 1 <= engine_flags.port(container) <= 65535
+    assert 1 <= engine_flags.port(container, 8000) <= 65535
     assert engine_flags.block_size(container) >= 1

@@ -88,12 +88,10 @@ def test_h4_the_picker_has_no_privilege(make_replica: Make, pick: Make) -> None:
 
 def test_h4_picker_and_sidecar_are_a_choice(make_replica: Make, pick: Make, pair: tuple[Any, ...]) -> None:
     config = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig", "plugins": [{"type": "random-picker"}]}
-    options = Options(
-        picker_image="registry.local/picker:1", picker_replicas=3, picker_config=config, sidecar_image="sidecar:1"
-    )
-    replica = make_replica(*pair, serving={"mode": "PrefillDecode"})
-    objects = replica_objects(replica, options)
-    default = replica_objects(replica)
+    options = Options(picker_image="registry.local/picker:1", picker_replicas=3, sidecar_image="sidecar:1")
+    serving = {"mode": "PrefillDecode", "picker": {"config": config}}
+    objects = replica_objects(make_replica(*pair, serving=serving), options)
+    default = replica_objects(make_replica(*pair, serving={"mode": "PrefillDecode"}))
     deployment = pick(objects, "Deployment", "-epp")
     checksum = "modelplane.ai/epp-config-checksum"
     assert deployment["spec"]["replicas"] == 3

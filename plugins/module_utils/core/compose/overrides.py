@@ -1,0 +1,29 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a ModelDeployment may change of the containers that are composed beside its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def image(written: Mapping[str, Any] | None, composed: str) -> str:
+    """The image to run: the one written in `serving.picker` or `serving.sidecar`, else the composed one."""
+    return str((written or {}).get("image") or composed)
+
+
+def args(written: Mapping[str, Any] | None, composed: Sequence[str]) -> list[str]:
+    """The arguments to run with: a written flag takes the place of the composed one of that name, others are added.
+
+    What is written stays together and in its order, behind what is composed: a value may be an argument of its own
+    (`--v 4`), and no order between different flags means anything to the Go flag packages. One hyphen or two are
+    the same to them.
+    """
+    own = list((written or {}).get("args") or ())
+    replaced = {_flag(each) for each in own if each.startswith("-")}
+    return [each for each in composed if _flag(each) not in replaced] + own
+
+
+def _flag(argument: str) -> str:
+    return argument.partition("=")[0].lstrip("-")
