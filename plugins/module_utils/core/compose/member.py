@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member in its wire form, with its owner, the name of its engine and that of its ModelCache (or "")."""
+    """A member in its wire form, with its owner, the name of its engine and the weights that it mounts."""
 
     owner: Owner
     engine: str
     wire: Mapping[str, Any]
-    cache: str = ""
+    cache: CacheMount | None = None
 
     @property
     def role(self) -> str:
@@ -42,12 +43,18 @@ class Member:
         return self.wire.get("deviceRequests") or ()
 
     @property
+    def pools(self) -> Sequence[str]:
+        """The node pools that the member's pods may run on: several only in a gang that one pool cannot hold."""
+        spread = self.wire.get("nodePools") or ()
+        return tuple(dict.fromkeys(pool["name"] for pool in spread)) or (self.wire["nodePoolName"],)
+
+    @property
     def claim_name(self) -> str:
         """The name of the ResourceClaimTemplate of the member's pods."""
         return child_name(self.owner.prefix, self.engine, self.role.lower(), "devices")
 
 
-def members(owner: Owner, engine: Mapping[str, Any], cache: str) -> tuple[Member, ...]:
+def members(owner: Owner, engine: Mapping[str, Any], cache: CacheMount | None = None) -> tuple[Member, ...]:
     """The members of an engine (wire form), in the order in which they are written."""
     return tuple(Member(owner, engine["name"], wire, cache) for wire in engine["members"])
 

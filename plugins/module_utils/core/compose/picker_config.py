@@ -22,7 +22,7 @@ _DECIDER = "prefix-based-pd-decider"
 def picker_config(owner: Owner, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration, in its parsed form, for the spec of a ModelReplica."""
     engine = next((each for each in spec["engines"] if each.get("phase") == constants.DECODE), spec["engines"][0])
-    container = serving_member(members(owner, engine, "")).container
+    container = serving_member(members(owner, engine)).container
     producer = _cache_producer(engine_flags.block_size(container))
     if is_disaggregated(spec):
         plugins = [producer, *_disaggregated_plugins()]

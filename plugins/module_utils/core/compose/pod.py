@@ -12,7 +12,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 DEFAULT_SHARED_MEMORY = "16Gi"
 
@@ -89,20 +88,27 @@ def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     written = member.wire["template"]["spec"]
     container = member.container
-    spec: dict[str, Any] = {
-        "nodeSelector": {constants.POOL_LABEL: member.wire["nodePoolName"]},
-        "tolerations": _tolerations(member),
-    }
+    spec: dict[str, Any] = {**_place(member.pools), "tolerations": _tolerations(member)}
     if written.get("imagePullSecrets"):
         spec["imagePullSecrets"] = deepcopy(list(written["imagePullSecrets"]))
     if member.device_requests:
         spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
     spec["volumes"] = [shared_memory_volume("dshm", container)]
     if member.cache:
-        claim = child_name("modelcache", member.owner.namespace, member.cache)
-        spec["volumes"].append({"name": "model-cache", "persistentVolumeClaim": {"claimName": claim}})
+        spec["volumes"].append(member.cache.volume())
     spec["containers"] = [_container(member, env)]
     return spec
+
+
+def _place(pools: Sequence[str]) -> dict[str, Any]:
+    """The fields of a pod's spec that keep it on nodes of these pools."""
+    if len(pools) == 1:
+        return {"nodeSelector": {constants.POOL_LABEL: pools[0]}}
+    on_one_of_them = {"key": constants.POOL_LABEL, "operator": "In", "values": list(pools)}
+    terms = [{"matchExpressions": [on_one_of_them]}]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
 
 
 def _tolerations(member: Member) -> list[dict[str, str]]:
@@ -125,7 +131,8 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     if args or member.role == constants.STANDALONE:
         container["args"] = args
     own = written.get("env") or ()
-    variables = missing_variables(env, own) + deepcopy(list(own))
+    wanted = [*env, *(member.cache.env() if member.cache else ())]
+    variables = missing_variables(wanted, own) + deepcopy(list(own))
     if variables:
         container["env"] = variables
     if member.serves:
@@ -135,7 +142,7 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
         container["resources"] = resources
     container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     if member.cache:
-        container["volumeMounts"].append({"name": "model-cache", "mountPath": constants.MODEL_CACHE_PATH})
+        container["volumeMounts"].append(member.cache.mount())
     if member.serves:
         container["readinessProbe"] = health_probe(constants.ENGINE_PORT)
     return container
@@ -145,7 +152,8 @@ def _args(member: Member) -> list[str]:
     """The user's args, completed by the mounted model where the image's own entry point starts the server."""
     written = member.container
     args = list(written.get("args") or ())
-    if member.cache and member.serves and not written.get("command") and not engine_flags.has_model(written):
+    mounted = member.cache is not None and member.cache.is_model
+    if mounted and member.serves and not written.get("command") and not engine_flags.has_model(written):
         args.append(f"--model={constants.MODEL_CACHE_PATH}")
     return args
 

@@ -88,5 +88,6 @@ def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict
         "matchLabelKeys": [constants.LWS_GROUP_LABEL],
         "topologyKey": constants.HOSTNAME_LABEL,
     }
-    template["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    affinity = template["spec"].setdefault("affinity", {})
+    affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     return template
