@@ -1,42 +1,120 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What somebody saw on the clusters of a fleet: Kubernetes objects as their API servers told them, and who did not answer.
+"""What somebody saw on the clusters of a fleet: Kubernetes objects as API servers told them, and who did not answer.
 
-Values of Secrets are never among them, only which keys have one.
+Values of Secrets are never among them, only which keys have one. `parse` and `wire` are the written form:
+
+    control:
+      objects: [<Kubernetes object>, ...]
+      secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]
+      controller: {ready: true, message: ""}
+    clusters:
+      <InferenceCluster>:
+        unreachable: ""                          # why it did not answer
+        provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
+        stack: {ready: true, message: ""}
+        nodes: {<pool>: 3}                       # Ready nodes
+        objects: [<Kubernetes object>, ...]
+
+Beyond identity nothing of an object is checked: it is foreign data, and who reads it asks through `fields`, `entries`,
+`text` and `number`, which give an empty value for what is missing or of another type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import (
+    entry_path,
+    field_path,
+    nearest_key,
+    short_value,
+)
+
 Object = Mapping[str, Any]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def fields(value: Any, *path: str) -> Mapping[str, Any]:
+    """The map at a path below a value; empty when there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
+    """The maps in the list at a path below a value."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, (list, tuple)) else []
+
+
+def text(value: Any, *path: str) -> str:
+    """The text at a path below a value; empty when there is none."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return found if isinstance(found, str) else ""
+
+
+def number(value: Any, *path: str, default: int = 0) -> int:
+    """The whole number at a path below a value."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 
 class Objects:
-    """Kubernetes objects (wire form), found by kind, namespace and name."""
+    """Kubernetes objects (wire form), found by kind, namespace and name, and by API group where a kind has several."""
 
     def __init__(self, objects: Iterable[Object] = ()) -> None:
-        self._by_kind: dict[str, dict[tuple[str, str], Object]] = {}
+        self._by_kind: dict[str, dict[tuple[str, str], dict[str, Object]]] = {}
+        self._by_label: dict[tuple[str, str], dict[tuple[str, str], list[Object]]] = {}
         for value in objects:
-            metadata = value.get("metadata") or {}
-            key = (metadata.get("namespace") or "", metadata.get("name") or "")
-            self._by_kind.setdefault(value.get("kind") or "", {})[key] = value
+            _, kind, namespace, name = identity(value)
+            self._by_kind.setdefault(kind, {}).setdefault((namespace, name), {})[identity(value)[0]] = value
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
-        """The object, or None when it was not seen. `namespace` is empty for cluster-scoped kinds."""
-        return self._by_kind.get(kind, {}).get((namespace, name))
+        """The object, or None when it was not seen. `namespace` is empty for cluster-scoped kinds.
+
+        Of objects that differ in their API group alone it is that of the first group.
+        """
+        found = self._by_kind.get(kind, {}).get((namespace, name), {})
+        return found[min(found)] if found else None
 
     def of_kind(self, kind: str) -> Iterator[Object]:
-        """All objects of a kind, sorted by namespace and name."""
+        """All objects of a kind, sorted by namespace, name and API group."""
         found = self._by_kind.get(kind, {})
-        return (found[key] for key in sorted(found))
+        return (found[key][group] for key in sorted(found) for group in sorted(found[key]))
 
     def like(self, wanted: Object) -> Object | None:
         """What was seen of an object that is composed."""
-        metadata = wanted["metadata"]
-        return self.find(wanted["kind"], metadata.get("namespace") or "", metadata["name"])
+        group, kind, namespace, name = identity(wanted)
+        return self._by_kind.get(kind, {}).get((namespace, name), {}).get(group)
+
+    def labelled(self, kind: str, namespace: str, label: str, value: str) -> Sequence[Object]:
+        """The objects of a kind in a namespace with this value of a label, sorted by name."""
+        index = self._by_label.get((kind, label))
+        if index is None:
+            index = self._by_label[kind, label] = {}
+            for seen in self.of_kind(kind):
+                key = (text(seen, "metadata", "namespace"), text(seen, "metadata", "labels", label))
+                index.setdefault(key, []).append(seen)
+        return index.get((namespace, value), ())
+
+    def __iter__(self) -> Iterator[Object]:
+        return (value for kind in sorted(self._by_kind) for value in self.of_kind(kind))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objects) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def identity(value: Object) -> tuple[str, str, str, str]:
+    """API group, kind, namespace and name of an object; empty where it has none."""
+    group, slash, _ = text(value, "apiVersion").partition("/")
+    metadata = fields(value, "metadata")
+    return group if slash else "", text(value, "kind"), text(metadata, "namespace"), text(metadata, "name")
 
 
 @dataclass(frozen=True)
@@ -74,22 +152,192 @@ class Observed:
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
 
 
+class ObservationError(Exception):
+    """A document is no observation: `path` is the field, `value` what is there in short, `expected` what should be."""
+
+    def __init__(self, path: str, value: str, expected: str) -> None:
+        got = f" (got {value})" if value else ""
+        super().__init__(f"{path or 'the observation'}: expected {expected}{got}")
+        self.path = path
+        self.value = value
+        self.expected = expected
+
+
+def parse(document: Any) -> Observed:
+    """The observation that a document describes. Raises ObservationError."""
+    top = _map(document, "", "control", "clusters")
+    control = _map(top.get("control"), "control", "objects", "secrets", "controller")
+    clusters = _map(top.get("clusters"), "clusters")
+    return Observed(
+        control=_objects(control.get("objects"), "control.objects"),
+        secret_keys=_secrets(control.get("secrets"), "control.secrets"),
+        controller=_component(control.get("controller"), "control.controller"),
+        clusters={name: _cluster(clusters[name], field_path("clusters", name)) for name in sorted(clusters)},
+    )
+
+
+def wire(observed: Observed) -> dict[str, Any]:
+    """The written form of an observation; `parse` of it gives an equal one."""
+    return {
+        "control": {
+            "objects": [dict(value) for value in observed.control],
+            "secrets": [
+                {"namespace": namespace, "name": name, "keys": sorted(keys)}
+                for (namespace, name), keys in sorted(observed.secret_keys.items())
+            ],
+            "controller": _component_wire(observed.controller),
+        },
+        "clusters": {name: _cluster_wire(cluster) for name, cluster in sorted(observed.clusters.items())},
+    }
+
+
+def _component_wire(component: Component) -> dict[str, Any]:
+    return {"ready": component.ready, "message": component.message}
+
+
+def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
+    provisioned = {"provisioned": _component_wire(cluster.provisioned)} if cluster.provisioned else {}
+    return {
+        "unreachable": cluster.unreachable,
+        **provisioned,
+        "stack": _component_wire(cluster.stack),
+        "nodes": dict(sorted(cluster.nodes.items())),
+        "objects": [dict(value) for value in cluster.objects],
+    }
+
+
+def _map(value: Any, path: str, *known: str) -> Mapping[str, Any]:
+    """A map with text keys, of the `known` ones if there are any; one that is missing is empty."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ObservationError(path, short_value(value), "a mapping")
+    for key in value:
+        if not isinstance(key, str) or not key:
+            raise ObservationError(path, short_value(key), "keys that are text")
+        if known and key not in known:
+            raise ObservationError(field_path(path, key), "", f"no such key. {nearest_key(key, known)}")
+    return value
+
+
+def _list(value: Any, path: str) -> Sequence[Any]:
+    if value is None:
+        return ()
+    if not isinstance(value, (list, tuple)):
+        raise ObservationError(path, short_value(value), "a list")
+    return value
+
+
+def _text(value: Any, path: str, *, required: bool = False) -> str:
+    if value is None and not required:
+        return ""
+    if not isinstance(value, str) or (required and not value):
+        raise ObservationError(path, short_value(value), "text")
+    return value
+
+
+def _component(value: Any, path: str) -> Component:
+    found = _map(value, path, "ready", "message")
+    ready = found.get("ready", False)
+    if not isinstance(ready, bool):
+        raise ObservationError(f"{path}.ready", short_value(ready), "true or false")
+    return Component(ready, _text(found.get("message"), f"{path}.message"))
+
+
+def _cluster(value: Any, path: str) -> ObservedCluster:
+    found = _map(value, path, "unreachable", "provisioned", "stack", "nodes", "objects")
+    provisioned = found.get("provisioned")
+    nodes = _map(found.get("nodes"), f"{path}.nodes")
+    for pool, count in nodes.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise ObservationError(entry_path(f"{path}.nodes", pool), short_value(count), "a number of nodes")
+    return ObservedCluster(
+        unreachable=_text(found.get("unreachable"), f"{path}.unreachable"),
+        provisioned=None if provisioned is None else _component(provisioned, f"{path}.provisioned"),
+        stack=_component(found.get("stack"), f"{path}.stack"),
+        objects=_objects(found.get("objects"), f"{path}.objects"),
+        nodes=dict(nodes),
+    )
+
+
+def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:
+    found: dict[tuple[str, str], frozenset[str]] = {}
+    for index, entry in enumerate(_list(value, path)):
+        place = f"{path}[{index}]"
+        secret = _map(entry, place, "namespace", "name", "keys")
+        key = (
+            _text(secret.get("namespace"), f"{place}.namespace", required=True),
+            _text(secret.get("name"), f"{place}.name", required=True),
+        )
+        if key in found:
+            raise ObservationError(place, "", f"each Secret once; {'/'.join(key)} is there twice")
+        keys = secret.get("keys") or ()
+        # What is written here by mistake may be a value of the Secret, so the message does not repeat it.
+        if not isinstance(keys, (list, tuple)) or not all(isinstance(name, str) and name for name in keys):
+            raise ObservationError(f"{place}.keys", "", "a list of the names of the keys, without their values")
+        found[key] = frozenset(keys)
+    return found
+
+
+def _objects(value: Any, path: str) -> Objects:
+    found: dict[tuple[str, str, str, str], Object] = {}
+    for index, entry in enumerate(_list(value, path)):
+        place = f"{path}[{index}]"
+        if not isinstance(entry, Mapping):
+            raise ObservationError(place, short_value(entry), "a Kubernetes object")
+        _check_object(entry, place)
+        key = identity(entry)
+        if found.setdefault(key, entry) != entry:
+            _, kind, namespace, name = key
+            full = f"{namespace}/{name}" if namespace else name
+            raise ObservationError(place, "", f"each object once; {kind} {full} is there twice, with different content")
+    return Objects(found.values())
+
+
+def _check_object(value: Object, path: str) -> None:
+    kind = _text(value.get("kind"), f"{path}.kind", required=True)
+    _text(value.get("apiVersion"), f"{path}.apiVersion", required=True)
+    if kind.endswith("List") and isinstance(value.get("items"), (list, tuple)):
+        raise ObservationError(path, "", f"single objects; give the items of the {kind}")
+    metadata = value.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise ObservationError(f"{path}.metadata", short_value(metadata), "a mapping")
+    _text(metadata.get("name"), f"{path}.metadata.name", required=True)
+    _text(metadata.get("namespace"), f"{path}.metadata.namespace")
+    if kind == "Secret":
+        held = [key for key in ("data", "stringData") if value.get(key)]
+        if LAST_APPLIED in fields(metadata, "annotations"):
+            held.append(f"metadata.annotations[{LAST_APPLIED}]")
+        if held:
+            raise ObservationError(
+                f"{path}.{held[0]}", "", "no values of Secrets; name the keys that have one in control.secrets"
+            )
+
+
 def condition(value: Object | None, kind: str) -> str:
     """The status of a condition of an object: True, False or Unknown (also when there is no such condition).
 
     A condition that was written for an older generation of the object says nothing about this one (Kubernetes API
     conventions, "Typical status properties").
     """
-    status = (value or {}).get("status") or {}
-    generation = ((value or {}).get("metadata") or {}).get("generation")
-    seen = status.get("observedGeneration")
-    for entry in status.get("conditions") or ():
+    generation = number(value, "metadata", "generation")
+    default = number(value, "status", "observedGeneration", default=generation)
+    return stated(entries(value, "status", "conditions"), kind, generation, default)
+
+
+def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default: int | None = None) -> str:
+    """The status of a condition in a list of them, about this generation of an object or a later one.
+
+    `default` is the generation that a condition is about which names none (None: any). Conditions of one type that
+    contradict each other say nothing.
+    """
+    found = set()
+    for entry in conditions:
         if entry.get("type") == kind:
-            about = entry.get("observedGeneration", seen)
-            if generation is not None and about is not None and about < generation:
-                return "Unknown"
-            return str(entry.get("status") or "Unknown")
-    return "Unknown"
+            about = number(entry, "observedGeneration", default=generation if default is None else default)
+            found.add("Unknown" if about < generation else text(entry, "status"))
+    status = found.pop() if len(found) == 1 else "Unknown"
+    return status if status in ("True", "False") else "Unknown"
 
 
 def is_true(value: Object | None, kind: str) -> bool:
@@ -99,9 +347,8 @@ def is_true(value: Object | None, kind: str) -> bool:
 
 def first_address(gateway: Object | None) -> str:
     """The address of a Gateway: the first that is an IP address, else the first; empty when it has none."""
-    addresses = ((gateway or {}).get("status") or {}).get("addresses") or []
-    values = [entry for entry in addresses if entry.get("value")]
+    values = [entry for entry in entries(gateway, "status", "addresses") if text(entry, "value")]
     chosen = next((entry for entry in values if entry.get("type", "IPAddress") == "IPAddress"), None)
     if chosen is None and values:
         chosen = values[0]
-    return str(chosen["value"]) if chosen else ""
+    return text(chosen, "value")

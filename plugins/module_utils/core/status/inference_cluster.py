@@ -1,0 +1,168 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of an InferenceCluster: whether it is there, what it can take, and where it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Component,
+    Object,
+    ObservedCluster,
+    entries,
+    fields,
+    first_address,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    cut,
+    earlier,
+    hold,
+    listed,
+    ready,
+    truth,
+    unknown,
+)
+
+_CLUSTER = "ClusterReady"
+_BACKEND = "BackendReady"
+
+
+def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
+    """The address of a workload cluster's gateway: as it is now, else the last that was known; "" before there is one.
+
+    `previous` is the status of the InferenceCluster of before. An address that cannot be read for a moment is no order
+    to take every endpoint behind it away.
+    """
+    now = ""
+    if seen is not None and not seen.unreachable:
+        now = first_address(
+            seen.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
+        )
+    return now or text(previous, "gateway", "address")
+
+
+def inference_cluster(
+    cluster: Object,
+    missing_classes: Sequence[str] = (),
+    invalid_pool: str = "",
+    pools: Sequence[Mapping[str, Any]] | None = None,
+    seen: ObservedCluster | None = None,
+    storage_class: str = "",
+    gateway_address: str = "",
+    *,
+    previous: Mapping[str, Any] | None = None,
+) -> Status:
+    """The status of an InferenceCluster (wire form).
+
+    `invalid_pool` says which pool has a class that its source cannot build. `pools` is status.gpuPools; None when it
+    cannot be told, then that of before stays: a pool that is no longer published loses its replicas.
+    """
+    before = earlier(cluster, previous)
+    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before)
+    backend_ready = _backend_ready(cluster_ready, seen, before)
+    overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
+    return Status(
+        (cluster_ready, backend_ready, overall), _fields(cluster, pools, storage_class, gateway_address, before)
+    )
+
+
+def _fields(
+    cluster: Object,
+    pools: Sequence[Mapping[str, Any]] | None,
+    storage_class: str,
+    address: str,
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    name = cluster["metadata"]["name"]
+    found: dict[str, Any] = {
+        "providerConfigRef": {"name": names.child_name(name, "cluster-kubeconfig")},
+        "namespace": constants.SYSTEM_NAMESPACE,
+    }
+    if pools is not None:
+        found["gpuPools"] = [deepcopy(dict(pool)) for pool in pools]
+    elif isinstance(before.get("gpuPools"), list):
+        found["gpuPools"] = [deepcopy(dict(pool)) for pool in entries(before, "gpuPools")]
+    if storage_class:
+        found["cache"] = {"storageClassName": storage_class}
+    if address:
+        found["gateway"] = {"address": address}
+    return found
+
+
+def _unseen(cluster: Object, seen: ObservedCluster | None) -> str:
+    """Why nothing is known of the cluster now; empty when something is."""
+    name = cluster["metadata"]["name"]
+    if seen is None:
+        return f"cluster {name} has not been observed"
+    return f"cluster {name} did not answer: {cut(seen.unreachable)}" if seen.unreachable else ""
+
+
+def _cluster_ready(
+    cluster: Object,
+    missing_classes: Sequence[str],
+    invalid_pool: str,
+    seen: ObservedCluster | None,
+    before: Mapping[str, Any],
+) -> Condition:
+    if missing_classes:
+        names_of = ", ".join(sorted(set(missing_classes)))
+        return Condition(_CLUSTER, "False", "WaitingForClasses", f"Waiting for InferenceClasses: {names_of}")
+    if invalid_pool:
+        return Condition(_CLUSTER, "False", "InvalidNodePool", invalid_pool)
+    if text(cluster, "spec", "cluster", "source") == "Existing":
+        return Condition(_CLUSTER, "True", "ClusterRunning", "The cluster exists already")
+    unseen = _unseen(cluster, seen)
+    if unseen or seen is None:
+        return hold(_CLUSTER, before, unknown(_CLUSTER, unseen))
+    provisioned = seen.provisioned or Component(message="the cluster is not there yet")
+    if provisioned.ready:
+        return Condition(_CLUSTER, "True", "ClusterRunning", cut(provisioned.message))
+    return Condition(_CLUSTER, "False", "Provisioning", cut(provisioned.message) or "Waiting for the cloud")
+
+
+def _backend_ready(cluster_ready: Condition, seen: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
+    if seen is None or seen.unreachable:
+        if cluster_ready.status != "True" and not fields(before):
+            return Condition(_BACKEND, "False", "WaitingForCluster", "Waiting for the cluster")
+        why = cut(seen.unreachable) if seen else "the cluster has not been observed"
+        return hold(_BACKEND, before, unknown(_BACKEND, why))
+    if cluster_ready.status != "True":
+        return Condition(_BACKEND, truth(seen.stack.ready), "WaitingForCluster", "Waiting for the cluster")
+    if seen.stack.ready:
+        return Condition(_BACKEND, "True", "BackendHealthy", cut(seen.stack.message))
+    return Condition(_BACKEND, "False", "Installing", cut(seen.stack.message) or "Waiting for the serving stack")
+
+
+def _overall(
+    cluster: Object,
+    cluster_ready: Condition,
+    backend_ready: Condition,
+    seen: ObservedCluster | None,
+    address: str,
+    before: Mapping[str, Any],
+) -> Condition:
+    """Ready: both parts are, and the gateway has an address.
+
+    A cluster that does not answer is not known to be ready, whatever it was: what runs there stays, nothing new goes
+    there. One that nobody looked at stays what it was.
+    """
+    failing = [part.message for part in (cluster_ready, backend_ready) if part.status == "False"]
+    if failing:
+        return ready(False, before, failing[0])
+    unseen = _unseen(cluster, seen)
+    if seen is None:
+        return hold("Ready", before, unknown("Ready", unseen))
+    if unseen:
+        return ready(None, before, unseen)
+    if not address:
+        gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
+        return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
+    return ready(True, before, f"Pools: {listed(text(pool, 'name') for pool in entries(cluster, 'spec', 'nodePools'))}")

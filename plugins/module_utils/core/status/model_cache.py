@@ -1,0 +1,170 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of a ModelCache: how far each cluster is, and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import ARTIFACT_ANNOTATION, artifact
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    ObservedCluster,
+    entries,
+    is_true,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    cut,
+    earlier,
+    listed,
+    ready,
+    unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
+
+
+class CachePhase(NamedTuple):
+    """How far a cluster is: Pending, Hydrating, Ready or Failed, "" when nothing is known of it. `artifact` is what its
+    volume is known to hold."""
+
+    phase: str
+    artifact: str = ""
+    message: str = ""
+
+
+def cache_phase(
+    cache: Object,
+    cluster: str,
+    pvc_name: str,
+    job_name: str,
+    seen: ObservedCluster | None,
+    previous_status: Mapping[str, Any] | None = None,
+) -> CachePhase:
+    """The phase of a ModelCache (wire form) on a cluster; `previous_status` is the cache's status of before.
+
+    Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
+    and is known to hold what the cache asks for now. A Job that ended for another artifact counts for nothing. A
+    cluster that does not answer stays what it was.
+    """
+    wanted = artifact(cache)
+    before = _before(previous_status, cluster)
+    latched = before.phase == "Ready" and before.artifact == wanted
+    if seen is None or seen.unreachable:
+        return _unseen(wanted, before, latched, seen)
+    namespace = names.workload_namespace(text(cache, "metadata", "namespace") or "default")
+    claim = seen.objects.find("PersistentVolumeClaim", namespace, pvc_name)
+    job = seen.objects.find("Job", namespace, job_name)
+    if text(job, "metadata", "annotations", ARTIFACT_ANNOTATION) != wanted:
+        job = None
+    if is_true(job, "Failed"):
+        return CachePhase("Failed", message=_failed(job, job_name))
+    if text(claim, "status", "phase") != "Bound":
+        state = text(claim, "status", "phase") or ("not bound yet" if claim else "not there yet")
+        return CachePhase("Pending", message=f"PersistentVolumeClaim {pvc_name} is {state}")
+    if latched or is_true(job, "Complete"):
+        return CachePhase("Ready", wanted)
+    message = f"Job {job_name} downloads {wanted}" if job else f"Job {job_name} is not there yet"
+    pods = seen.objects.labelled("Pod", namespace, "batch.kubernetes.io/job-name", job_name)
+    failures = pod_failures(pods)
+    return CachePhase("Hydrating", message=f"{message}; {failures}" if failures else message)
+
+
+def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
+    for entry in entries(previous, "clusters"):
+        if entry.get("name") == cluster and entry.get("phase") in ("Pending", "Hydrating", "Ready", "Failed"):
+            return CachePhase(entry["phase"], text(entry, "artifact"), text(entry, "message"))
+    return CachePhase("")
+
+
+def _unseen(wanted: str, before: CachePhase, latched: bool, seen: ObservedCluster | None) -> CachePhase:
+    if before.phase == "Ready" and not latched:
+        return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {wanted}")
+    if before.phase:
+        return before
+    why = f"did not answer: {cut(seen.unreachable)}" if seen else "has not been observed"
+    return CachePhase("", message=f"the cluster {why}")
+
+
+def _failed(job: Object | None, name: str) -> str:
+    messages = {
+        text(entry, "message")
+        for entry in entries(job, "status", "conditions")
+        if entry.get("type") == "Failed" and text(entry, "message")
+    }
+    why = f": {cut('; '.join(sorted(messages)))}" if messages else ""
+    return f"Job {name} failed{why}; see the logs of its pods, then delete it to try again"
+
+
+def model_cache(
+    cache: Object,
+    matched: Sequence[str],
+    phases: Mapping[str, CachePhase | tuple[str, str, str]],
+    token_missing: bool,
+    *,
+    previous: Mapping[str, Any] | None = None,
+) -> Status:
+    """The status of a ModelCache (wire form). `matched` are the clusters that should have it, `phases` those of each;
+    a cluster without one was never observed."""
+    before = earlier(cache, previous)
+    each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
+    done = [name for name, phase in each.items() if phase.phase == "Ready"]
+    fields = {
+        "summary": {"ready": f"{len(done)}/{len(each)}"},
+        "clusters": [_on_cluster(name, phase) for name, phase in each.items()],
+    }
+    if not each:
+        message = "No InferenceCluster with storage for caches matches clusterSelector"
+        conditions = [Condition(kind, "False", "NoClusters", message) for kind in ("ClustersMatched", "ArtifactReady")]
+        return Status((*conditions, ready(False, before, message)), fields)
+    matches = Condition("ClustersMatched", "True", "Matched", f"Matched {_clusters(len(each))}: {listed(each)}")
+    staged = _artifact_ready(cache, each, done, token_missing)
+    overall = {"True": True, "False": False}.get(staged.status)
+    return Status((matches, staged, ready(overall, before, "" if overall else staged.message)), fields)
+
+
+def _on_cluster(name: str, phase: CachePhase) -> dict[str, Any]:
+    values = {"name": name, "phase": phase.phase, "artifact": phase.artifact, "message": phase.message}
+    return {key: value for key, value in values.items() if value}
+
+
+def _clusters(count: int) -> str:
+    return "1 cluster" if count == 1 else f"{count} clusters"
+
+
+def _artifact_ready(
+    cache: Object, each: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
+) -> Condition:
+    kind = "ArtifactReady"
+    if token_missing and len(done) < len(each):
+        secret = text(cache, "spec", "huggingFace", "authSecret", "name")
+        key = text(cache, "spec", "huggingFace", "authSecret", "key") or "HF_TOKEN"
+        namespace = text(cache, "metadata", "namespace") or "default"
+        message = f"authSecret {namespace}/{secret} is missing or has no key '{key}'"
+        return Condition(kind, "False", "AuthSecretMissing", message)
+    waiting = _reasons(each, *(phase for phase in ("Failed", "Pending", "Hydrating", "")))
+    if any(phase.phase == "Failed" for phase in each.values()):
+        return Condition(kind, "False", "Failed", _reasons(each, "Failed"))
+    if len(done) == len(each):
+        return Condition(kind, "True", "Staged", f"{artifact(cache)} is on {_clusters(len(each))}")
+    if done:
+        return Condition(kind, "False", "Partial", f"{len(done)} of {_clusters(len(each))} have it; {waiting}")
+    if all(not phase.phase for phase in each.values()):
+        return unknown(kind, waiting)
+    return Condition(kind, "False", "Hydrating", waiting)
+
+
+def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
+    """What the clusters in these phases say, a few of them."""
+    found = [
+        f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
+        for kind in kinds
+        for name, phase in each.items()
+        if phase.phase == kind
+    ]
+    more = len(found) - 3
+    return "; ".join([*found[:3], f"{more} more clusters"] if more > 0 else found)

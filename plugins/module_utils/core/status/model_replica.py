@@ -1,0 +1,142 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of a ModelReplica: whether its workloads are on their cluster, and whether they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    ObservedCluster,
+    entries,
+    number,
+    stated,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    cut,
+    hold,
+    known,
+    ready,
+    unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    WORKLOADS,
+    availability,
+    picker_availability,
+    pod_failures,
+)
+
+_ACCEPTED = "ModelAccepted"
+_READY = "ModelReady"
+
+
+@dataclass(frozen=True)
+class ReplicaState:
+    """What was seen of a replica; None where nobody can tell now, as its cluster was not observed or did not answer.
+
+    `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
+    wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
+    says what is missing.
+    """
+
+    accepted: bool | None
+    ready: bool | None
+    message: str = ""
+    serving: bool | None = None
+
+
+def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
+    """The state of a ModelReplica (wire form) that is composed into `wanted` on its cluster."""
+    cluster = text(replica, "spec", "clusterName")
+    if seen is None:
+        return ReplicaState(None, None, f"cluster {cluster} has not been observed")
+    if seen.unreachable:
+        return ReplicaState(None, None, f"cluster {cluster} did not answer: {cut(seen.unreachable)}")
+    owner = Owner.of(replica)
+    workloads = [value for value in wanted if value["kind"] in WORKLOADS]
+    engines = [
+        availability(value, seen.objects.like(value))
+        for value in workloads
+        if value["metadata"]["name"] != owner.picker_name
+    ]
+    pickers = [
+        picker_availability(value, seen.objects.like(value))
+        for value in workloads
+        if value["metadata"]["name"] == owner.picker_name
+    ]
+    refused = [fault for value in wanted if value["kind"] == "HTTPRoute" if (fault := _refused(seen, value))]
+    accepted = bool(engines) and all(engine.there for engine in engines)
+    parts = [*engines, *pickers]
+    serving = accepted and not refused and all(part.answers for part in parts)
+    is_ready = serving and all(part.available for part in parts)
+    missing = sorted(part.message for part in parts if part.message) + sorted(refused)
+    if not is_ready and accepted:
+        pods = seen.objects.labelled(
+            "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
+        )
+        missing += [failures] if (failures := pod_failures(pods)) else []
+    return ReplicaState(accepted, is_ready, "" if is_ready else "; ".join(missing), serving)
+
+
+def _refused(seen: ObservedCluster, wanted: Object) -> str:
+    """Why the gateway of the cluster does not take a route; empty when it does, or has not said yet."""
+    route = seen.objects.like(wanted)
+    generation = number(route, "metadata", "generation")
+    parents = [entries(parent, "conditions") for parent in entries(route, "status", "parents")]
+    verdicts = {stated(conditions, "Accepted", generation) for conditions in parents}
+    if "False" not in verdicts or "True" in verdicts:
+        return ""
+    messages = {
+        text(entry, "message") for conditions in parents for entry in conditions if entry.get("type") == "Accepted"
+    }
+    return f"HTTPRoute {wanted['metadata']['name']} was refused by its gateway: {cut('; '.join(sorted(messages)))}"
+
+
+def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> ReplicaState:
+    """The state with what nobody can tell now filled from the ModelReplica's status of before.
+
+    So a cluster that does not answer for a while changes nothing.
+    """
+    if state.accepted is not None:
+        return state
+    was = known(previous, "Ready")
+    return replace(state, accepted=known(previous, _ACCEPTED), ready=was, serving=was)
+
+
+def model_replica(
+    replica: Object, state: ReplicaState, previous: Mapping[str, Any] | None, *, waiting: str = ""
+) -> Status:
+    """The status of a ModelReplica. `previous` is its status of before.
+
+    `waiting` says why the cluster cannot take objects at all yet: it does not exist, or nobody knows how to reach it.
+    """
+    if waiting:
+        accepted = Condition(_ACCEPTED, "False", "WaitingForCluster", waiting)
+        return Status(
+            (accepted, Condition(_READY, "False", "WaitingForModel", waiting), ready(False, previous, waiting))
+        )
+    if state.accepted is None:
+        return Status(
+            tuple(hold(kind, previous, unknown(kind, state.message)) for kind in (_ACCEPTED, _READY, "Ready"))
+        )
+    cluster = text(replica, "spec", "clusterName")
+    if not state.accepted:
+        message = f"Waiting for cluster {cluster}: {state.message}"
+        accepted = Condition(_ACCEPTED, "False", "Deploying", message)
+        return Status(
+            (accepted, Condition(_READY, "False", "WaitingForModel", message), ready(False, previous, message))
+        )
+    accepted = Condition(_ACCEPTED, "True", "Accepted", f"All engines are on cluster {cluster}")
+    if state.ready:
+        serves = Condition(_READY, "True", "Serving", f"Serving on cluster {cluster}")
+        return Status((accepted, serves, ready(True, previous)))
+    starting = Condition(_READY, "False", "ModelStarting", state.message)
+    return Status((accepted, starting, ready(False, previous, state.message)))
