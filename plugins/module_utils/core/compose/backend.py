@@ -1,0 +1,134 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""ModelEndpoint: the Service by which the control gateway reaches a backend, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress import (
+    EGRESS_PORT,
+    egress_name,
+    egress_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend, backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.slices import manual_slice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import (
+    HTTP,
+    InvalidUrl,
+    Target,
+    parse_url,
+    url_fault,
+)
+
+Object = dict[str, Any]
+Endpoint = Mapping[str, Any]
+
+_HTTPS_PORT = 443
+
+
+def endpoint_fault(endpoint: Endpoint) -> str:
+    """Why no request can be sent to a ModelEndpoint (wire form), or "" when nothing is known to be in the way."""
+    spec = endpoint["spec"]
+    try:
+        target = parse_url(spec["url"])
+    except InvalidUrl as error:
+        return str(error)
+    if target.tls and not target.named and not (spec.get("tls") or {}).get("serverName"):
+        return (
+            f"the url is https to the address {target.host}, and certificates are checked by name: "
+            "write the name in the backend's certificate into tls.serverName"
+        )
+    return ""
+
+
+def backend_name(name: str, *, egress: bool = False) -> str:
+    """The Service behind which the gateway finds the ModelEndpoint of this name.
+
+    `egress` is the Service of an endpoint with a credential, which is another one, so that a route changes from one
+    to the other at once.
+    """
+    return egress_name(name) if egress else names.child_name(names.object_prefix(name), "endpoint")
+
+
+def backend_reference(endpoint: Endpoint) -> tuple[str, int]:
+    """Name and port of the Service of a ModelEndpoint without fault."""
+    name, spec = endpoint["metadata"]["name"], endpoint["spec"]
+    if spec.get("credential"):
+        return backend_name(name, egress=True), EGRESS_PORT
+    return backend_name(name), parse_url(spec["url"]).port
+
+
+def backend_host(endpoint: Endpoint) -> str:
+    """The host name that the gateway writes into requests, "" to leave what the client sent.
+
+    Providers serve many names at one address and refuse others. An egress proxy writes the Host by itself.
+    """
+    target = parse_url(endpoint["spec"]["url"])
+    return target.host if target.named and not endpoint["spec"].get("credential") else ""
+
+
+def endpoint_objects(endpoint: Endpoint, options: Options, gateway: GatewayBackend | None = None) -> tuple[Object, ...]:
+    """The objects of a ModelEndpoint (wire form), none when it has a fault.
+
+    `gateway` is the proxy that will use them, by default the default one. A DNS name goes into an EndpointSlice, as
+    gateways refuse Services of type ExternalName.
+    """
+    if endpoint_fault(endpoint):
+        return ()
+    target = parse_url(endpoint["spec"]["url"])
+    if endpoint["spec"].get("credential"):
+        return egress_objects(endpoint, target, options, (gateway or backend_of(None)).namespace)
+    metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, backend_name(endpoint["metadata"]["name"]))
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"ports": [_service_port(target)]},
+    }
+    slices = manual_slice(metadata, target.address_type, target.port, [target.host])
+    return (service, slices, _tls_policy(endpoint, target, metadata)) if target.tls else (service, slices)
+
+
+def _service_port(target: Target) -> dict[str, Any]:
+    port: dict[str, Any] = {"port": target.port, "protocol": "TCP"}
+    if target.scheme == HTTP and target.port == _HTTPS_PORT:
+        # Without it gateways take port 443 for TLS.
+        port["appProtocol"] = HTTP
+    return port
+
+
+def _tls_policy(endpoint: Endpoint, target: Target, metadata: Mapping[str, Any]) -> Object:
+    """TLS from the gateway to the Service: the name is sent (SNI) and is the one that the certificate has to have."""
+    tls = endpoint["spec"].get("tls") or {}
+    validation: dict[str, Any] = {"hostname": tls.get("serverName") or target.host}
+    if tls.get("caCertificateRef"):
+        validation["caCertificateRefs"] = [
+            {"group": "", "kind": "ConfigMap", "name": tls["caCertificateRef"]["name"]},
+        ]
+    else:
+        validation["wellKnownCACertificates"] = "System"
+    return {
+        "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+        "kind": "BackendTLSPolicy",
+        "metadata": dict(metadata),
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": metadata["name"]}],
+            "validation": validation,
+        },
+    }
+
+
+__all__ = [
+    "backend_host",
+    "backend_name",
+    "backend_reference",
+    "endpoint_fault",
+    "endpoint_objects",
+    "url_fault",
+]

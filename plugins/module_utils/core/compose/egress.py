@@ -1,0 +1,208 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Egress proxies: how requests for an endpoint outside of the fleet get its credential.
+
+Gateway API has no field for a credential that is in a Secret, and a value of a Secret is never in a composed object. So
+an endpoint with a credential has a proxy on the control cluster that mounts the Secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, egress_config
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
+    control_labels,
+    control_metadata,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress_config import Credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+
+Object = dict[str, Any]
+Endpoint = Mapping[str, Any]
+
+EGRESS_PORT = 80
+"""Of the Service. The requests on it are plain http from gateway to proxy, inside of the cluster."""
+
+_REPLICAS = 2
+_PORT_NAME = "http"
+_CHECKSUM_ANNOTATION = "modelplane.ai/egress-config-checksum"
+_USER = 65532
+""""nonroot" of Envoy's distroless images."""
+_STREAM_GRACE_SECONDS = 300
+"""How long a pod that is going serves on, so that token streams finish. Envoy itself stops at once when told to."""
+
+
+def egress_name(name: str) -> str:
+    """The name of all objects of the egress proxy of the ModelEndpoint of this name."""
+    return names.child_name(names.object_prefix(name), "egress")
+
+
+def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway_namespace: str) -> tuple[Object, ...]:
+    """The proxy of a ModelEndpoint (wire form) with a credential. Only pods of the gateway's namespace may use it."""
+    name = egress_name(endpoint["metadata"]["name"])
+    metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, name)
+    selector = {constants.APP_LABEL: name}
+    files = {file: to_yaml(content) for file, content in egress_config.egress_config(endpoint, target).items()}
+    return (
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
+        _deployment(endpoint, metadata, selector, files, options),
+        _disruption_budget(metadata, selector),
+        _network_policy(metadata, selector, gateway_namespace),
+        _service(metadata, selector),
+    )
+
+
+def _deployment(
+    endpoint: Endpoint,
+    metadata: Mapping[str, Any],
+    selector: Mapping[str, str],
+    files: Mapping[str, str],
+    options: Options,
+) -> Object:
+    labels = control_labels(endpoint, names.ENDPOINT_LABEL)
+    # Pods carry no managed-by label: their controller manages them.
+    del labels[names.MANAGED_BY_LABEL]
+    checksum = sha256("".join(f"{name}\n{text}\n" for name, text in sorted(files.items())).encode()).hexdigest()
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": dict(metadata),
+        "spec": {
+            "replicas": _REPLICAS,
+            "selector": {"matchLabels": dict(selector)},
+            "template": {
+                "metadata": {
+                    "labels": {**labels, **selector},
+                    # Envoy reads its bootstrap only when it starts.
+                    "annotations": {_CHECKSUM_ANNOTATION: checksum},
+                },
+                "spec": _pod_spec(endpoint, metadata["name"], selector, options),
+            },
+        },
+    }
+
+
+def _pod_spec(endpoint: Endpoint, name: str, selector: Mapping[str, str], options: Options) -> dict[str, Any]:
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": _STREAM_GRACE_SECONDS + 30,
+        # One pod per node where there are two nodes; on a cluster with one node both still start.
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": constants.HOSTNAME_LABEL,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": dict(selector)},
+                "matchLabelKeys": ["pod-template-hash"],
+            }
+        ],
+        "volumes": _volumes(endpoint, name),
+        "containers": [_container(endpoint, options)],
+    }
+
+
+def _ca(endpoint: Endpoint) -> str:
+    reference = (endpoint["spec"].get("tls") or {}).get("caCertificateRef") or {}
+    return str(reference.get("name", ""))
+
+
+def _volumes(endpoint: Endpoint, name: str) -> list[dict[str, Any]]:
+    credential = Credential.of(endpoint["spec"])
+    key = [{"key": credential.key, "path": egress_config.KEY_FILE}]
+    volumes: list[dict[str, Any]] = [
+        {"name": "config", "configMap": {"name": name}},
+        # For the proxy's group only (0440). As folders they follow the Secret when it changes; a subPath would not.
+        {"name": "key", "secret": {"secretName": credential.secret, "items": key, "defaultMode": 0o440}},
+    ]
+    if _ca(endpoint):
+        authority = [{"key": "ca.crt", "path": egress_config.CA_FILE}]
+        volumes.append({"name": "ca", "configMap": {"name": _ca(endpoint), "items": authority}})
+    return volumes
+
+
+def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
+    mounts = [("config", egress_config.CONFIG_DIRECTORY), ("key", egress_config.KEY_DIRECTORY)]
+    if _ca(endpoint):
+        mounts.append(("ca", egress_config.CA_DIRECTORY))
+    ready = {"path": egress_config.READY_PATH, "port": _PORT_NAME}
+    return {
+        "name": "envoy",
+        "image": options.egress_image,
+        "args": [
+            f"--config-path={egress_config.CONFIG_DIRECTORY}/{egress_config.BOOTSTRAP_FILE}",
+            "--disable-hot-restart",
+            "--log-level=warning",
+            # As many as the cpu that it asks for would never need; the default is one per core of the node.
+            "--concurrency=2",
+        ],
+        "ports": [{"name": _PORT_NAME, "containerPort": egress_config.LISTEN_PORT}],
+        "readinessProbe": {"httpGet": ready, "periodSeconds": 5, "timeoutSeconds": 3},
+        "livenessProbe": {
+            "tcpSocket": {"port": _PORT_NAME},
+            "initialDelaySeconds": 30,
+            "periodSeconds": 10,
+            "timeoutSeconds": 3,
+        },
+        "lifecycle": {"preStop": {"sleep": {"seconds": _STREAM_GRACE_SECONDS}}},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts],
+    }
+
+
+def _disruption_budget(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> Object:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": dict(metadata),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": dict(selector)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
+    }
+
+
+def _network_policy(metadata: Mapping[str, Any], selector: Mapping[str, str], gateway_namespace: str) -> Object:
+    """Who reaches the proxy uses the credential, so only the gateway's pods may (and the kubelet, as always)."""
+    gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": gateway_namespace}}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": dict(metadata),
+        "spec": {
+            "podSelector": {"matchLabels": dict(selector)},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"from": [gateway], "ports": [{"port": _PORT_NAME, "protocol": "TCP"}]}],
+        },
+    }
+
+
+def _service(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": dict(metadata),
+        "spec": {
+            "selector": dict(selector),
+            "ports": [{"name": _PORT_NAME, "port": EGRESS_PORT, "targetPort": _PORT_NAME, "protocol": "TCP"}],
+        },
+    }

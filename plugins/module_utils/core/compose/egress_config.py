@@ -1,0 +1,204 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The configuration of an egress proxy: an Envoy that adds a credential to requests for one endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
+
+CONFIG_DIRECTORY = "/etc/egress/config"
+BOOTSTRAP_FILE = "envoy.yaml"
+CREDENTIAL_FILE = "credential.yaml"
+AUTHORITIES_FILE = "authorities.yaml"
+KEY_DIRECTORY = "/etc/egress/key"
+KEY_FILE = "key"
+CA_DIRECTORY = "/etc/egress/ca"
+CA_FILE = "ca.crt"
+SYSTEM_ROOTS = "/etc/ssl/certs/ca-certificates.crt"
+"""Of Envoy's images, as of all that follow Debian."""
+
+LISTEN_PORT = 8080
+READY_PATH = "/.modelplane-egress-ready"
+
+_TYPE = "type.googleapis.com/envoy"
+_CREDENTIAL = "credential"
+_AUTHORITIES = "authorities"
+_CLUSTER = "endpoint"
+_AUTHORIZATION = "authorization"
+_MAX_REQUESTS = 65536
+"""Envoy refuses more than 1,024 requests at a time by default; a stream of tokens is a request for minutes."""
+
+_CALLERS_KEYS = (_AUTHORIZATION, "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key")
+"""Headers in which callers prove who they are, to the fleet."""
+_HOPS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-server", "x-real-ip")
+"""Headers that tell of the network inside."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """Where the key is, and the header in which the endpoint wants it: `prefix` and the key."""
+
+    secret: str
+    key: str
+    header: str
+    prefix: str
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Credential:
+        """The credential of the spec of a ModelEndpoint (wire form) that has one, with defaults filled in."""
+        api_key = spec["credential"]["apiKey"]
+        header = api_key.get("header") or "Authorization"
+        prefix = api_key.get("prefix")
+        if prefix is None:
+            prefix = "Bearer " if header.lower() == _AUTHORIZATION else ""
+        reference = api_key["secretRef"]
+        return cls(reference["name"], reference.get("key") or "apiKey", header, prefix)
+
+
+def egress_config(endpoint: Mapping[str, Any], target: Target) -> dict[str, dict[str, Any]]:
+    """The files of the proxy of a ModelEndpoint (wire form) with a credential, by name.
+
+    The key is not among them: Envoy reads it from where the Secret is mounted, and again when it changes there. While
+    it has none it answers 401 itself.
+    """
+    spec = endpoint["spec"]
+    credential = Credential.of(spec)
+    files = {BOOTSTRAP_FILE: _bootstrap(credential, target, spec.get("tls") or {}), CREDENTIAL_FILE: _key_secret()}
+    if target.tls:
+        files[AUTHORITIES_FILE] = _authorities_secret(bool((spec.get("tls") or {}).get("caCertificateRef")))
+    return files
+
+
+def _bootstrap(credential: Credential, target: Target, tls: Mapping[str, Any]) -> dict[str, Any]:
+    # Envoy asks for a node before it reads secrets from files.
+    return {
+        "node": {"id": "egress", "cluster": "egress"},
+        "static_resources": {"listeners": [_listener(credential, target)], "clusters": [_cluster(target, tls)]},
+    }
+
+
+def _listener(credential: Credential, target: Target) -> dict[str, Any]:
+    manager = {
+        "@type": f"{_TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
+        "stat_prefix": "egress",
+        # Streams may pause and last for as long as the endpoint wants: 0s is no limit.
+        "stream_idle_timeout": "0s",
+        "request_timeout": "0s",
+        "route_config": {"virtual_hosts": [_virtual_host(credential, target)]},
+        "http_filters": [_ready_filter(), _credential_filter(credential), _router_filter()],
+    }
+    chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
+    return {"name": "requests", "address": _address("0.0.0.0", LISTEN_PORT), "filter_chains": [chain]}
+
+
+def _address(host: str, port: int) -> dict[str, Any]:
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
+    """All requests to the endpoint, without what callers prove themselves with.
+
+    These headers are removed after the credential is in its header, which it has overwritten and which stays.
+    """
+    removed = [name for name in (*_CALLERS_KEYS, *_HOPS) if name != credential.header.lower()]
+    action = {"cluster": _CLUSTER, "timeout": "0s", "idle_timeout": "0s", "host_rewrite_literal": target.authority}
+    return {
+        "name": _CLUSTER,
+        "domains": ["*"],
+        "routes": [{"match": {"prefix": "/"}, "route": action}],
+        "request_headers_to_remove": removed,
+    }
+
+
+def _filter(name: str, kind: str, **config: Any) -> dict[str, Any]:
+    return {"name": name, "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.{kind}", **config}}
+
+
+def _ready_filter() -> dict[str, Any]:
+    """Answers the kubelet's probes on the port of requests, which opens once the key is read."""
+    path = {"name": ":path", "string_match": {"exact": READY_PATH}}
+    return _filter(
+        "envoy.filters.http.health_check", "health_check.v3.HealthCheck", pass_through_mode=False, headers=[path]
+    )
+
+
+def _credential_filter(credential: Credential) -> dict[str, Any]:
+    generic: dict[str, Any] = {
+        "@type": f"{_TYPE}.extensions.http.injected_credentials.generic.v3.Generic",
+        "credential": {"name": _CREDENTIAL, "sds_config": _file(CREDENTIAL_FILE)},
+        "header": credential.header,
+    }
+    if credential.prefix:
+        generic["header_value_prefix"] = credential.prefix
+    return _filter(
+        "envoy.filters.http.credential_injector",
+        "credential_injector.v3.CredentialInjector",
+        overwrite=True,
+        allow_request_without_credential=False,
+        credential={"name": "envoy.http.injected_credentials.generic", "typed_config": generic},
+    )
+
+
+def _router_filter() -> dict[str, Any]:
+    return _filter("envoy.filters.http.router", "router.v3.Router", suppress_envoy_headers=True)
+
+
+def _file(name: str) -> dict[str, Any]:
+    return {"path_config_source": {"path": f"{CONFIG_DIRECTORY}/{name}"}, "resource_api_version": "V3"}
+
+
+def _cluster(target: Target, tls: Mapping[str, Any]) -> dict[str, Any]:
+    cluster: dict[str, Any] = {
+        "name": _CLUSTER,
+        "type": "LOGICAL_DNS" if target.named else "STATIC",
+        "connect_timeout": "10s",
+        "circuit_breakers": {
+            "thresholds": [
+                {"max_connections": _MAX_REQUESTS, "max_pending_requests": _MAX_REQUESTS, "max_requests": _MAX_REQUESTS}
+            ]
+        },
+        "load_assignment": {
+            "cluster_name": _CLUSTER,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": _address(target.host, target.port)}}]}],
+        },
+    }
+    if target.named:
+        cluster["dns_lookup_family"] = "ALL"
+    if target.tls:
+        cluster["transport_socket"] = _transport_socket(tls.get("serverName") or target.host)
+    return cluster
+
+
+def _transport_socket(name: str) -> dict[str, Any]:
+    """TLS: the name is sent (SNI), and the certificate has to have it."""
+    san = {"san_type": "DNS", "matcher": {"exact": name}}
+    context = {
+        "@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+        "sni": name,
+        "common_tls_context": {
+            "combined_validation_context": {
+                "default_validation_context": {"match_typed_subject_alt_names": [san]},
+                "validation_context_sds_secret_config": {"name": _AUTHORITIES, "sds_config": _file(AUTHORITIES_FILE)},
+            }
+        },
+    }
+    return {"name": "envoy.transport_sockets.tls", "typed_config": context}
+
+
+def _secret(name: str, **content: Any) -> dict[str, Any]:
+    resource = {"@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.Secret", "name": name, **content}
+    resources: Sequence[Mapping[str, Any]] = [resource]
+    return {"resources": resources}
+
+
+def _key_secret() -> dict[str, Any]:
+    return _secret(_CREDENTIAL, generic_secret={"secret": {"filename": f"{KEY_DIRECTORY}/{KEY_FILE}"}})
+
+
+def _authorities_secret(mounted: bool) -> dict[str, Any]:
+    filename = f"{CA_DIRECTORY}/{CA_FILE}" if mounted else SYSTEM_ROOTS
+    return _secret(_AUTHORITIES, validation_context={"trusted_ca": {"filename": filename}})

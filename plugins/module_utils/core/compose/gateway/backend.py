@@ -1,0 +1,55 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a proxy has to offer to run the control gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class HelmRelease:
+    """A Helm chart to install on the control cluster; `name` is that of the release, `repository` a URL."""
+
+    name: str
+    chart: str
+    repository: str
+    version: str
+    namespace: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ServicePort:
+    """A port of a Service."""
+
+    namespace: str
+    name: str
+    port: int
+
+
+class GatewayBackend(Protocol):
+    """A proxy that runs the control gateway. It has to rewrite paths and hosts per backend of a route (extended
+    features of Gateway API) and to originate TLS by BackendTLSPolicy."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the proxy's pods run."""
+
+    @property
+    def parent(self) -> Mapping[str, str]:
+        """The parentRef by which routes attach to the gateway."""
+
+    @property
+    def own_service(self) -> ServicePort:
+        """The Service by which the gateway's listener is reached inside of the cluster."""
+
+    def objects(self, gateway: Mapping[str, Any]) -> tuple[Object, ...]:
+        """The objects of an InferenceGateway in its wire form. All are good to apply once `releases` are installed."""
+
+    def releases(self, gateway: Mapping[str, Any]) -> tuple[HelmRelease, ...]:
+        """What has to be installed for it, in this order."""

@@ -1,0 +1,177 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Traefik as the control gateway: chart, GatewayClass, Gateway, and MetalLB where no cloud gives addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
+    HelmRelease,
+    Object,
+    ServicePort,
+)
+
+NAMESPACE = "traefik-system"
+_SERVICE = "traefik"
+_RELEASE = "mp-traefik"
+_CLASS = "traefik"
+_CONTROLLER = "traefik.io/gateway-controller"
+_LISTENER = "web"
+_ENTRY_POINT_PORT = 8000
+"""A listener has the port of Traefik's entry point `web`, not that of the Service in front of it."""
+
+STREAM_GRACE_SECONDS = 300
+"""How long a pod that is going lets token streams finish. Traefik's own default is 10 seconds."""
+_STOP_SECONDS = STREAM_GRACE_SECONDS + 30
+
+_METALLB = "metallb"
+_METALLB_NAMESPACE = "metallb-system"
+_METALLB_VERSION = "0.14.9"
+_POOL = "modelplane"
+
+
+@dataclass(frozen=True)
+class Traefik:
+    """Traefik, from version 3.6 (charts from 38) on."""
+
+    namespace: str = NAMESPACE
+    parent: Mapping[str, str] = field(
+        default_factory=lambda: {"name": constants.CONTROL_GATEWAY, "namespace": constants.SYSTEM_NAMESPACE}
+    )
+    own_service: ServicePort = field(default_factory=lambda: ServicePort(NAMESPACE, _SERVICE, 80))
+
+    def objects(self, gateway: Mapping[str, Any]) -> tuple[Object, ...]:
+        labels = control_labels(gateway, names.GATEWAY_LABEL)
+        addresses = _address_pool(gateway)
+        return (
+            _namespace(constants.SYSTEM_NAMESPACE, labels),
+            *(_metallb_objects(addresses, labels) if addresses else ()),
+            _gateway_class(labels),
+            _gateway(labels),
+        )
+
+    def releases(self, gateway: Mapping[str, Any]) -> tuple[HelmRelease, ...]:
+        version = gateway["spec"]["traefik"]["version"]
+        traefik = HelmRelease(
+            _RELEASE, "traefik", "https://traefik.github.io/charts", version, NAMESPACE, traefik_values()
+        )
+        if not _address_pool(gateway):
+            return (traefik,)
+        metallb = HelmRelease(
+            "mp-metallb", _METALLB, "https://metallb.github.io/metallb", _METALLB_VERSION, _METALLB_NAMESPACE
+        )
+        return metallb, traefik
+
+
+TRAEFIK = Traefik()
+
+
+def traefik_values() -> dict[str, Any]:
+    """The values of the Traefik chart.
+
+    Two pods on two nodes, of which one at a time may be evicted, and which let streams finish before they go. Traefik's
+    timeouts stay as they are: the one on reading a request (60 seconds) ends with the request's body and never cuts a
+    response, which the traffic tests show with a stream longer than that; on writing a response there is none.
+    """
+    return {
+        "providers": {
+            "kubernetesGateway": {
+                "enabled": True,
+                "statusAddress": {"service": {"namespace": NAMESPACE, "name": _SERVICE}},
+            },
+            "kubernetesIngress": {"enabled": False},
+        },
+        "service": {"nameOverride": _SERVICE},
+        "gateway": {"enabled": False},
+        "gatewayClass": {"enabled": False},
+        "deployment": {"replicas": 2, "terminationGracePeriodSeconds": _STOP_SECONDS},
+        "podDisruptionBudget": {"enabled": True, "maxUnavailable": 1},
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": constants.HOSTNAME_LABEL,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {
+                    "matchLabels": {
+                        "app.kubernetes.io/name": "traefik",
+                        "app.kubernetes.io/instance": f"{_RELEASE}-{NAMESPACE}",
+                    }
+                },
+            }
+        ],
+        "ports": {
+            _LISTENER: {
+                # Load balancers need a moment to see that a pod is going.
+                "transport": {
+                    "lifeCycle": {"requestAcceptGraceTimeout": "10s", "graceTimeOut": f"{STREAM_GRACE_SECONDS}s"}
+                }
+            }
+        },
+    }
+
+
+def _address_pool(gateway: Mapping[str, Any]) -> str:
+    """The addresses that MetalLB gives, or "" where a cloud does."""
+    traefik = gateway["spec"]["traefik"]
+    if traefik.get("loadBalancer") != "MetalLB":
+        return ""
+    return (traefik.get("metallb") or {}).get("addressPool") or ""
+
+
+def _namespace(name: str, labels: Mapping[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}
+
+
+def _metallb_objects(addresses: str, labels: Mapping[str, str]) -> tuple[Object, ...]:
+    # Its speaker pods use the network of their node (Pod Security Standards).
+    namespace = _namespace(_METALLB_NAMESPACE, {**labels, "pod-security.kubernetes.io/enforce": "privileged"})
+    metadata = {"name": _POOL, "namespace": _METALLB_NAMESPACE, "labels": dict(labels)}
+    return (
+        namespace,
+        {
+            "apiVersion": "metallb.io/v1beta1",
+            "kind": "IPAddressPool",
+            "metadata": metadata,
+            "spec": {"addresses": [addresses]},
+        },
+        {
+            "apiVersion": "metallb.io/v1beta1",
+            "kind": "L2Advertisement",
+            "metadata": metadata,
+            "spec": {"ipAddressPools": [_POOL]},
+        },
+    )
+
+
+def _gateway_class(labels: Mapping[str, str]) -> Object:
+    return {
+        "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": _CLASS, "labels": dict(labels)},
+        "spec": {"controllerName": _CONTROLLER},
+    }
+
+
+def _gateway(labels: Mapping[str, str]) -> Object:
+    listener = {
+        "name": _LISTENER,
+        "protocol": "HTTP",
+        "port": _ENTRY_POINT_PORT,
+        "allowedRoutes": {"namespaces": {"from": "All"}},
+    }
+    return {
+        "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+        "kind": "Gateway",
+        "metadata": {
+            "name": constants.CONTROL_GATEWAY,
+            "namespace": constants.SYSTEM_NAMESPACE,
+            "labels": dict(labels),
+        },
+        "spec": {"gatewayClassName": _CLASS, "listeners": [listener]},
+    }

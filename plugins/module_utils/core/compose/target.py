@@ -1,0 +1,130 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where the URL of an endpoint leads: scheme, host and port, as Kubernetes and a gateway need them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Literal
+from urllib.parse import SplitResult, urlsplit
+
+HTTP = "http"
+HTTPS = "https"
+_DEFAULT_PORTS = {HTTP: 80, HTTPS: 443}
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_HOST_LIMIT = 253
+_EXAMPLE = "write a URL such as https://api.example.com or http://203.0.113.10:8000"
+
+AddressType = Literal["IPv4", "IPv6", "FQDN"]
+"""Types of addresses of an EndpointSlice (Kubernetes API reference, discovery.k8s.io/v1)."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host and port that speaks HTTP; with `scheme` https inside of TLS.
+
+    `host` is lower case, without a final dot, an IPv6 address without brackets and in its short form.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    address_type: AddressType
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme == HTTPS
+
+    @property
+    def named(self) -> bool:
+        """Whether the host is a DNS name, no address."""
+        return self.address_type == "FQDN"
+
+    @property
+    def authority(self) -> str:
+        """What a client of this URL sends as Host: without the default port of the scheme (RFC 9110, section 7.2)."""
+        host = f"[{self.host}]" if self.address_type == "IPv6" else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+class InvalidUrl(ValueError):  # noqa: N818 - the name says what is wrong
+    """No request can be sent to this URL; the message says why, and never holds a password."""
+
+
+def parse_url(url: str) -> Target:
+    """The target of a URL. Path, query and fragment do not matter. Raises InvalidUrl."""
+    if any(character.isspace() or not character.isprintable() for character in url):
+        raise InvalidUrl(f"the url has spaces or characters that cannot be printed: {_EXAMPLE}")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidUrl(f"the host of the url is not a valid one: {_EXAMPLE}") from None
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise InvalidUrl(f"the url begins with neither http:// nor https://: {_EXAMPLE}")
+    if "@" in parts.netloc:
+        raise InvalidUrl("the url holds a user name or password: put the key in a Secret and name it in credential")
+    if not parts.hostname:
+        raise InvalidUrl(f"the url has no host: {_EXAMPLE}")
+    host, address_type = _host(parts.hostname)
+    return Target(parts.scheme, host, _port(parts), address_type)
+
+
+def url_fault(url: str) -> str:
+    """What is wrong with the URL of an endpoint, or "" when requests can be sent there."""
+    try:
+        parse_url(url)
+    except InvalidUrl as error:
+        return str(error)
+    return ""
+
+
+def _port(parts: SplitResult) -> int:
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if port is None:
+        return _DEFAULT_PORTS[parts.scheme]
+    if not port:
+        raise InvalidUrl("the port of the url must be a number from 1 to 65535")
+    return port
+
+
+def _host(text: str) -> tuple[str, AddressType]:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return _name(text), "FQDN"
+    _check_address(address)
+    return str(address), "IPv4" if address.version == 4 else "IPv6"
+
+
+def _check_address(address: IPv4Address | IPv6Address) -> None:
+    """Raise for an address that Kubernetes refuses in an EndpointSlice (validation of discovery.k8s.io/v1)."""
+    if getattr(address, "scope_id", None):
+        raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
+    faults = {
+        "means the machine itself": address.is_loopback or address.is_unspecified,
+        "is good on one network link only": address.is_link_local,
+        "is a multicast address": address.is_multicast,
+    }
+    for fault, found in faults.items():
+        if found:
+            raise InvalidUrl(f"the host of the url, {address}, {fault}: use an address that the gateway can reach")
+
+
+def _name(text: str) -> str:
+    """A DNS name as an EndpointSlice takes it: two labels or more, of letters, digits and "-"."""
+    name = text.lower().removesuffix(".")
+    labels = name.split(".")
+    if not name.isascii():
+        raise InvalidUrl(f"the host of the url, {name}, has letters beyond a-z: write it in its xn-- form")
+    if len(name) > _HOST_LIMIT or not all(_LABEL.fullmatch(label) for label in labels):
+        raise InvalidUrl(f"the host of the url, {name}, is no DNS name and no IP address")
+    if labels[-1].isdigit():
+        raise InvalidUrl(f"the host of the url, {name}, is no IP address")
+    if len(labels) == 1:
+        raise InvalidUrl(f"the host of the url, {name}, has no domain: write it in full, such as {name}.example.com")
+    return name
