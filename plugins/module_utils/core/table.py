@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling i
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
     PlacedEngine,
+    PlacedMember,
     Placement,
     Refusal,
 )
@@ -80,7 +81,9 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
 
 
 def _pools(engines: Sequence[PlacedEngine]) -> str:
-    return ", ".join(dict.fromkeys(member.pool for engine in engines for member in engine.members))
+    return ", ".join(
+        dict.fromkeys(pool for engine in engines for member in engine.members for pool, _ in member.pods_by_pool)
+    )
 
 
 def _own_part(replica: str, deployment: str) -> str:
@@ -181,16 +184,20 @@ def _engine(engine: PlacedEngine) -> dict[str, Any]:
     return {
         "name": engine.name,
         "copies": engine.copies,
-        "members": [
-            {
-                "role": member.role,
-                "pool": member.pool,
-                "pods": member.pods,
-                "deviceRequests": [dict(request) for request in member.device_requests],
-            }
-            for member in engine.members
-        ],
+        "members": [_member(member) for member in engine.members],
     }
+
+
+def _member(member: PlacedMember) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "role": member.role,
+        "pool": member.pool,
+        "pods": member.pods,
+        "deviceRequests": [dict(request) for request in member.device_requests],
+    }
+    if member.shares:
+        found["pools"] = [{"name": pool, "pods": pods} for pool, pods in member.shares]
+    return found
 
 
 def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def _engine(written: Mapping[str, Any], placed: PlacedEngine) -> dict[str, Any]:
 
 def _member(written: Mapping[str, Any], placed: PlacedMember) -> dict[str, Any]:
     member: dict[str, Any] = {"role": written.get("role") or constants.STANDALONE, "nodePoolName": placed.pool}
+    if placed.shares:
+        member["nodePools"] = [{"name": pool, "pods": pods} for pool, pods in placed.shares]
     if placed.device_requests:
         member["deviceRequests"] = [deepcopy(dict(request)) for request in placed.device_requests]
     if written.get("worker"):

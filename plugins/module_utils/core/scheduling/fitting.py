@@ -1,6 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A place for one replica on one cluster: every engine whole on one pool, with what all pools have left."""
+"""A place for one replica on one cluster, with what all its pools have left.
+
+Every engine goes whole onto one pool; a gang that no pool takes may be spread over pools of one fabric.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.c
     NodeLedger,
     PodSet,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     MAX_VECTORS,
     Matcher,
@@ -30,8 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedMember,
     Pool,
 )
-
-Ledger = NodeLedger | DeviceLedger
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Ledger, Spreader, is_gang
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,10 @@ class EngineFit:
     resolutions: tuple[Resolution, ...]
     demand: Demand
 
-    def placed(self, engine: Engine, pools: Sequence[str]) -> PlacedEngine:
+    def placed(self, engine: Engine, pool: str) -> PlacedEngine:
         members = tuple(
             PlacedMember(pool, device_requests(member, resolution), member.role, member.pods)
-            for member, resolution, pool in zip(engine.members, self.resolutions, pools, strict=True)
+            for member, resolution in zip(engine.members, self.resolutions, strict=True)
         )
         return PlacedEngine(engine.name, members, engine.copies)
 
@@ -55,6 +58,7 @@ class FleetCapacity:
     def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
         self.options = options
         self.matcher = Matcher(options.search)
+        self.spreader = Spreader(self.matcher, self.ledger)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Free | None] = {}
@@ -74,7 +78,7 @@ class FleetCapacity:
         return found
 
     def version(self, cluster: str) -> int:
-        """Grows whenever a replica is charged to the cluster."""
+        """Grows whenever `place` puts a replica on the cluster."""
         return self._versions[cluster]
 
     def overcommitted(self) -> list[tuple[str, str, str]]:
@@ -114,58 +118,94 @@ class FleetCapacity:
         for engine in engines:
             taken: dict[str, list[PodSet]] = {}
             for member in engine.members:
-                pool = pools.get(member.pool)
-                if pool is None or not member.device_requests:
+                if not member.device_requests:
                     continue
-                vectors = self.matcher.observed(member.device_requests, pool.devices)
-                if vectors or self.options.accounting == "Nodes":
-                    taken.setdefault(member.pool, []).append(PodSet(member.pods, vectors))
+                for name, pods in member.pods_by_pool:
+                    if name not in pools:
+                        continue
+                    vectors = self.matcher.observed(member.device_requests, pools[name].devices)
+                    if vectors or self.options.accounting == "Nodes":
+                        taken.setdefault(name, []).append(PodSet(pods, vectors))
             for name, pod_sets in taken.items():
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
-                self._versions[cluster] += 1
 
-    def charge_members(self, cluster: Cluster, engine: Engine, fit: EngineFit, pools: Sequence[Pool]) -> None:
-        """Charge an engine whose members may be pinned to different pools."""
-        for pool in {pool.name: pool for pool in pools}.values():
-            pod_sets = tuple(
-                PodSet(member.pods, resolution.vectors)
-                for member, resolution, pinned in zip(engine.members, fit.resolutions, pools, strict=True)
-                if pinned.name == pool.name and resolution.claims
-            )
-            if pod_sets:
-                self.ledger(cluster.name, pool).add(Demand(engine.copies, pod_sets))
-                self._versions[cluster.name] += 1
+    def has_room(self, cluster: str, layout: Layout) -> bool:
+        """Whether every pool of an engine takes its part."""
+        return all(self.ledger(cluster, pool).fits(demand) for pool, demand in layout.demands)
+
+    def charge_layout(self, cluster: str, layout: Layout) -> None:
+        """Charge an engine on its pools, whether it fits or not."""
+        for pool, demand in layout.demands:
+            self.ledger(cluster, pool).add(demand)
+
+    def discharge_layout(self, cluster: str, layout: Layout) -> None:
+        """Take back what `charge_layout` charged."""
+        for pool, demand in layout.demands:
+            self.ledger(cluster, pool).remove(demand)
 
     def place(self, engines: Sequence[Engine], cluster: Cluster) -> tuple[PlacedEngine, ...] | None:
         """Place and charge a replica on a cluster; None, and nothing charged, when it does not fit.
 
-        Engines in order, each on the first pool that fits. `Exact` takes choices back, at most `pool_attempts` times.
+        Engines in order, each on the first pool that fits. `Exact` takes choices back, at most `pool_attempts` times,
+        and when every choice of one pool per engine fails it spreads gangs over pools of one fabric, as few as it can.
         """
-        attempts = self.options.pool_attempts if self.options.search == "Exact" else 0
-        chosen: list[PlacedEngine] = []
+        for spread in range(self.spreadable(engines, cluster) + 1):
+            assignment = _Assignment(self, engines, cluster)
+            if assignment.complete(spread):
+                self._versions[cluster.name] += 1
+                return tuple(assignment.chosen)
+        return None
 
-        def descend(position: int) -> bool:
-            nonlocal attempts
-            if position == len(engines):
-                return True
-            engine = engines[position]
-            for pool in cluster.pools:
-                ledger = self.ledger(cluster.name, pool)
-                for fit in self.fits_of(engine, pool.devices):
-                    if not ledger.fits(fit.demand):
-                        continue
-                    ledger.add(fit.demand)
-                    chosen.append(fit.placed(engine, [pool.name] * len(engine.members)))
-                    if descend(position + 1):
-                        return True
-                    chosen.pop()
-                    ledger.remove(fit.demand)
-                    attempts -= 1
-                    if attempts < 0:
-                        return False
-            return False
+    def spreadable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
+        """How many of the engines may be spread over pools of one fabric."""
+        if self.options.search != "Exact" or not any(pool.fabrics for pool in cluster.pools):
+            return 0
+        return sum(map(is_gang, engines)) if self.spreader.fabrics(cluster) else 0
 
-        if not descend(0):
-            return None
-        self._versions[cluster.name] += 1
-        return tuple(chosen)
+
+class _Assignment:
+    """The search for places for all engines of a replica on one cluster. What it chose is charged."""
+
+    def __init__(self, capacity: FleetCapacity, engines: Sequence[Engine], cluster: Cluster) -> None:
+        options = capacity.options
+        self.chosen: list[PlacedEngine] = []
+        self._attempts = options.pool_attempts if options.search == "Exact" else 0
+        self._capacity = capacity
+        self._engines = engines
+        self._cluster = cluster
+
+    def complete(self, spread: int) -> bool:
+        """Choose places for the engines that have none, at most `spread` of them over several pools; False, and
+        nothing charged, when that fails or the attempts are used up."""
+        if len(self.chosen) == len(self._engines):
+            return True
+        engine = self._engines[len(self.chosen)]
+        for pool in self._cluster.pools:
+            ledger = self._capacity.ledger(self._cluster.name, pool)
+            for fit in self._capacity.fits_of(engine, pool.devices):
+                if not ledger.fits(fit.demand):
+                    continue
+                ledger.add(fit.demand)
+                self.chosen.append(fit.placed(engine, pool.name))
+                if self.complete(spread):
+                    return True
+                self.chosen.pop()
+                ledger.remove(fit.demand)
+                self._attempts -= 1
+                if self._attempts < 0:
+                    return False
+        return spread > 0 and is_gang(engine) and self._complete_spread(engine, spread)
+
+    def _complete_spread(self, engine: Engine, spread: int) -> bool:
+        for layout in self._capacity.spreader.layouts(engine, self._cluster):
+            if self._capacity.has_room(self._cluster.name, layout):
+                self._capacity.charge_layout(self._cluster.name, layout)
+                self.chosen.append(layout.placed())
+                if self.complete(spread - 1):
+                    return True
+                self.chosen.pop()
+                self._capacity.discharge_layout(self._cluster.name, layout)
+            self._attempts -= 1
+            if self._attempts < 0:
+                return False
+        return False

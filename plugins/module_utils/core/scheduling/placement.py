@@ -21,26 +21,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.e
     Explainer,
     cluster_refusal,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
-    Resolution,
-    device_requests,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
     Dropped,
     Engine,
-    Member,
     Options,
     Pending,
     PlacedEngine,
     Placement,
-    Pool,
     Refusal,
     Replica,
     Schedule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.pinning import grow, missing, pin
 
 
 def schedule(
@@ -70,6 +66,8 @@ def schedule(
             capacity.charge(replica.cluster, replica.engines)
     for state in states.values():
         _retain(state, fleet, capacity)
+    for state in states.values():
+        _grow(state, capacity)
     _Filler(fleet, capacity).fill(states.values())
     explainer = Explainer(capacity)
     ordered = [states[key] for key in sorted(states)]
@@ -91,6 +89,8 @@ class _State:
     existing: list[Replica] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    # Kept replicas whose spread members have more pods than places: position in `placements`, layouts of the engines.
+    growing: list[tuple[int, list[Layout]]] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
@@ -132,7 +132,7 @@ def _checked(deployment: Deployment) -> Deployment:
 
 def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
     """Keep every replica that can stay, give up the surplus, charge what is kept."""
-    kept: list[tuple[Placement, Replica, list[_Pinned]]] = []
+    kept: list[tuple[Placement, Replica, list[Layout]]] = []
     taken: set[tuple[str, int]] = set()
     for replica in state.existing:
         cluster = fleet.get(replica.cluster)
@@ -143,11 +143,11 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
             state.dropped.append(Dropped(replica, reason))
             continue
         held = state.deployment.invalid or cluster.unknown
-        pinned = [] if held else _pin(state.engines, replica, cluster, capacity)
+        pinned = [] if held else pin(state.engines, replica, cluster, capacity)
         if isinstance(pinned, str):
             state.dropped.append(Dropped(replica, pinned))
             continue
-        engines = replica.engines if held else tuple(pin.placed() for pin in pinned)
+        engines = replica.engines if held else tuple(layout.placed() for layout in pinned)
         placement = Placement(
             replica.namespace,
             replica.deployment,
@@ -169,8 +169,25 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
         state.placements.append(placement)
         if placement.state == "held":
             capacity.charge(replica.cluster, replica.engines)
-        for pin in pinned:
-            capacity.charge_members(fleet[placement.cluster], pin.engine, pin.fit, pin.pools)
+        for layout in pinned:
+            capacity.charge_layout(placement.cluster, layout)
+        if any(map(missing, pinned)):
+            state.growing.append((len(state.placements) - 1, pinned))
+
+
+def _grow(state: _State, capacity: FleetCapacity) -> None:
+    """Find places for the pods that spread members of kept replicas gained, now that all that is kept is charged."""
+    for position, layouts in state.growing:
+        placement = state.placements[position]
+        grown = []
+        for layout in layouts:
+            whole = layout
+            if missing(layout):
+                capacity.discharge_layout(placement.cluster, layout)
+                whole = grow(layout, placement.cluster, capacity)
+                capacity.charge_layout(placement.cluster, whole)
+            grown.append(whole.placed())
+        state.placements[position] = replace(placement, engines=tuple(grown))
 
 
 def _surplus(placements: list[Placement], wanted: int) -> list[Placement]:
@@ -196,62 +213,6 @@ def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None)
         if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
             return f"taint {taint} on {cluster.name} is not tolerated"
     return ""
-
-
-@dataclass(frozen=True)
-class _Pinned:
-    """An engine of a replica that stays, with the pools its members are pinned to."""
-
-    engine: Engine
-    fit: EngineFit
-    pools: tuple[Pool, ...]
-
-    def placed(self) -> PlacedEngine:
-        return self.fit.placed(self.engine, [pool.name for pool in self.pools])
-
-
-def _pin(
-    engines: tuple[Engine, ...], replica: Replica, cluster: Cluster, capacity: FleetCapacity
-) -> list[_Pinned] | str:
-    """The deployment's engines where the replica has them already, or why it cannot stay."""
-    observed = {engine.name: engine for engine in replica.engines}
-    if len(observed) != len(engines) or any(engine.name not in observed for engine in engines):
-        return "the set of engines changed"
-    pools = {pool.name: pool for pool in cluster.pools}
-    pinned = []
-    for engine in engines:
-        members = {member.role: member for member in observed[engine.name].members}
-        if len(members) != len(engine.members) or any(member.role not in members for member in engine.members):
-            return f"the members of engine {engine.name} changed"
-        gone = sorted({member.pool for member in members.values()} - set(pools))
-        if gone:
-            return f"pool {gone[0]} on {cluster.name} is gone"
-        places = tuple(pools[members[member.role].pool] for member in engine.members)
-        fit = _fit_in_place(engine, observed[engine.name], places, capacity)
-        if fit is None:
-            names = " and ".join(sorted({pool.name for pool in places}))
-            return f"pool {names} on {cluster.name} no longer satisfies engine {engine.name}"
-        pinned.append(_Pinned(engine, fit, places))
-    return pinned
-
-
-def _fit_in_place(
-    engine: Engine, observed: PlacedEngine, pools: tuple[Pool, ...], capacity: FleetCapacity
-) -> EngineFit | None:
-    """How the engine's members resolve on the pools they are on; what they claim already is the first choice."""
-    by_role = {member.role: member for member in observed.members}
-    resolutions = []
-    for member, pool in zip(engine.members, pools, strict=True):
-        found = capacity.matcher.resolve(member.requests, pool.devices)
-        if not found:
-            return None
-        claimed = [(entry["name"], entry["deviceClassName"]) for entry in by_role[member.role].device_requests]
-        resolutions.append(next((option for option in found if _claims(member, option) == claimed), found[0]))
-    return capacity.fit(engine, resolutions)
-
-
-def _claims(member: Member, resolution: Resolution) -> list[tuple[str, str]]:
-    return [(entry["name"], entry["deviceClassName"]) for entry in device_requests(member, resolution)]
 
 
 class _Filler:

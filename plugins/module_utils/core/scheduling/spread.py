@@ -1,0 +1,194 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Places for a gang that no single pool takes: over several pools of one fabric.
+
+Every copy of the engine is spread alike, so that one workload describes them all: the leader on one pool, so and so
+many workers on each. All pods of a member share a claim template, so a member goes only onto pools on which its
+requests resolve to the same DeviceClasses.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
+    Demand,
+    DeviceLedger,
+    NodeLedger,
+    PodSet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FabricViews, shared_fabrics
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout, Part
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, Resolution
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Engine,
+    Fabric,
+    Member,
+    Pool,
+)
+
+Ledger = NodeLedger | DeviceLedger
+
+# A pool of a fabric, with its devices as pods on that fabric see them.
+View = tuple[Pool, tuple[Device, ...]]
+
+# Choices of pool and claim for the leader and of claim for the workers; more only come from classes made to have them.
+MAX_OPTIONS = 64
+
+
+def is_gang(engine: Engine) -> bool:
+    """Whether the engine is a Leader and its Workers, which may be on several pools of one fabric."""
+    return len(engine.members) == 2 and {member.role for member in engine.members} == {"Leader", "Worker"}
+
+
+def member(engine: Engine, role: str) -> Member:
+    """The member of a gang with this role."""
+    return next(member for member in engine.members if member.role == role)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A pool and a claim for the leader, a claim for the workers, and the most workers of a copy that go beside it.
+
+    `rooms` has a part per pool that takes workers, with the most it takes: the leader's pool first, then the pool with
+    most room.
+    """
+
+    engine: Engine
+    leader: Part
+    rooms: tuple[Part, ...]
+
+    @property
+    def pods(self) -> int:
+        """How many pods of a copy find a place, leader included."""
+        return 1 + min(member(self.engine, "Worker").pods, sum(room.pods for room in self.rooms))
+
+    def layouts(self) -> Iterator[Layout]:
+        """Every way to spread the workers over at least two pools with the leader's; the fewest pools come first."""
+        most = [room.pods for room in self.rooms]
+        for shares in _distributions(most, member(self.engine, "Worker").pods):
+            workers = tuple(replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
+            parts = {"Leader": (self.leader,), "Worker": workers}
+            layout = Layout(self.engine, tuple(parts[one.role] for one in self.engine.members))
+            if len(layout.pools) > 1:
+                yield layout
+
+
+class Spreader:
+    """Looks for places with what the pools have left; charges nothing."""
+
+    def __init__(self, matcher: Matcher, ledger: Callable[[str, Pool], Ledger]) -> None:
+        self._matcher = matcher
+        self._ledger = ledger
+        self._views = FabricViews()
+        self._shared: dict[str, dict[Fabric, tuple[Pool, ...]]] = {}
+
+    def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
+        """The fabrics of a cluster that several of its pools are on."""
+        found = self._shared.get(cluster.name)
+        if found is None:
+            found = self._shared[cluster.name] = shared_fabrics(cluster)
+        return found
+
+    def devices(self, fabric: Fabric, pool: Pool) -> tuple[Device, ...]:
+        """A pool's devices as pods that talk over the fabric see them."""
+        return self._views.on(fabric, pool.devices)
+
+    def views(self, fabric: Fabric, pools: Sequence[Pool]) -> list[View]:
+        """The pools of a fabric, each with what `devices` says of it."""
+        return [(pool, self.devices(fabric, pool)) for pool in pools]
+
+    def layouts(self, engine: Engine, cluster: Cluster) -> Iterator[Layout]:
+        """Places for a gang over pools of one fabric, the fewest pools first, then in the order of the pools.
+
+        That each fits is likely, not certain: the ledgers decide once all of it is known.
+        """
+        workers = member(engine, "Worker").pods
+        streams = [
+            option.layouts()
+            for fabric, pools in self.fabrics(cluster).items()
+            for option in self.options(engine, cluster.name, self.views(fabric, pools))
+            if option.pods > workers
+        ]
+        best = [(layout, stream) for stream in streams if (layout := next(stream, None))]
+        best.sort(key=lambda found: len(found[0].pools))
+        yield from (layout for layout, _ in best)
+        for _, stream in best:
+            yield from stream
+
+    def options(self, engine: Engine, cluster: str, views: Sequence[View]) -> list[Option]:
+        """The choices for a gang on these pools, in their order, whether all its workers find room or not."""
+        return list(itertools.islice(self._options(engine, cluster, views), MAX_OPTIONS))
+
+    def most(
+        self, cluster: str, engine: Engine, pool: Pool, resolution: Resolution, pods: int, beside: tuple[PodSet, ...]
+    ) -> int:
+        """How many of `pods` workers of every copy a pool takes beside these other pods of the copy."""
+        if not resolution.claims:
+            return pods
+        ledger = self._ledger(cluster, pool)
+
+        def fits(count: int) -> bool:
+            return ledger.fits(Demand(engine.copies, (*beside, PodSet(count, resolution.vectors))))
+
+        # Each pod of a copy is on a node of its own.
+        high = min(pods, pool.nodes - sum(pod_set.pods for pod_set in beside))
+        if high <= 0 or not fits(1):
+            return 0
+        if fits(high):
+            return high
+        low = 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _options(self, engine: Engine, cluster: str, views: Sequence[View]) -> Iterator[Option]:
+        leader, worker = member(engine, "Leader"), member(engine, "Worker")
+        on_pools = [
+            {found.device_classes: found for found in self._matcher.resolve(worker.requests, devices)}
+            for _, devices in views
+        ]
+        for classes in dict.fromkeys(classes for found in on_pools for classes in found):
+            rooms = [
+                Part(pool, self.most(cluster, engine, pool, found[classes], worker.pods, ()), found[classes])
+                for (pool, _), found in zip(views, on_pools, strict=True)
+                if classes in found
+            ]
+            rooms.sort(key=lambda room: -room.pods)
+            for pool, devices in views:
+                for resolution in self._matcher.resolve(leader.requests, devices):
+                    option = self._option(engine, cluster, Part(pool, 1, resolution), rooms)
+                    if option:
+                        yield option
+
+    def _option(self, engine: Engine, cluster: str, leader: Part, rooms: Sequence[Part]) -> Option | None:
+        """The workers' rooms beside a leader; None when the leader itself finds none, or nobody claims a device."""
+        own = next((room for room in rooms if room.pool.name == leader.pool.name), None)
+        if leader.resolution.claims:
+            beside = (PodSet(1, leader.resolution.vectors),)
+            if not self._ledger(cluster, leader.pool).fits(Demand(engine.copies, beside)):
+                return None
+            if own and own.pods:
+                pods = self.most(cluster, engine, own.pool, own.resolution, own.pods, beside)
+                own = replace(own, pods=pods)
+        elif not any(room.resolution.claims for room in rooms):
+            return None
+        others = [room for room in rooms if room.pool.name != leader.pool.name]
+        return Option(engine, leader, tuple(room for room in ([own] if own else []) + others if room.pods))
+
+
+def _distributions(most: Sequence[int], pods: int) -> Iterator[tuple[int, ...]]:
+    """Every way to spread pods over places that take so many each; the first places are filled first."""
+    if not most:
+        if pods == 0:
+            yield ()
+        return
+    rest = sum(most[1:])
+    for here in range(min(most[0], pods), max(0, pods - rest) - 1, -1):
+        for others in _distributions(most[1:], pods - here):
+            yield (here, *others)
