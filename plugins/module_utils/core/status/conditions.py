@@ -107,10 +107,10 @@ def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: 
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
-    """The condition of a type as the status of before has it; `otherwise` when that has none."""
+    """The condition of a type as the status of before has it; `otherwise` when that does not know either."""
     for entry in entries(previous, "conditions"):
         status = entry.get("status")
-        if entry.get("type") == kind and status in ("True", "False", "Unknown"):
+        if entry.get("type") == kind and status in ("True", "False"):
             return Condition(kind, status, text(entry, "reason"), text(entry, "message"), held=True)
     return otherwise
 

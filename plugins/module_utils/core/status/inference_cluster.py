@@ -15,7 +15,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     Object,
     ObservedCluster,
     entries,
-    fields,
     first_address,
     text,
 )
@@ -25,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     cut,
     earlier,
     hold,
-    listed,
     ready,
     truth,
     unknown,
@@ -130,8 +128,6 @@ def _cluster_ready(
 
 def _backend_ready(cluster_ready: Condition, seen: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
     if seen is None or seen.unreachable:
-        if cluster_ready.status != "True" and not fields(before):
-            return Condition(_BACKEND, "False", "WaitingForCluster", "Waiting for the cluster")
         why = cut(seen.unreachable) if seen else "the cluster has not been observed"
         return hold(_BACKEND, before, unknown(_BACKEND, why))
     if cluster_ready.status != "True":
@@ -165,4 +161,4 @@ def _overall(
     if not address:
         gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")
-    return ready(True, before, f"Pools: {listed(text(pool, 'name') for pool in entries(cluster, 'spec', 'nodePools'))}")
+    return ready(True, before)

@@ -146,7 +146,7 @@ def _artifact_ready(
         namespace = text(cache, "metadata", "namespace") or "default"
         message = f"authSecret {namespace}/{secret} is missing or has no key '{key}'"
         return Condition(kind, "False", "AuthSecretMissing", message)
-    waiting = _reasons(each, *(phase for phase in ("Failed", "Pending", "Hydrating", "")))
+    waiting = _reasons(each, "Failed", "Pending", "Hydrating", "")
     if any(phase.phase == "Failed" for phase in each.values()):
         return Condition(kind, "False", "Failed", _reasons(each, "Failed"))
     if len(done) == len(each):

@@ -29,8 +29,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     WORKLOADS,
+    any_availability,
     availability,
-    picker_availability,
     pod_failures,
 )
 
@@ -68,7 +68,7 @@ def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedClust
         if value["metadata"]["name"] != owner.picker_name
     ]
     pickers = [
-        picker_availability(value, seen.objects.like(value))
+        any_availability(value, seen.objects.like(value))
         for value in workloads
         if value["metadata"]["name"] == owner.picker_name
     ]

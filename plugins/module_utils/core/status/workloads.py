@@ -61,21 +61,27 @@ def availability(wanted: Object, seen: Object | None) -> Availability:
     if is_true(seen, "Available") and answers:
         return Availability(True, True, True)
     message = f"{name}: {up} of {copies} available"
-    if number(seen, "status", "observedGeneration", default=10**9) < number(seen, "metadata", "generation"):
+    if not _is_current(seen):
         message = f"{name}: its latest change has not been looked at yet"
     return Availability(True, False, answers, "; ".join([message, *_complaints(seen)]))
 
 
-def picker_availability(wanted: Object, seen: Object | None) -> Availability:
-    """What was seen of the endpoint picker: it is available as long as one of its pods is.
+def any_availability(wanted: Object, seen: Object | None) -> Availability:
+    """What was seen of a Deployment whose pods stand in for each other: it is available as long as one of them is.
 
-    Its Available condition wants all of them, and would take a replica out of service whenever a node is drained.
+    The Available condition of two pods wants both, and would take what is behind them out of service whenever a node
+    is drained.
     """
     found = availability(wanted, seen)
-    current = number(seen, "status", "observedGeneration", default=10**9) >= number(seen, "metadata", "generation")
-    if found.there and (is_true(seen, "Available") or (found.answers and current)):
+    if found.there and (is_true(seen, "Available") or (found.answers and _is_current(seen))):
         return Availability(True, True, True)
     return found
+
+
+def _is_current(seen: Object | None) -> bool:
+    """Whether the status of an object is about what the object asks for now, as far as it tells."""
+    generation = number(seen, "metadata", "generation")
+    return number(seen, "status", "observedGeneration", default=generation) >= generation
 
 
 def _complaints(seen: Object) -> list[str]:

@@ -1,0 +1,157 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of a ModelDeployment: how many of its replicas are placed, how many serve, and why not all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    cut,
+    earlier,
+    listed,
+    ready,
+    unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
+
+_SCHEDULED = "ReplicasScheduled"
+_READY = "ReplicasReady"
+_CACHE = "ModelCacheResolved"
+_REASONS_SHOWN = 3
+
+CacheState = Literal["none", "resolved", "unresolved", "missing"]
+_UNSEEN = ReplicaState(None, None, "it has not been observed")
+
+
+def model_deployment(
+    deployment: Object,
+    placements: Sequence[Placement],
+    pending: Pending | None,
+    replica_states: Mapping[tuple[str, int], ReplicaState],
+    cache: CacheState = "none",
+    invalid: str = "",
+    *,
+    unready_endpoints: Sequence[str] = (),
+    previous: Mapping[str, Any] | None = None,
+) -> Status:
+    """The status of a ModelDeployment (wire form).
+
+    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); where nobody can
+    tell now, they carry what was known last (see `remember`). `invalid` says why the specification cannot be used:
+    what runs is counted all the same, as it stays. `unready_endpoints` are the names of its ModelEndpoints that are not
+    Ready.
+    """
+    before = earlier(deployment, previous)
+    states = {
+        (placement.cluster, placement.index): replica_states.get((placement.cluster, placement.index), _UNSEEN)
+        for placement in placements
+    }
+    if not invalid and pending is not None and pending.reason == "InvalidNodeSelector":
+        invalid = pending.message
+    counts = {"total": len(states), "ready": sum(state.ready is True for state in states.values())}
+    wanted = number(deployment, "spec", "replicas")
+    conditions: list[Condition] = []
+    if wanted == 0 and not states and not invalid:
+        message = "Scaled to zero"
+        conditions += [Condition(kind, "True", "ScaledToZero", message) for kind in (_SCHEDULED, _READY)]
+        conditions.append(ready(True, before, message))
+    else:
+        scheduled = _scheduled(deployment, wanted, states, pending, invalid)
+        serving = _replicas_ready(states)
+        conditions += [scheduled, serving, _overall(scheduled, serving, wanted, states, unready_endpoints, before)]
+    if cache != "none":
+        conditions.append(_cache_resolved(deployment, cache))
+    return Status(tuple(conditions), {"replicas": counts})
+
+
+def _scheduled(
+    deployment: Object,
+    wanted: int,
+    states: Mapping[tuple[str, int], ReplicaState],
+    pending: Pending | None,
+    invalid: str,
+) -> Condition:
+    placed = len(states)
+    if invalid:
+        stay = f"; what runs stays as it is ({placed} of {wanted} replicas)" if placed else ""
+        return Condition(_SCHEDULED, "False", "InvalidNodeSelector", f"{invalid}{stay}")
+    why = _reasons(pending)
+    if not placed and pending is not None and pending.reason == "NoClusters":
+        return Condition(_SCHEDULED, "False", "NoClusters", f"No InferenceClusters found{_selector(deployment)}")
+    if not placed:
+        message = pending.message if pending else f"0 of {wanted} replicas scheduled"
+        return Condition(_SCHEDULED, "False", "InsufficientCapacity", f"{message}; {why}" if why else message)
+    message = f"Scheduled {placed} of {wanted} replicas"
+    if placed < wanted and pending is not None:
+        message += f"; {why or pending.message}"
+    if not any(state.accepted for state in states.values()):
+        clusters = listed(cluster for cluster, _ in states)
+        return Condition(_SCHEDULED, "False", "Scheduling", f"{message}; none is on its cluster yet ({clusters})")
+    return Condition(_SCHEDULED, "True", "ReplicasCreated", message)
+
+
+def _reasons(pending: Pending | None) -> str:
+    """The first reasons of the scheduler, and how many more there are."""
+    refusals = pending.refusals if pending else ()
+    shown = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
+    more = len(refusals) - len(shown)
+    return "; ".join([*shown, f"{more} more reasons"] if more > 0 else shown)
+
+
+def _selector(deployment: Object) -> str:
+    labels = fields(deployment, "spec", "template", "spec", "clusterSelector", "matchLabels")
+    wanted = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return f" with the labels {wanted}" if wanted else ""
+
+
+def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition:
+    if not states:
+        return Condition(_READY, "False", "NoReplicasScheduled", "No replica is scheduled")
+    done = sum(state.ready is True for state in states.values())
+    message = f"{done} of {len(states)} ready"
+    if done == len(states):
+        return Condition(_READY, "True", "AllReplicasReady", message)
+    waiting = [
+        f"replica {index} on {cluster}: {cut(state.message)}" if state.message else f"replica {index} on {cluster}"
+        for (cluster, index), state in sorted(states.items())
+        if not state.ready
+    ]
+    more = len(waiting) - _REASONS_SHOWN
+    message = "; ".join([message, *waiting[:_REASONS_SHOWN], *([f"{more} more"] if more > 0 else [])])
+    if any(state.ready is False for state in states.values()):
+        return Condition(_READY, "False", "ModelStarting", message)
+    return unknown(_READY, message)
+
+
+def _overall(
+    scheduled: Condition,
+    serving: Condition,
+    wanted: int,
+    states: Mapping[tuple[str, int], ReplicaState],
+    unready_endpoints: Sequence[str],
+    before: Mapping[str, Any],
+) -> Condition:
+    """Ready: at least one replica is placed, and all that are serve. A shortfall shows in the message."""
+    if scheduled.reason == "InvalidNodeSelector" or not states:
+        return ready(False, before, scheduled.message)
+    if serving.status != "True":
+        return ready({"False": False}.get(serving.status), before, serving.message)
+    if unready_endpoints:
+        return ready(False, before, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
+    return ready(True, before, scheduled.message if len(states) < wanted else "")
+
+
+def _cache_resolved(deployment: Object, cache: CacheState) -> Condition:
+    name = text(deployment, "spec", "template", "spec", "modelCacheRef", "name")
+    if cache == "resolved":
+        return Condition(_CACHE, "True", "ModelCacheResolved", f"ModelCache {name} is read")
+    if cache == "unresolved":
+        return Condition(_CACHE, "False", "ModelCacheUnresolved", f"Waiting for ModelCache {name}")
+    message = f"ModelCache {name} not found; holding replica placement"
+    return Condition(_CACHE, "False", "ModelCacheNotFound", message)

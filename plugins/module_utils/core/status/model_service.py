@@ -1,0 +1,164 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of a ModelService: which endpoints it leads to, whether the gateway routes there, and its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    Objects,
+    entries,
+    number,
+    stated,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    Condition,
+    Status,
+    cut,
+    earlier,
+    hold,
+    listed,
+    ready,
+    unknown,
+)
+
+_RESOLVED = "EndpointsResolved"
+_ROUTING = "RoutingReady"
+
+
+class Member(Protocol):
+    """An endpoint that a service matches."""
+
+    @property
+    def endpoint(self) -> Object: ...
+    @property
+    def entry(self) -> int: ...
+    @property
+    def usable(self) -> bool: ...
+
+
+class Resolution(Protocol):
+    """What a service leads to; `tier` is the priority in use, None when no endpoint is usable."""
+
+    @property
+    def members(self) -> Sequence[Member]: ...
+    @property
+    def tier(self) -> int | None: ...
+
+
+def route_accepted(route: Object) -> bool:
+    """Whether some gateway took an HTTPRoute as it is now (Gateway API, RouteParentStatus)."""
+    generation = number(route, "metadata", "generation")
+    return any(
+        stated(entries(parent, "conditions"), "Accepted", generation) == "True"
+        for parent in entries(route, "status", "parents")
+    )
+
+
+def model_service(
+    service: Object,
+    resolution: Resolution,
+    routes: Sequence[Object],
+    gateway: str,
+    control: Objects | None,
+    accepted: Callable[[Object], bool] = route_accepted,
+    *,
+    previous: Mapping[str, Any] | None = None,
+) -> Status:
+    """The status of a ModelService (wire form).
+
+    `routes` are the objects that it is composed into; those of kind HTTPRoute count. `gateway` is the address of the
+    control gateway, "" while there is none. `control` is what was seen on the control cluster, None when nobody looked.
+    `accepted` tells of a route that was seen whether the gateway took it.
+    """
+    before = earlier(service, previous)
+    wanted = [value for value in routes if value["kind"] == "HTTPRoute"]
+    routing = _routing(resolution, wanted, gateway, control, accepted, before)
+    if routing.held or routing.status == "Unknown":
+        overall = hold("Ready", before, unknown("Ready", routing.message))
+    else:
+        done = routing.status == "True"
+        overall = ready(done, before, "" if done else routing.message)
+    fields = {}
+    if gateway and wanted:
+        metadata = service["metadata"]
+        address = f"http://{url_host(gateway)}/{metadata.get('namespace') or 'default'}/{metadata['name']}"
+        fields["address"] = address
+    return Status((_resolved(service, resolution), routing, overall), fields)
+
+
+def _resolved(service: Object, resolution: Resolution) -> Condition:
+    members = resolution.members
+    selectors = entries(service, "spec", "endpoints")
+    if not members:
+        return Condition(_RESOLVED, "False", "NoEndpoints", "No ModelEndpoints matched the configured selectors")
+    message = f"Matched {_endpoints(len(members))}"
+    waiting = [text(member.endpoint, "metadata", "name") for member in members if not member.usable]
+    if waiting:
+        message += f"; {len(waiting)} waiting for Backend: {listed(waiting)}"
+    empty = set(range(len(selectors))) - {member.entry for member in members}
+    if empty:
+        message += f"; nothing matches {listed(_entry(selectors[index], index) for index in empty)}"
+    best = min(number(entry, "priority") for entry in selectors) if selectors else 0
+    if resolution.tier is not None and resolution.tier > best:
+        message += f"; requests go to priority {resolution.tier}, as nothing better is usable"
+    return Condition(_RESOLVED, "True", "Resolved", message)
+
+
+def _endpoints(count: int) -> str:
+    return f"{count} endpoint" if count == 1 else f"{count} endpoints"
+
+
+def _entry(entry: Object, index: int) -> str:
+    name = text(entry, "name")
+    return f"entry {name}" if name else f"spec.endpoints[{index}]"
+
+
+def _routing(
+    resolution: Resolution,
+    routes: Sequence[Object],
+    gateway: str,
+    control: Objects | None,
+    accepted: Callable[[Object], bool],
+    before: Mapping[str, Any],
+) -> Condition:
+    usable = any(member.usable for member in resolution.members)
+    if not routes and not gateway:
+        message = "Waiting for the InferenceGateway default to have an address"
+        return Condition(_ROUTING, "False", "WaitingForGateway", message)
+    if not usable:
+        none = (
+            f"none of {_endpoints(len(resolution.members))} is usable" if resolution.members else "it has no endpoint"
+        )
+        answer = "requests are answered with 503" if routes else "its route is withheld until one is"
+        return Condition(_ROUTING, "False", "Configuring", f"{none}; {answer}")
+    if control is None:
+        return hold(_ROUTING, before, unknown(_ROUTING, "the control cluster has not been observed"))
+    waiting = [text(route, "metadata", "name") for route in routes if not _taken(route, control, accepted)]
+    if waiting or not routes:
+        address = "" if gateway else "; the gateway has no address yet"
+        message = f"Waiting for the gateway to accept HTTPRoute {listed(waiting)}{address}"
+        return Condition(_ROUTING, "False", "Configuring", message if routes else "its route is not composed yet")
+    return Condition(_ROUTING, "True", "RouteConfigured", _unresolved(routes, control))
+
+
+def _taken(route: Object, control: Objects, accepted: Callable[[Object], bool]) -> bool:
+    seen = control.like(route)
+    return seen is not None and accepted(seen)
+
+
+def _unresolved(routes: Sequence[Object], control: Objects) -> str:
+    """What the gateway says of backends that it cannot find; requests for those fail, others do not."""
+    found = set()
+    for route in routes:
+        seen = control.like(route)
+        for parent in entries(seen, "status", "parents"):
+            conditions = entries(parent, "conditions")
+            if stated(conditions, "ResolvedRefs", number(seen, "metadata", "generation")) == "False":
+                found |= {text(entry, "message") for entry in conditions if entry.get("type") == "ResolvedRefs"}
+    return f"Some backends are not resolved: {cut('; '.join(sorted(found)))}" if found else ""
