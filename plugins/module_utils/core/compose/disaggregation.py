@@ -27,6 +27,8 @@ _SIDE_CHANNEL_ENV = (
     {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"},
 )
+# Later sidecars know the port of the engine by another name.
+_RENAMED_FLAGS = {"model-server-port": "vllm-port"}
 
 
 def is_disaggregated(spec: Mapping[str, Any]) -> bool:
@@ -68,7 +70,7 @@ def _sidecar(port: int, written: Mapping[str, Any] | None, image: str) -> dict[s
     return {
         "name": "pd-sidecar",
         "image": overrides.image(written, image),
-        "args": overrides.args(written, args),
+        "args": overrides.args(written, args, _RENAMED_FLAGS),
         "ports": [{"containerPort": constants.ENGINE_PORT}],
         "readinessProbe": health_probe(constants.ENGINE_PORT),
     }

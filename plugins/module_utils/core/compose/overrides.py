@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 
@@ -13,15 +14,20 @@ def image(written: Mapping[str, Any] | None, composed: str) -> str:
     return str((written or {}).get("image") or composed)
 
 
-def args(written: Mapping[str, Any] | None, composed: Sequence[str]) -> list[str]:
+def args(
+    written: Mapping[str, Any] | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     """The arguments to run with: a written flag takes the place of the composed one of that name, others are added.
+
+    `renamed` maps names that a flag has in other images to the composed one: an image refuses flags it does not know.
 
     What is written stays together and in its order, behind what is composed: a value may be an argument of its own
     (`--v 4`), and no order between different flags means anything to the Go flag packages. One hyphen or two are
     the same to them.
     """
     own = list((written or {}).get("args") or ())
-    replaced = {_flag(each) for each in own if each.startswith("-")}
+    names = [_flag(each) for each in own if each.startswith("-")]
+    replaced = {renamed.get(name, name) for name in names}
     return [each for each in composed if _flag(each) not in replaced] + own
 
 

@@ -26,7 +26,8 @@ def model_replica(
 
     Engines come in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
     copied; managed labels win over them. `cache_layout` is that of the ModelCache the deployment refers to; the replica
-    tells it only where engines are to find the weights otherwise than in a plain folder. Raises ValueError when `engines` is no placement of this deployment's engines.
+    tells it only where engines are to find the weights otherwise than in a plain folder. Raises ValueError when
+    `engines` is no placement of this deployment's engines.
     """
     metadata = deployment["metadata"]
     namespace = metadata.get("namespace") or "default"

@@ -69,6 +69,17 @@ labels = st.dictionaries(st.from_regex(r"[a-z]([-a-z0-9_.]{0,20}[a-z0-9])?", ful
 dns_labels = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=30)
 
+overrides = st.fixed_dictionaries({}, optional={"image": texts.filter(bool), "args": st.lists(texts, max_size=3)})
+configs = st.dictionaries(
+    texts.filter(lambda key: key != "kind"),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+
 
 @st.composite
 def containers(draw: st.DrawFn) -> dict[str, Any]:
@@ -107,7 +118,9 @@ def valid_deployments(draw: st.DrawFn) -> dict[str, Any]:
         engines.append({**engine, "phase": phase} if disaggregated else engine)
     body: dict[str, Any] = {"engines": engines}
     if disaggregated:
-        body["serving"] = {"mode": "PrefillDecode"}
+        body["serving"] = {"mode": "PrefillDecode", **draw(st.fixed_dictionaries({}, optional={"sidecar": overrides}))}
+    if draw(st.booleans()):
+        body.setdefault("serving", {})["picker"] = {**draw(overrides), "config": draw(configs)}
     if draw(st.booleans()):
         body["modelCacheRef"] = {"name": draw(dns_labels)}
     return {
@@ -128,6 +141,10 @@ def test_h5_whatever_is_valid_composes_into_objects_with_valid_names(deployment:
     replica = model_replica(deployment, "gpu-us-east", index, placed(deployment))
     assert api.wire(api.parse(replica), set_only=True) == replica
     objects = replica_objects(replica)
+    config = deployment["spec"]["template"]["spec"].get("serving", {}).get("picker", {}).get("config")
+    if config is not None:
+        (written,) = (each["data"]["epp-config.yaml"] for each in objects if each["kind"] == "ConfigMap")
+        assert yaml.safe_load(written) == config
     identities = {(each["kind"], each["metadata"]["name"]) for each in objects}
     assert len(identities) == len(objects)
     for each in objects:
