@@ -1,0 +1,138 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a plan adds, changes and removes: replicas first, then files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    NOTHING,
+    Markup,
+    badge,
+    code,
+    count,
+    el,
+    fold,
+    join,
+    link,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.paths import where
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import callers
+
+_MEANING = {
+    "new": "placed by this plan",
+    "changed": "stays where it is, with another template",
+    "replaced": "what ran was removed, and another one comes in its place",
+    "held": "kept exactly as it is, because something about it cannot be read or decided",
+    "kept": "nothing changes",
+    "manual": "written by hand; it counts against capacity and is left alone",
+}
+_OPEN_ROWS = 25
+# A first build of a large fleet writes tens of thousands of files: their folders say enough then.
+_MOST_FILES = 3_000
+_MOST_FOLDERS = 1_000
+
+
+def changes_section(model: Mapping[str, Any], known: Index) -> Markup:
+    """The section of replicas by what happens to them, and of files."""
+    by_state: dict[str, list[int]] = {state: [] for state in _MEANING}
+    for position, replica in enumerate(model["replicas"]):
+        by_state.setdefault(replica["state"], []).append(position)
+    parts = [
+        _replicas(state, positions, model["replicas"], known) for state, positions in by_state.items() if positions
+    ]
+    if model["removed"]:
+        parts.insert(3, _removed(model["removed"], known))
+    nothing = el("p", "No replica runs, and none is placed.") if not parts else NOTHING
+    return join([nothing, *parts, _files(model["files"])])
+
+
+def _replicas(state: str, positions: Sequence[int], replicas: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    title = join([badge(state, state), f" {count(len(positions), 'replica')}: {_MEANING.get(state, state)}"])
+    rows = [_replica(position, replicas[position], known) for position in positions]
+    return fold(
+        title,
+        _table(f"Replicas that are {state}", ("Replica", "Runs on"), rows),
+        open_=state not in ("kept", "manual") and len(rows) <= _OPEN_ROWS,
+    )
+
+
+def _replica(position: int, replica: Mapping[str, Any], known: Index) -> Markup:
+    owner = f"{replica['namespace']}/{replica['deployment']}" if replica["deployment"] else replica["namespace"]
+    name = el(
+        "td",
+        code(owner),
+        el("div", code(replica["replica"]), f" · number {replica['index']} on its cluster", class_="m"),
+    )
+    place = el(
+        "td",
+        where(replica, known),
+        el("div", replica["reason"]) if replica["reason"] else NOTHING,
+        callers((replica["namespace"], replica["replica"]), known),
+    )
+    return el("tr", name, place, id=f"r{position}")
+
+
+def _removed(removed: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    rows = [
+        el(
+            "tr",
+            el(
+                "td", code(f"{entry['namespace']}/{entry['deployment']}"), el("div", code(entry["replica"]), class_="m")
+            ),
+            el(
+                "td",
+                "from ",
+                link(known.clusters.get(entry["cluster"]), code(entry["cluster"])),
+                el("div", entry["reason"]),
+            ),
+        )
+        for entry in removed
+    ]
+    title = join([badge("removed", "removed"), f" {count(len(removed), 'replica')}: no longer wanted there"])
+    return fold(title, _table("Replicas that are removed", ("Replica", "Removed"), rows), open_=len(rows) <= _OPEN_ROWS)
+
+
+def _table(caption: str, titles: Sequence[str], rows: Sequence[Markup]) -> Markup:
+    return el(
+        "table",
+        el("caption", caption),
+        el("thead", el("tr", *(el("th", title, scope="col") for title in titles))),
+        el("tbody", *rows),
+    )
+
+
+def _files(files: Mapping[str, Sequence[str]]) -> Markup:
+    parts = [
+        fold(join([badge(kind, state), f" {count(len(files[kind]), 'file')}"]), _folders(files[kind]))
+        for kind, state in (("added", "new"), ("changed", "changed"), ("removed", "removed"))
+        if files[kind]
+    ]
+    nothing = [] if parts else [el("p", "No file of the build folder changes.")]
+    return join([el("h3", "Files"), *nothing, *parts])
+
+
+def _folders(paths: Sequence[str]) -> Markup:
+    """Paths by folder. Of very many only the folders and how many files change in each."""
+    folders: dict[str, list[str]] = {}
+    for path in sorted(paths):
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    shown = list(folders.items())[:_MOST_FOLDERS]
+    brief = len(paths) > _MOST_FILES
+    rows = [
+        el("li", el("span", f"{folder}/" if folder else "./"), " ", count(len(names), "file"))
+        if brief
+        else el("li", el("span", f"{folder}/" if folder else "./"), el("pre", "\n".join(names)))
+        for folder, names in shown
+    ]
+    more = len(folders) - len(shown)
+    return join(
+        [
+            el("ul", *rows, class_="files"),
+            el("p", f"And {count(more, 'more folder')}.", class_="m") if more else NOTHING,
+        ]
+    )

@@ -1,0 +1,82 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the parts of the page know of each other: the elements of clusters, replicas and services, and who calls whom.
+
+A model is the plan as plain values (`report.html` gives its shape). Elements are named by position (`c0`, `r0`, `s0`),
+so that no name that a user chose becomes part of an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+COLOURS = 10
+"""How many colours deployments share. Numbers and names stand beside them, so that equal ones confuse nobody."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A service that sends a replica requests: its position, its name, and the part of the weight, of the whole."""
+
+    service: int
+    name: str
+    weight: int
+    whole: int
+
+
+@dataclass(frozen=True)
+class Index:
+    """`clusters` by name, `replicas` and `callers` by (namespace, replica), `colours` by (namespace, deployment)."""
+
+    clusters: Mapping[str, str]
+    replicas: Mapping[tuple[str, str], str]
+    states: Mapping[tuple[str, str], str]
+    callers: Mapping[tuple[str, str], tuple[Caller, ...]]
+    colours: Mapping[tuple[str, str], int]
+    placed: Mapping[tuple[str, str], Mapping[str, Any]]
+
+
+def index(model: Mapping[str, Any]) -> Index:
+    """The index of a model. Of two replicas of one name in a namespace, the first is the one that is linked."""
+    placed: dict[tuple[str, str], Mapping[str, Any]] = {}
+    replicas: dict[tuple[str, str], str] = {}
+    for position, replica in enumerate(model["replicas"]):
+        key = (replica["namespace"], replica["replica"])
+        replicas.setdefault(key, f"r{position}")
+        placed.setdefault(key, replica)
+    callers: dict[tuple[str, str], list[Caller]] = {}
+    for position, service in enumerate(model["services"]):
+        whole = serving_weight(service)
+        for endpoint in service["endpoints"]:
+            if endpoint["replica"] and serves(service, endpoint):
+                caller = Caller(position, f"{service['namespace']}/{service['name']}", endpoint["weight"], whole)
+                callers.setdefault((service["namespace"], endpoint["replica"]), []).append(caller)
+    return Index(
+        clusters={cluster["name"]: f"c{position}" for position, cluster in enumerate(model["clusters"])},
+        replicas=replicas,
+        states={key: replica["state"] for key, replica in placed.items()},
+        callers={key: tuple(found) for key, found in callers.items()},
+        colours={key: position % COLOURS for position, key in enumerate(_deployments(model))},
+        placed=placed,
+    )
+
+
+def _deployments(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = {(replica["namespace"], replica["deployment"]) for replica in model["replicas"]}
+    for cluster in model["clusters"]:
+        for pool in cluster["pools"]:
+            found |= {(entry["namespace"], entry["deployment"]) for entry in pool["occupied"]}
+    return sorted(found)
+
+
+def serves(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> bool:
+    """Whether requests go to an endpoint: it is usable, of the tier in use, and has a weight."""
+    in_use = service["tier"] is not None and endpoint["priority"] == service["tier"]
+    return bool(in_use and endpoint["usable"] and endpoint["weight"] > 0)
+
+
+def serving_weight(service: Mapping[str, Any]) -> int:
+    """The weights of a service's endpoints that get requests, in all; 0 when none does."""
+    return sum(endpoint["weight"] for endpoint in service["endpoints"] if serves(service, endpoint))

@@ -1,0 +1,89 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""HTML out of values: whatever is not markup yet is escaped on its way in, so that no name can become markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+
+_VOID = frozenset({"input", "meta"})
+# Not allowed in HTML text, or (surrogates) in UTF-8, or (directional controls) able to show a name in another order.
+_UNFIT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
+)
+
+
+class Markup(str):
+    """Text that is markup already; every other `str` is escaped before it becomes part of one.
+
+    Only this module makes it, but for the page's own style and script.
+    """
+
+    __slots__ = ()
+
+
+NOTHING = Markup()
+
+
+def text(value: object) -> Markup:
+    """A value as HTML text, also fit for a quoted attribute. Characters that HTML forbids become U+FFFD."""
+    return value if isinstance(value, Markup) else Markup(escape(_UNFIT.sub("\ufffd", str(value))))
+
+
+def join(parts: Iterable[object], between: str = "") -> Markup:
+    """Parts one after the other, with (escaped) text between them."""
+    return Markup(text(between).join(text(part) for part in parts))
+
+
+def el(name: str, /, *content: object, **attributes: str | int | None) -> Markup:
+    """An element. Attributes that are None are left out; `class_` means `class`, `aria_label` means `aria-label`."""
+    start = name
+    for key, value in attributes.items():
+        if value is not None:
+            start += f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
+    return Markup(f"<{start}>") if name in _VOID else Markup(f"<{start}>{join(content)}</{name}>")
+
+
+def code(name: str) -> Markup:
+    """A name that a user chose. What stands in `code` is what the filter box looks through."""
+    return el("code", name)
+
+
+def link(target: str | None, *content: object) -> Markup:
+    """A link to an element of this page, or its bare content when there is no such element."""
+    return el("a", *content, href=f"#{target}") if target else join(content)
+
+
+def items(parts: Sequence[Markup], class_: str | None = None) -> Markup:
+    """An unordered list, nothing for no parts."""
+    return el("ul", *(el("li", part) for part in parts), class_=class_) if parts else NOTHING
+
+
+def badge(word: str, kind: str) -> Markup:
+    """A state in words; `kind` gives it a colour and a sign, neither of which is needed to read it."""
+    return el("span", word, class_=f"b {kind}")
+
+
+def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None = None) -> Markup:
+    """Content that shows on demand."""
+    return el("details", el("summary", title), *content, open="" if open_ else None, id=id_)
+
+
+def count(number: int, thing: str, things: str = "") -> str:
+    """`1 pod`, `1,000 pods`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share with one decimal at most: `33.3%`; what is not nothing is not shown as nothing."""
+    thousandths = (2000 * part + whole) // (2 * whole) if whole else 0
+    if part and not thousandths:
+        return "<0.1%"
+    return f"{thousandths // 10}%" if thousandths % 10 == 0 else f"{thousandths // 10}.{thousandths % 10}%"
+
+
+def shortened(name: str, limit: int = 14) -> str:
+    """A name for a small place: names of a fleet differ at their ends more than in their middles."""
+    return name if len(name) <= limit else f"{name[: limit // 2 - 2]}…{name[-(limit - limit // 2 + 1) :]}"

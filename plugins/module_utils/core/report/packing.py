@@ -1,0 +1,92 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where pods are drawn: a packing of a pool's pods on its nodes.
+
+It shows how much is taken, not what runs where: Kubernetes binds a pod to a node when the pod starts. The packing is
+first fit by size; where that leaves a pod without a node although the pool has the devices, the pod is drawn in pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Like pods of one engine member: `count` pods, each with `devices` (by name) of its node, drawn as of `owner`."""
+
+    owner: int
+    count: int
+    devices: Mapping[str, int]
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """Neighbouring devices of one node, from `start` on, that one owner takes."""
+
+    node: int
+    start: int
+    length: int
+    owner: int
+
+
+@dataclass(frozen=True)
+class Packing:
+    """`runs` in the order of nodes; `nodes` is how many have a run, `missing` how many devices found no place."""
+
+    runs: tuple[Run, ...]
+    nodes: int
+    missing: int
+
+
+def pack(nodes: int, per_node: Mapping[str, int], drawn: str, groups: Sequence[Pods]) -> Packing:
+    """Pods on `nodes` nodes with `per_node` devices each. Devices called `drawn` are drawn, all others are heeded.
+
+    Pods of a group go on different nodes as long as there are such nodes (the pods of one gang do). Devices that the
+    nodes do not have are left out of account.
+    """
+    free = [dict(per_node) for _ in range(nodes)]
+    runs: list[Run] = []
+    pieces: list[tuple[int, int]] = []
+    for group in sorted(groups, key=lambda group: (-group.devices.get(drawn, 0), group.owner)):
+        needs = {name: number for name, number in group.devices.items() if number > 0 and name in per_node}
+        length = needs.get(drawn, 0)
+        if not length:
+            continue
+        first = 0
+        for _ in range(group.count):
+            node = _fitting(free, needs, first)
+            if node is None and first:
+                first = 0
+                node = _fitting(free, needs, first)
+            if node is None:
+                pieces.append((group.owner, length))
+                continue
+            runs.append(Run(node, per_node[drawn] - free[node][drawn], length, group.owner))
+            for name, number in needs.items():
+                free[node][name] -= number
+            first = node + 1
+    missing = 0
+    for owner, length in pieces:
+        missing += _in_pieces(free, per_node[drawn], drawn, Run(0, 0, length, owner), runs)
+    return Packing(tuple(sorted(runs)), len({run.node for run in runs}), missing)
+
+
+def _fitting(free: Sequence[Mapping[str, int]], needs: Mapping[str, int], first: int) -> int | None:
+    for node in range(first, len(free)):
+        if all(free[node][name] >= number for name, number in needs.items()):
+            return node
+    return None
+
+
+def _in_pieces(free: Sequence[dict[str, int]], size: int, drawn: str, wanted: Run, runs: list[Run]) -> int:
+    """Put a run wherever devices are free, and tell how many of its devices found no place."""
+    left = wanted.length
+    for node, devices in enumerate(free):
+        taken = min(left, devices[drawn])
+        if taken > 0:
+            runs.append(Run(node, size - devices[drawn], taken, wanted.owner))
+            devices[drawn] -= taken
+            left -= taken
+    return left

@@ -1,0 +1,153 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The request path: from a service over its endpoints, with their shares, to replicas and the pools of their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.fleet import FEW
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import (
+    Index,
+    serves,
+    serving_weight,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    NOTHING,
+    Markup,
+    badge,
+    code,
+    count,
+    el,
+    items,
+    join,
+    link,
+    percent,
+)
+
+_CAPTION = (
+    "Requests go from the service to its endpoints by weight, and from an endpoint to the pods of one replica. Of "
+    "several priorities only the lowest number with a usable endpoint is in use. The other way round, from pods to "
+    "services, is told beside each replica in the fleet map."
+)
+
+
+def services_section(services: Sequence[Mapping[str, Any]], known: Index) -> Markup:
+    """The section of all services."""
+    if not services:
+        return el("p", "There is no ModelService: replicas can be reached through their cluster's gateway only.")
+    cards = [
+        _service(position, service, known, open_=len(services) <= FEW) for position, service in enumerate(services)
+    ]
+    return join([el("p", _CAPTION, class_="m"), el("div", *cards, class_="services", id="services")])
+
+
+def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
+    serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
+    told = f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} get requests"
+    endpoints = sorted(
+        service["endpoints"], key=lambda endpoint: (endpoint["priority"], endpoint["entry"], endpoint["name"])
+    )
+    whole = serving_weight(service)
+    return el(
+        "details",
+        el(
+            "summary",
+            el("h3", code(f"{service['namespace']}/{service['name']}")),
+            el("span", told, class_="m"),
+            NOTHING if serving else badge("No endpoint", "warn"),
+        ),
+        el(
+            "div",
+            el(
+                "p",
+                "Clients call ",
+                code(f"{service['address']}{service['path']}") if service["address"] else code(service["path"]),
+            ),
+            el("p", badge("Note", "warn"), " ", service["note"]) if service["note"] else NOTHING,
+            el("p", "It selects no endpoint.", class_="m") if not endpoints else NOTHING,
+            el("ol", *(el("li", _endpoint(service, endpoint, whole, known)) for endpoint in endpoints), class_="rt"),
+            id=f"s{position}",
+        ),
+        class_="card service",
+        open="" if open_ else None,
+    )
+
+
+def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int, known: Index) -> Markup:
+    return join(
+        [
+            el(
+                "div",
+                _share(service, endpoint, whole),
+                el(
+                    "div",
+                    f"weight {endpoint['weight']:,} · priority {endpoint['priority']} · entry {endpoint['entry']}",
+                    class_="m",
+                ),
+                class_="sh",
+            ),
+            el(
+                "div",
+                el("b", "Endpoint "),
+                code(endpoint["name"]),
+                el("div", code(endpoint["url"]), class_="m"),
+                class_="hop",
+            ),
+            el("div", _target(service, endpoint, known), class_="hop"),
+        ]
+    )
+
+
+def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
+    if serves(service, endpoint):
+        share = 100 * endpoint["weight"] // whole
+        bar = [el("rect", class_="a", width=100, height=6), el("rect", class_="u", width=max(1, share), height=6)]
+        return join(
+            [
+                el("strong", percent(endpoint["weight"], whole)),
+                " of requests",
+                el("svg", *bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true"),
+            ]
+        )
+    if not endpoint["usable"]:
+        return badge("Not usable: no requests", "warn")
+    if service["tier"] is not None and endpoint["priority"] > service["tier"]:
+        return badge("Stands by", "held")
+    return badge("No requests", "held")
+
+
+def _target(service: Mapping[str, Any], endpoint: Mapping[str, Any], known: Index) -> Markup:
+    """What answers an endpoint: something outside of the fleet, or a replica's pods."""
+    if not endpoint["replica"]:
+        return join([el("b", "Outside of the fleet" if endpoint["external"] else "No replica known")])
+    key = (service["namespace"], endpoint["replica"])
+    named = join([el("b", "Replica "), link(known.replicas.get(key), code(endpoint["replica"]))])
+    replica = known.placed.get(key)
+    if replica is None:
+        return join([named, el("div", "It is not part of this plan.", class_="m")])
+    return join([named, el("div", where(replica, known), class_="pods")])
+
+
+def where(replica: Mapping[str, Any], known: Index) -> Markup:
+    """The cluster of a replica, and the pools, pods and devices of its engines."""
+    cluster = replica["cluster"]
+    return join(
+        [
+            el("b", "on "),
+            link(known.clusters.get(cluster), code(cluster)),
+            items([_member(engine, member) for engine in replica["engines"] for member in engine["members"]], "pd"),
+        ]
+    )
+
+
+def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
+    each = " and ".join(f"{number:,} {name}" for name, number in sorted(member["devices"].items()) if number)
+    pods = count(member["pods"], "pod")
+    copies = f"{engine['copies']:,} × " if engine["copies"] != 1 else ""
+    phase = f" ({engine['phase']})" if engine["phase"] else ""
+    several = member["pods"] > 1 or engine["copies"] != 1
+    takes = f"{copies}{pods}{' each' if several else ''} with {each}" if each else f"{copies}{pods} without devices"
+    pools = join([code(pool) for pool in member["pools"]], ", ")
+    return join([f"{engine['name']}{phase} {member['role']}: {takes}", *([" in ", pools] if member["pools"] else [])])

@@ -1,0 +1,235 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One node pool: how much of it is taken, in numbers and as a drawing, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.index import Index
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.markup import (
+    NOTHING,
+    Markup,
+    badge,
+    code,
+    count,
+    el,
+    items,
+    join,
+    link,
+    percent,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
+
+# The drawing, in px: cells of 14 with gaps of 2 in frames of nodes; it fits a telephone of 360 px.
+_CELL = 14
+_PITCH = 16
+_WIDTH = 312
+_MOST_PER_NODE = (_WIDTH - 4) // _PITCH
+_MOST_CELLS = 256
+
+
+@dataclass(frozen=True)
+class Use:
+    """How many of a pool's devices of one name are claimed, of how many that its nodes have."""
+
+    device: str
+    taken: int
+    total: int
+
+    def __str__(self) -> str:
+        if self.taken > self.total:
+            return (
+                f"{self.taken:,} of {self.total:,} {self.device} taken, {self.taken - self.total:,} more than there are"
+            )
+        return f"{self.taken:,} of {self.total:,} {self.device} taken, {self.total - self.taken:,} free"
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A replica in a pool: its number there, and its entries (one per engine member)."""
+
+    number: int
+    namespace: str
+    deployment: str
+    replica: str
+    entries: tuple[Mapping[str, Any], ...]
+
+
+def uses(pool: Mapping[str, Any]) -> list[Use]:
+    """The use of every kind of device that pods claim (DRA), in the order of the pool's class."""
+    return [
+        Use(device["name"], _taken(pool, device["name"]), device["count"] * pool["nodes"])
+        for device in pool["devices"]
+        if device["claim"] == "DRA"
+    ]
+
+
+def counted(pool: Mapping[str, Any]) -> Use | None:
+    """The kind of device that stands for the pool: the one that most pods claim, of equals the first of the class."""
+    found = uses(pool)
+    pods = {
+        use.device: sum(entry["pods"] for entry in pool["occupied"] if entry["devices"].get(use.device))
+        for use in found
+    }
+    return max(found, key=lambda use: pods[use.device]) if found else None
+
+
+def _taken(pool: Mapping[str, Any], device: str) -> int:
+    return sum(entry["pods"] * entry["devices"].get(device, 0) for entry in pool["occupied"])
+
+
+def tenants(pool: Mapping[str, Any]) -> list[Tenant]:
+    """The replicas in a pool, by namespace, deployment and name."""
+    found: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for entry in pool["occupied"]:
+        found.setdefault((entry["namespace"], entry["deployment"], entry["replica"]), []).append(entry)
+    return [Tenant(number, *key, tuple(found[key])) for number, key in enumerate(sorted(found), 1)]
+
+
+def pool_section(pool: Mapping[str, Any], known: Index) -> Markup:
+    """A pool of a cluster's card."""
+    use = counted(pool)
+    living = tenants(pool)
+    about = [count(pool["nodes"], "node")]
+    if pool["class"]:
+        about.append(f"class {pool['class']}")
+    if pool["fabric"]:
+        about.append(f"fabric {pool['fabric']}")
+    return el(
+        "section",
+        el("h4", "Pool ", code(pool["name"])),
+        el("p", " · ".join(about), class_="m"),
+        el("p", badge("Overcommitted", "bad"), " ", pool["overcommitted"]) if pool["overcommitted"] else NOTHING,
+        _drawing(pool, use, living, known) if use else el("p", "It has no device that a pod can claim.", class_="m"),
+        items([_device(pool, device) for device in pool["devices"]], "dv"),
+        items([_tenant(tenant, known) for tenant in living], "tn"),
+        class_="pool",
+    )
+
+
+def _device(pool: Mapping[str, Any], device: Mapping[str, Any]) -> Markup:
+    what = f": {device['what']}" if device["what"] else ""
+    about = f"{device['count']:,} {device['name']} per node{what}"
+    if device["claim"] != "DRA":
+        return el("span", f"{about} (only matched, never claimed)", class_="m")
+    use = Use(device["name"], _taken(pool, device["name"]), device["count"] * pool["nodes"])
+    return join([el("strong", str(use)), el("span", f" · {about}", class_="m")])
+
+
+def _tenant(tenant: Tenant, known: Index) -> Markup:
+    key = (tenant.namespace, tenant.replica)
+    state = known.states.get(key, "kept")
+    return join(
+        [
+            el("span", str(tenant.number), class_=f"k {_colour(tenant, known)}"),
+            el(
+                "div",
+                code(f"{tenant.namespace}/{tenant.deployment}" if tenant.deployment else tenant.namespace),
+                " ",
+                link(known.replicas.get(key), code(tenant.replica)),
+                NOTHING if state == "kept" else join([" ", badge(state, state)]),
+                el("div", "; ".join(_entry(entry) for entry in tenant.entries), class_="m"),
+                callers(key, known),
+            ),
+        ]
+    )
+
+
+def _entry(entry: Mapping[str, Any]) -> str:
+    each = " and ".join(f"{number:,} {name}" for name, number in sorted(entry["devices"].items()) if number)
+    pods = count(entry["pods"], "pod")
+    takes = f"{pods}{' each' if entry['pods'] > 1 else ''} with {each}" if each else f"{pods} without devices"
+    return f"{entry['engine']} {entry['role']}: {takes}"
+
+
+def callers(key: tuple[str, str], known: Index) -> Markup:
+    """Who sends a replica requests: the request path, read from its end."""
+    found = [
+        join(
+            [
+                link(f"s{caller.service}", code(caller.name)),
+                f" ({percent(caller.weight, caller.whole)} of its requests)",
+            ]
+        )
+        for caller in known.callers.get(key, ())
+    ]
+    return el("div", "← requests from ", join(found, ", "), class_="m") if found else NOTHING
+
+
+def _colour(tenant: Tenant, known: Index) -> str:
+    return f"d{known.colours[tenant.namespace, tenant.deployment]}"
+
+
+def _drawing(pool: Mapping[str, Any], use: Use, living: Sequence[Tenant], known: Index) -> Markup:
+    """The pool as nodes with a cell per device, or as one bar where that would be too much to look at."""
+    if not use.total:
+        return NOTHING
+    per_node = use.total // pool["nodes"]
+    if per_node > _MOST_PER_NODE or use.total > _MOST_CELLS:
+        return _bar(use, living, known)
+    devices = {device["name"]: device["count"] for device in pool["devices"] if device["claim"] == "DRA"}
+    groups = [Pods(tenant.number, entry["pods"], entry["devices"]) for tenant in living for entry in tenant.entries]
+    packing = pack(pool["nodes"], devices, use.device, groups)
+    return join([_nodes(pool["nodes"], per_node, packing, living, known), _in_words(pool, packing)])
+
+
+def _in_words(pool: Mapping[str, Any], packing: Packing) -> Markup:
+    words = f"Drawn on {packing.nodes:,} of {count(pool['nodes'], 'node')}"
+    if packing.missing:
+        words += f"; {count(packing.missing, 'claimed device')} found no place"
+    return el("p", f"{words}.", class_="m")
+
+
+def _nodes(nodes: int, per_node: int, packing: Packing, living: Sequence[Tenant], known: Index) -> Markup:
+    frame = per_node * _PITCH + 2
+    across = min(nodes, max(1, (_WIDTH + 4) // (frame + 4)))
+    places = [(node % across * (frame + 4), node // across * (_PITCH + 6)) for node in range(nodes)]
+    shapes = [
+        el("path", class_="n", d="".join(f"M{x}.5 {y}.5h{frame - 1}v{_PITCH + 1}h-{frame - 1}z" for x, y in places)),
+        el("path", class_="f", d="".join(f"M{x + 2} {y + 9}h{frame - 4}" for x, y in places)),
+    ]
+    numbers: list[Markup] = []
+    for tenant in living:
+        runs = [run for run in packing.runs if run.owner == tenant.number]
+        starts = [_start(run, places) for run in runs]
+        line = "".join(f"M{x} {y}h{run.length * _PITCH - 2}" for (x, y), run in zip(starts, runs, strict=True))
+        shapes.append(el("path", _tip(tenant), class_=f"t {_colour(tenant, known)}", d=line))
+        numbers += [el("text", str(tenant.number), x=x + _CELL // 2, y=y + 4) for x, y in starts]
+    height = places[-1][1] + _PITCH + 2
+    width = across * (frame + 4) - 4
+    return _svg(width, height, [*shapes, *numbers])
+
+
+def _start(run: Run, places: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    x, y = places[run.node]
+    return x + 2 + run.start * _PITCH, y + 9
+
+
+def _bar(use: Use, living: Sequence[Tenant], known: Index) -> Markup:
+    whole = max(use.total, use.taken)
+    shapes = [el("path", class_="f w", d=f"M0 9h{_WIDTH}")]
+    numbers: list[Markup] = []
+    before = 0
+    for tenant in living:
+        after = before + sum(entry["pods"] * entry["devices"].get(use.device, 0) for entry in tenant.entries)
+        start, end = _WIDTH * before // whole, _WIDTH * after // whole
+        before = after
+        if end > start:
+            line = f"M{start} 9h{max(1, end - start - 1)}"
+            shapes.append(el("path", _tip(tenant), class_=f"t w {_colour(tenant, known)}", d=line))
+            if end - start > _CELL:
+                numbers.append(el("text", str(tenant.number), x=(start + end) // 2, y=13))
+    return _svg(_WIDTH, 18, [*shapes, *numbers])
+
+
+def _tip(tenant: Tenant) -> Markup:
+    entries = "; ".join(_entry(entry) for entry in tenant.entries)
+    return el("title", f"{tenant.number}: {tenant.namespace}/{tenant.deployment} {tenant.replica}, {entries}")
+
+
+def _svg(width: int, height: int, shapes: Sequence[Markup]) -> Markup:
+    """A drawing that only repeats what the text beside it says; hence nothing of it is read out."""
+    return el("svg", *shapes, width=width, height=height, viewBox=f"0 0 {width} {height}", aria_hidden="true")
