@@ -8,26 +8,37 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, picture, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    ObservationError,
+    Observed,
+    parse,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     PLAN_FILE,
+    REPORT_FILE,
     Changes,
     DirectoryStore,
     StoreError,
     object_path,
     plan_text,
     state_files,
+    status_files,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import EarlierObjects
 
 
 class ManifestError(Exception):
@@ -40,7 +51,12 @@ class ManifestError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is asked to do. `folder` empty: nothing is kept from earlier runs, and nothing can be written."""
+    """What a run is asked to do.
+
+    `folder` empty: nothing is kept from earlier runs, and nothing can be written. `observations` is a file that says
+    what was seen of the fleet; empty: nobody looks, and everything counts as being as it should be. `rollout`: how many
+    clusters an edit of a deployment reaches at a time.
+    """
 
     resources: tuple[str, ...]
     folder: str = ""
@@ -49,6 +65,9 @@ class Settings:
     lock_timeout: float = 60.0
     allow_empty: bool = False
     check_mode: bool = False
+    composing: Composing = field(default_factory=Composing)
+    observations: str = ""
+    rollout: int = 1
 
 
 @dataclass(frozen=True)
@@ -91,6 +110,12 @@ def build(settings: Settings) -> Outcome:
         before = store.read()
         decided = _plan(settings, loaded, before)
         after = _files(decided)
+        changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
+        # The picture tells what a run changes, so it stays until the next run that changes something.
+        if changes or REPORT_FILE not in before:
+            after[REPORT_FILE] = "" if settings.check_mode else report.html(picture.model(decided, changes))
+        else:
+            after[REPORT_FILE] = before[REPORT_FILE]
         changes = store.compare(before, after)
         if changes and not settings.check_mode:
             store.write(after, changes)
@@ -129,7 +154,46 @@ def _plan(settings: Settings, loaded: Loaded, before: Mapping[str, str]) -> Plan
     existing = _existing(settings.folder, before)
     if existing and not settings.allow_empty:
         _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
-    return plan(resources, existing, loaded.invalid, settings.options)
+    return plan(
+        resources,
+        existing,
+        loaded.invalid,
+        settings.options,
+        composing=settings.composing,
+        observed=_observed(settings.observations),
+        earlier=EarlierObjects(settings.folder, before),
+        statuses=_statuses(settings.folder, before),
+        rollout_width=settings.rollout,
+    )
+
+
+def _observed(path: str) -> Observed | None:
+    if not path:
+        return None
+    try:
+        with open(path, "rb") as stream:
+            found = list(documents(Source(path, stream.read())))
+    except OSError as error:
+        raise StoreError(f"the observations {path} cannot be read: {error.strerror}") from error
+    problems = [str(problem) for document in found for problem in document.problems]
+    if problems or len(found) != 1:
+        raise StoreError("\n".join(problems) or f"{path} must hold one document, and holds {len(found)}")
+    try:
+        return parse(found[0].value)
+    except ObservationError as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
+    """The status of each resource as of the last run."""
+    found: dict[Ref, Mapping[str, Any]] = {}
+    for name, text in status_files(files).items():
+        for document in documents(Source(os.path.join(folder, name), text.encode())):
+            if not document.problems and isinstance(document.value, Mapping):
+                metadata = document.value["metadata"]
+                ref = Ref(document.value["kind"], metadata.get("namespace", ""), metadata["name"])
+                found[ref] = document.value["status"]
+    return found
 
 
 def _refuse_half_a_fleet(kinds: set[str]) -> None:
@@ -168,5 +232,8 @@ def _files(decided: Plan) -> dict[str, str]:
     for cluster, objects in decided.clusters.items():
         for value in objects:
             files[object_path(f"clusters/{cluster}", value)] = HEADER + to_yaml(value)
+    if decided.situation.observed is not None:
+        for value in statuses(decided, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")):
+            files[object_path("status", value)] = HEADER + to_yaml(value)
     files[PLAN_FILE] = plan_text(table.document(decided))
     return files

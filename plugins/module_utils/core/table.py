@@ -7,9 +7,12 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
@@ -171,10 +174,18 @@ def document(plan: Plan) -> dict[str, Any]:
         "placements": placements,
         "pending": pending,
         "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
+        "services": [_service(routed) for routed in plan.traffic.services],
+        "releases": [asdict(release) for release in plan.traffic.releases],
+        "secretCopies": [
+            {"cluster": cluster, **_secret_copy(copy)}
+            for staged in plan.caches
+            for cluster, copy in sorted(staged.copies.items())
+        ],
         "summary": {
             "clusters": len(plan.clusters),
             "placed": len(placements),
             "pending": sum(entry.count for entry in plan.schedule.pending),
+            "services": len(plan.traffic.services),
             "objects": len(plan.control) + sum(len(objects) for objects in plan.clusters.values()),
         },
     }
@@ -210,6 +221,38 @@ def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:
         "index": replica.index,
         "gatewayAddress": "",
         "engines": [_engine(engine) for engine in replica.engines],
+    }
+
+
+def service_note(routed: Routed) -> str:
+    """What a person should know of a service that does not simply lead to its endpoints; empty otherwise."""
+    if routed.held:
+        return "stays as it is: a manifest has errors"
+    if routed.resolution.tier is not None:
+        return ""
+    reason = "none of its endpoints is usable" if routed.resolution.members else "it has no endpoint"
+    return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
+
+
+def _service(routed: Routed) -> dict[str, Any]:
+    return {
+        "namespace": routed.namespace,
+        "name": routed.name,
+        "path": routed.path,
+        "address": routed.address,
+        "tier": routed.resolution.tier,
+        "note": service_note(routed),
+        "endpoints": [
+            {"name": member.endpoint["metadata"]["name"], "weight": member.weight, "usable": member.usable}
+            for member in routed.resolution.members
+        ],
+    }
+
+
+def _secret_copy(copy: SecretCopy) -> dict[str, Any]:
+    return {
+        "from": {"namespace": copy.source_namespace, "name": copy.source_name, "key": copy.source_key},
+        "to": {"namespace": copy.namespace, "name": copy.name, "key": copy.key},
     }
 
 

@@ -4,7 +4,9 @@
 
     build/control/…             objects of the control cluster; the ModelReplicas among them are what a run starts from
     build/clusters/<name>/…     objects of one workload cluster
+    build/status/…              the status of each resource, when somebody observes the fleet
     build/plan.json             what was decided, for programs
+    build/report.html           the same as a picture, for people
 
 Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. So a run that is killed
 leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
@@ -27,8 +29,10 @@ _MARK = "# Written by modelplane.fleet."
 HEADER = f"{_MARK} Changes made here are overwritten.\n"
 PLAN_FILE = "plan.json"
 _PLAN_MARK = '"generator": "modelplane.fleet"'
+REPORT_FILE = "report.html"
+_REPORT_MARK = '<meta name="generator" content="modelplane.fleet"'
 LOCK_FILE = ".modelplane.lock"
-_FOLDERS = ("control", "clusters")
+_FOLDERS = ("control", "clusters", "status")
 _TEMPORARY = ".modelplane-tmp"
 _REPLICA_PREFIX = "modelreplica-"
 
@@ -115,11 +119,14 @@ class DirectoryStore:
                     "changed nor removed: move it out of the build folder"
                 )
             found[path.relative_to(self.folder).as_posix()] = text
-        plan = self.folder / PLAN_FILE
-        if plan.exists():
-            found[PLAN_FILE] = _text(plan)
-            if _PLAN_MARK not in found[PLAN_FILE]:
-                raise StoreError(f"{plan} was not written by modelplane.fleet: move it, or choose another fleet_build")
+        for name, mark in ((PLAN_FILE, _PLAN_MARK), (REPORT_FILE, _REPORT_MARK)):
+            path = self.folder / name
+            if path.exists():
+                found[name] = _text(path)
+                if mark not in found[name]:
+                    raise StoreError(
+                        f"{path} was not written by modelplane.fleet: move it, or choose another fleet_build"
+                    )
         return found
 
     def _files(self) -> Iterator[Path]:
@@ -225,6 +232,11 @@ def state_files(files: Mapping[str, str]) -> dict[str, str]:
         for name, text in files.items()
         if _is_replica(name) or (name.startswith("control/") and "/modelendpoint-" in name)
     }
+
+
+def status_files(files: Mapping[str, str]) -> dict[str, str]:
+    """The files of a build that hold the status of a resource."""
+    return {name: text for name, text in files.items() if name.startswith("status/")}
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:

@@ -1,0 +1,229 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A plan as the values that its picture is drawn from (`core/report`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    PlacedEngine,
+    PlacedMember,
+    Pool,
+)
+
+_MOST_FACTS = 4
+
+
+class Changes(Protocol):
+    """The files that a run adds, changes and removes."""
+
+    @property
+    def added(self) -> Sequence[str]: ...
+    @property
+    def changed(self) -> Sequence[str]: ...
+    @property
+    def removed(self) -> Sequence[str]: ...
+
+
+def model(plan: Plan, changes: Changes) -> dict[str, Any]:
+    """Everything that is drawn, as plain values."""
+    document = table.document(plan)
+    occupied = _occupied(plan)
+    overcommitted = {
+        (name, refusal.pool): refusal.reason for refusal in plan.schedule.overcommitted for name in refusal.clusters
+    }
+    return {
+        "summary": document["summary"],
+        "clusters": [_cluster(plan, cluster, occupied, overcommitted) for cluster in plan.capacity],
+        "replicas": _replicas(plan),
+        "services": [_service(plan, service) for service in plan.traffic.services],
+        "caches": [
+            {
+                "namespace": staged.namespace,
+                "name": staged.name,
+                "artifact": staged.artifact,
+                "clusters": [{"name": phase.cluster, "phase": phase.phase} for phase in staged.phases],
+            }
+            for staged in plan.caches
+        ],
+        "pending": document["pending"],
+        "removed": table.removed(plan),
+        "files": {
+            "added": list(changes.added),
+            "changed": list(changes.changed),
+            "removed": list(changes.removed),
+        },
+    }
+
+
+def _cluster(
+    plan: Plan,
+    cluster: Cluster,
+    occupied: Mapping[tuple[str, str], list[dict[str, Any]]],
+    overcommitted: Mapping[tuple[str, str], str],
+) -> dict[str, Any]:
+    site = plan.sites.get(cluster.name)
+    source = site.resource.spec.cluster if site else None
+    block = getattr(source, source.source.lower()) if source else None
+    classes = {pool.name: pool.class_name for pool in (site.resource.spec.node_pools if site else None) or ()}
+    return {
+        "name": cluster.name,
+        "source": source.source if source else "",
+        "region": str(getattr(block, "region", None) or getattr(block, "location", None) or ""),
+        "reason": cluster.unknown or cluster.not_ready,
+        "address": cluster.gateway_address,
+        "labels": dict(cluster.labels),
+        "taints": [str(taint) for taint in cluster.taints],
+        "pools": [
+            {
+                "name": pool.name,
+                "nodes": pool.nodes,
+                "class": classes.get(pool.name, ""),
+                "fabric": _fabric(pool),
+                "devices": [_device(device) for device in pool.devices],
+                "occupied": occupied.get((cluster.name, pool.name), []),
+                "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
+            }
+            for pool in cluster.pools
+        ],
+    }
+
+
+def _fabric(pool: Pool) -> str:
+    for device in pool.devices:
+        if device.driver == FABRIC_DRIVER:
+            return " ".join(str(value) for _, value in sorted(_facts(device, "type", "name")))
+    return ""
+
+
+def _facts(device: Device, *wanted: str) -> list[tuple[int, Any]]:
+    found = []
+    for key, value in device.attributes.items():
+        name = key.rpartition("/")[2] if isinstance(key, str) else str(key)
+        if name in wanted:
+            found.append((wanted.index(name), value))
+    return found
+
+
+def _device(device: Device) -> dict[str, Any]:
+    facts = [str(value) for value in device.attributes.values()] + [str(value) for value in device.capacity.values()]
+    return {
+        "name": device.name,
+        "count": device.count,
+        "claim": device.claim,
+        "what": " ".join([device.driver, *facts[:_MOST_FACTS]]),
+    }
+
+
+def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """What takes room on each pool (cluster, pool)."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for wire in (*plan.replicas, *plan.manual):
+        replica = translate.replica(wire)
+        for engine in replica.engines:
+            for member in engine.members:
+                for pool, pods in member.pods_by_pool:
+                    found.setdefault((replica.cluster, pool), []).append(
+                        {
+                            "namespace": replica.namespace,
+                            "deployment": replica.deployment,
+                            "replica": replica.name,
+                            "engine": engine.name,
+                            "role": member.role,
+                            "pods": pods * engine.copies,
+                            "devices": _claims(member),
+                        }
+                    )
+    return found
+
+
+def _claims(member: PlacedMember) -> dict[str, int]:
+    claims: dict[str, int] = {}
+    for request in member.device_requests:
+        claims[request["name"]] = claims.get(request["name"], 0) + int(request.get("count", 1))
+    return claims
+
+
+def _replicas(plan: Plan) -> list[dict[str, Any]]:
+    gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.removed(plan)}
+    found = []
+    for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
+        key = (placement.namespace, wire["metadata"]["name"])
+        state = "replaced" if key in gone else "changed" if key in plan.edited else placement.state
+        reason = gone.get(key, placement.reason)
+        if key in plan.waiting:
+            reason = "waits until other clusters have the edit"
+        found.append(_replica(wire, state, reason))
+    return found + [_replica(wire, "manual", "") for wire in plan.manual]
+
+
+def _replica(wire: Mapping[str, Any], state: str, reason: str) -> dict[str, Any]:
+    replica = translate.replica(wire)
+    phases = {engine["name"]: engine.get("phase", "") for engine in wire["spec"]["engines"]}
+    return {
+        "namespace": replica.namespace,
+        "deployment": replica.deployment,
+        "replica": replica.name,
+        "cluster": replica.cluster,
+        "index": replica.index,
+        "state": state,
+        "reason": reason,
+        "engines": [_engine(engine, phases.get(engine.name, "")) for engine in replica.engines],
+    }
+
+
+def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
+    return {
+        "name": engine.name,
+        "copies": engine.copies,
+        "phase": phase,
+        "members": [
+            {
+                "role": member.role,
+                "pools": [pool for pool, _ in member.shares] or [member.pool],
+                "pods": member.pods,
+                "devices": _claims(member),
+            }
+            for member in engine.members
+        ],
+    }
+
+
+def _service(plan: Plan, routed: Routed) -> dict[str, Any]:
+    service = plan.situation.fleet.services.get((routed.namespace, routed.name))
+    entries = service.spec.endpoints if service else []
+    composed = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.traffic.endpoints}
+    endpoints = []
+    for member in routed.resolution.members:
+        metadata = member.endpoint["metadata"]
+        ours = (metadata["namespace"], metadata["name"]) in composed
+        endpoints.append(
+            {
+                "name": metadata["name"],
+                "entry": member.entry,
+                "priority": entries[member.entry].priority,
+                "weight": member.weight,
+                "usable": member.usable,
+                "url": member.endpoint["spec"]["url"],
+                "external": not ours,
+                "replica": (metadata.get("labels") or {}).get(names.REPLICA_LABEL, "") if ours else "",
+            }
+        )
+    return {
+        "namespace": routed.namespace,
+        "name": routed.name,
+        "path": routed.path,
+        "address": routed.address,
+        "tier": routed.resolution.tier,
+        "note": table.service_note(routed),
+        "endpoints": endpoints,
+    }

@@ -1,0 +1,288 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The whole decision: resources, what was there and what was seen in; every object of every cluster out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
+    model_replica,
+    replica_objects,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import caches, clusters, rollout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
+    Earlier,
+    Fleet,
+    Key,
+    Object,
+    nothing_earlier,
+    sort_out,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import (
+    Traffic,
+    composed_endpoints,
+    traffic,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Cluster,
+    Deployment,
+    Options,
+    Placement,
+    Replica,
+    Schedule,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
+    ReplicaState,
+    remember,
+    replica_state,
+)
+
+_INVALID = "its manifest has errors"
+
+
+class PlanError(Exception):
+    """The resources contradict each other; the text says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the fleet should be.
+
+    `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (a cluster
+    without any is there too), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`,
+    `edited` names (namespace, name) those of them that stay with other content than before, `waiting` those that keep
+    the old content until other clusters have the new one. `manual` are ModelReplicas that users wrote themselves,
+    `unplanned` replicas that go away as their deployment did. `capacity` is what the scheduler was told of the
+    clusters, `states` how each replica is doing (None: nobody looks).
+    """
+
+    situation: Situation
+    schedule: Schedule
+    replicas: tuple[Object, ...]
+    control: tuple[Object, ...]
+    clusters: Mapping[str, tuple[Object, ...]]
+    edited: frozenset[Key]
+    waiting: frozenset[Key]
+    manual: tuple[Object, ...]
+    unplanned: tuple[Replica, ...]
+    capacity: tuple[Cluster, ...]
+    sites: Mapping[str, Site]
+    caches: tuple[Staged, ...]
+    traffic: Traffic
+    states: Mapping[Key, ReplicaState] = field(default_factory=dict)
+
+
+def assumed_address(cluster: str) -> str:
+    """The gateway address of a cluster that nobody observes. It names the cluster and resolves nowhere (RFC 9476 keeps
+    `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
+    return f"{cluster}.fleet.internal"
+
+
+def plan(
+    resources: Iterable[api.Resource],
+    existing: Iterable[Mapping[str, Any]] = (),
+    invalid: Iterable[Ref] = (),
+    options: Options | None = None,
+    *,
+    composing: Composing | None = None,
+    observed: Observed | None = None,
+    earlier: Earlier = nothing_earlier,
+    statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
+    rollout_width: int = 1,
+) -> Plan:
+    """Decide where everything runs and compose it.
+
+    `existing` are the ModelReplicas and ModelEndpoints (wire form) of the last run. `invalid` names resources that were
+    written but cannot be used: what was made of them, for which `earlier` is asked, stays exactly as it is. Without
+    `observed` everything counts as being as it should be. `statuses` are those of the last run. Raises PlanError.
+    """
+    situation = Situation(
+        sort_out(resources, existing, invalid),
+        observed,
+        earlier,
+        statuses or {},
+        composing or Composing(),
+        rollout_width,
+    )
+    fleet = situation.fleet
+    sites = clusters.sites(situation)
+    deployments, capacity = _inputs(situation, sites)
+    known = {deployment.key for deployment in deployments}
+    existing_replicas = [translate.replica(wire) for wire in fleet.replicas.values()]
+    running = [replica for replica in existing_replicas if (replica.namespace, replica.deployment) in known]
+    manual = {key: wire for key, wire in fleet.manual.items() if _placed(wire, capacity)}
+    decided = schedule(
+        deployments, capacity, [*running, *(translate.replica(wire) for wire in manual.values())], options
+    )
+    wanted = tuple(_replica(placement, fleet) for placement in decided.placements)
+    _refuse_equal_names(wanted, manual)
+    waiting = _waiting(situation, decided, wanted)
+    replicas = tuple(fleet.replicas[_key(wire)] if _key(wire) in waiting else wire for wire in wanted)
+    composed = [*replicas, *manual.values()]
+    objects = {_key(wire): replica_objects(wire, situation.composing) for wire in composed}
+    states = _states(situation, composed, objects)
+    staged = caches.stage(situation, {name: site.resource for name, site in sites.items()}, composed)
+    flow = traffic(situation, _endpoints(situation, composed, capacity, states))
+    return Plan(
+        situation=situation,
+        schedule=decided,
+        replicas=replicas,
+        control=_control(situation, composed, sites, flow),
+        clusters=_workloads([cluster.name for cluster in capacity], composed, objects, staged),
+        edited=frozenset(
+            _key(wire)
+            for placement, wire in zip(decided.placements, replicas, strict=True)
+            if placement.state == "kept" and fleet.replicas[(placement.namespace, placement.replica)] != wire
+        ),
+        waiting=waiting,
+        manual=tuple(manual[key] for key in sorted(manual)),
+        unplanned=tuple(
+            replica for replica in existing_replicas if (replica.namespace, replica.deployment) not in known
+        ),
+        capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
+        sites=sites,
+        caches=staged,
+        traffic=flow,
+        states=states,
+    )
+
+
+def _key(wire: Mapping[str, Any]) -> Key:
+    return wire["metadata"]["namespace"], wire["metadata"]["name"]
+
+
+def _placed(wire: Object, clusters: Iterable[Cluster]) -> bool:
+    """Whether the cluster that a hand-written replica names is there."""
+    return any(cluster.name == wire["spec"]["clusterName"] for cluster in clusters)
+
+
+def _refuse_equal_names(replicas: Iterable[Object], manual: Mapping[Key, Object]) -> None:
+    for wire in replicas:
+        metadata = wire["metadata"]
+        if (metadata["namespace"], metadata["name"]) in manual:
+            raise PlanError(
+                f"the hand-written ModelReplica {metadata['namespace']}/{metadata['name']} has the name of a replica "
+                f"of deployment {metadata['labels'][names.DEPLOYMENT_LABEL]}: rename it"
+            )
+
+
+def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deployment], list[Cluster]]:
+    fleet = situation.fleet
+    deployments = [translate.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
+    catalogue = translate.DeviceCatalogue()
+    assumed = assumed_address if situation.observed is None else None
+    capacity = [
+        translate.cluster(site.resource, fleet.classes, catalogue, assumed_address=assumed) for site in sites.values()
+    ]
+    for ref in fleet.held:
+        if ref.kind == "ModelDeployment":
+            deployments.append(Deployment(ref.namespace, ref.name, replicas=0, invalid=_INVALID))
+        elif ref.kind == "InferenceCluster":
+            capacity.append(Cluster(ref.name, unknown=_INVALID))
+    return deployments, capacity
+
+
+def _replica(placement: Placement, fleet: Fleet) -> Object:
+    there = fleet.replicas.get((placement.namespace, placement.replica))
+    if placement.state == "held" and there:
+        return there
+    deployment = fleet.deployments[(placement.namespace, placement.deployment)]
+    return model_replica(
+        api.wire(deployment, set_only=True),
+        placement.cluster,
+        placement.index,
+        placement.engines,
+        cache_layout=_layout(deployment, fleet, there),
+    )
+
+
+def _layout(deployment: api.ModelDeployment, fleet: Fleet, there: Object | None) -> str:
+    """The layout of the cache that a deployment mounts; while the cache cannot be read, that which a replica has."""
+    reference = deployment.spec.template.spec.model_cache_ref
+    cache = fleet.caches.get((deployment.namespace, reference.name)) if reference else None
+    if cache and cache.spec.hugging_face:
+        return cache.spec.hugging_face.layout
+    return str((((there or {}).get("spec") or {}).get("modelCacheRef") or {}).get("layout") or "Folder")
+
+
+def _waiting(situation: Situation, decided: Schedule, wanted: Iterable[Object]) -> frozenset[Key]:
+    there = situation.fleet.replicas
+    return rollout.waiting(
+        situation,
+        [
+            (placement, there[(placement.namespace, placement.replica)], wire)
+            for placement, wire in zip(decided.placements, wanted, strict=True)
+            if placement.state == "kept"
+        ],
+    )
+
+
+def _states(
+    situation: Situation, composed: Iterable[Object], objects: Mapping[Key, tuple[Object, ...]]
+) -> dict[Key, ReplicaState]:
+    if situation.observed is None:
+        return {}
+    found = {}
+    for wire in composed:
+        state = replica_state(wire, objects[_key(wire)], situation.seen(wire["spec"]["clusterName"]))
+        found[_key(wire)] = remember(state, situation.statuses.get(Ref("ModelReplica", *_key(wire))))
+    return found
+
+
+def _endpoints(
+    situation: Situation, composed: Iterable[Object], capacity: Iterable[Cluster], states: Mapping[Key, ReplicaState]
+) -> tuple[Object, ...]:
+    addresses = {cluster.name: cluster.gateway_address for cluster in capacity if cluster.unknown != _INVALID}
+    serving = {key: state.serving for key, state in states.items()}
+    return composed_endpoints(situation, composed, addresses, serving)
+
+
+def _control(
+    situation: Situation, composed: Iterable[Object], sites: Mapping[str, Site], flow: Traffic
+) -> tuple[Object, ...]:
+    return _distinct(
+        [
+            *composed,
+            *flow.endpoints,
+            *flow.objects,
+            *(value for site in sites.values() for value in site.objects),
+            *clusters.held_objects(situation),
+        ]
+    )
+
+
+def _workloads(
+    clusters_known: Iterable[str],
+    composed: Iterable[Object],
+    objects: Mapping[Key, tuple[Object, ...]],
+    staged: Iterable[Staged],
+) -> dict[str, tuple[Object, ...]]:
+    found: dict[str, list[Object]] = {name: [] for name in sorted(clusters_known)}
+    for wire in composed:
+        found[wire["spec"]["clusterName"]].extend(objects[_key(wire)])
+    for cache in staged:
+        for name, values in cache.objects.items():
+            if name in found:
+                found[name].extend(values)
+    return {name: _distinct(values) for name, values in found.items()}
+
+
+def _distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
+    """Each object once: several replicas compose the same Namespace."""
+    found: dict[tuple[str, str, str], Object] = {}
+    for value in objects:
+        metadata = value["metadata"]
+        found.setdefault((value["kind"], metadata.get("namespace", ""), metadata["name"]), value)
+    return tuple(found.values())

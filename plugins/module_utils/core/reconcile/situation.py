@@ -1,0 +1,46 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a decision starts from beside the resources: what was seen, what was there, what the fleet chose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
+    Earlier,
+    Fleet,
+    Object,
+    nothing_earlier,
+)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`observed` is None for a fleet that nobody observes: then everything is taken to be as it should be.
+
+    `earlier` gives what earlier runs composed of a resource, `statuses` the status that each had then. `rollout` is
+    how many clusters may be busy with an edit of one deployment at a time; it needs observations.
+    """
+
+    fleet: Fleet
+    observed: Observed | None = None
+    earlier: Earlier = nothing_earlier
+    statuses: Mapping[Ref, Mapping[str, Any]] = field(default_factory=dict)
+    composing: Options = field(default_factory=Options)
+    rollout: int = 1
+
+    def seen(self, cluster: str) -> ObservedCluster | None:
+        """What was seen of a workload cluster; None when nobody looked."""
+        return self.observed.clusters.get(cluster) if self.observed else None
+
+    def kept(self, ref: Ref, cluster: str, kinds: Iterable[str] = ()) -> list[Object]:
+        """What earlier runs composed of a resource on a cluster ("": control), of these kinds only if any is given."""
+        wanted = set(kinds)
+        return [
+            value for place, value in self.earlier(ref) if place == cluster and (not wanted or value["kind"] in wanted)
+        ]
