@@ -1,0 +1,239 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is told of a replica from what its cluster shows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
+    ReplicaState,
+    model_replica,
+    remember,
+    replica_state,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import sightings as seen
+from sightings import available, conditions, showing
+
+ENGINE = "Deployment qwen3-8b-6e732e38e8-main-"
+PARTS = seen.parts(seen.replica())
+GANG = seen.parts(seen.replica(gang=True, copies=2))
+THREE = seen.parts(seen.replica(copies=3))
+
+
+def state(*objects: Any, gang: bool = False, copies: int = 1) -> ReplicaState:
+    wire = seen.replica(gang=gang, copies=copies)
+    return replica_state(wire, replica_objects(wire), seen.cluster(*objects))
+
+
+def changed(value: Any, **status: Any) -> Any:
+    """A workload whose controller has not looked at its latest change yet, or says something else."""
+    return {**value, "metadata": {**value["metadata"], "generation": 2}, "status": {**value["status"], **status}}
+
+
+def rollout(up: int = 0, **more: Any) -> Any:
+    """A Deployment of one pod in a rollout: Available, as that pod may be unavailable."""
+    return showing(
+        PARTS["engine"],
+        observedGeneration=1,
+        replicas=1,
+        **({"availableReplicas": up} if up else {}),
+        conditions=conditions(Available="True", **more),
+    )
+
+
+UP = available(PARTS["engine"])
+PICKER = available(PARTS["picker"])
+
+# accepted, ready, serving, a part of the message
+STATES: dict[str, tuple[ReplicaState, tuple[bool, bool, bool], str]] = {
+    "nothing is there": (state(), (False, False, False), ENGINE),
+    "the picker alone": (state(PICKER), (False, False, False), "is not there yet"),
+    "no status yet": (state(PARTS["engine"], PICKER), (True, False, False), "0 of 1 available"),
+    "all up": (state(UP, PICKER), (True, True, True), ""),
+    "H4: no picker": (state(UP), (True, False, False), "Deployment qwen3-8b-6e732e38e8-epp is not there yet"),
+    "H4: no picker is up": (state(UP, available(PARTS["picker"], 0)), (True, False, False), "-epp: 0 of 2 available"),
+    "H4: one of two pickers is evicted": (state(UP, available(PARTS["picker"], 1)), (True, True, True), ""),
+    "H4: changed picker": (state(UP, changed(PICKER)), (True, False, True), "-epp: its latest change"),
+    "Available without a pod": (state(rollout(), PICKER), (True, False, False), "0 of 1 available"),
+    "changed and not looked at": (state(changed(UP), PICKER), (True, False, True), "its latest change has not been"),
+    "two of three": (
+        state(available(THREE["engine"], 2), PICKER, copies=3),
+        (True, False, True),
+        "2 of 3 available",
+    ),
+    "two of three, as many as have to be": (
+        state(
+            showing(
+                THREE["engine"], availableReplicas=2, observedGeneration=1, conditions=conditions(Available="True")
+            ),
+            PICKER,
+            copies=3,
+        ),
+        (True, True, True),
+        "",
+    ),
+    "gang": (state(available(GANG["engine"]), PICKER, gang=True, copies=2), (True, True, True), ""),
+    "gang in a rollout": (
+        state(available(GANG["engine"], 1), PICKER, gang=True, copies=2),
+        (True, False, True),
+        "LeaderWorkerSet qwen3-8b-6e732e38e8-main-",
+    ),
+    "quota": (
+        state(rollout(ReplicaFailure="True"), PICKER),
+        (True, False, False),
+        "0 of 1 available; ReplicaFailure is True",
+    ),
+    "no progress": (state(rollout(Progressing="False"), PICKER), (True, False, False), "Progressing is False"),
+    "refused route": (
+        state(
+            UP,
+            PICKER,
+            showing(PARTS["route"], parents=[{"conditions": conditions(Accepted="False")}]),
+        ),
+        (True, False, False),
+        "HTTPRoute qwen3-8b-6e732e38e8 was refused by its gateway: Accepted is False",
+    ),
+    "route that one of two gateways takes": (
+        state(
+            UP,
+            PICKER,
+            showing(PARTS["route"], parents=[{"conditions": conditions(Accepted=said)} for said in ("False", "True")]),
+        ),
+        (True, True, True),
+        "",
+    ),
+    "of another group": (state({**UP, "apiVersion": "other/v1"}, PICKER), (False, False, False), "is not there yet"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_state(name: str) -> None:
+    found, (accepted, ready, serving), message = STATES[name]
+    assert (found.accepted, found.ready, found.serving) == (accepted, ready, serving)
+    assert message in found.message
+    assert bool(found.message) is not ready
+
+
+def pod(name: str, **status: Any) -> dict[str, Any]:
+    labels = {"modelplane.ai/replica": "qwen3-8b-6e732e38e8"}
+    metadata = {"name": name, "namespace": seen.WORKLOADS, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+
+
+def waiting(reason: str, message: str = "", **last: Any) -> dict[str, Any]:
+    container = {"name": "engine", "state": {"waiting": {"reason": reason, "message": message}}}
+    return {"containerStatuses": [{**container, **({"lastState": {"terminated": last}} if last else {})}]}
+
+
+UNSCHEDULABLE = [
+    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+]
+FAILURES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "image": (
+        [pod("a", **waiting("ErrImagePull", "not found"))],
+        "pod a: container engine: ErrImagePull: not found",
+    ),
+    "image, later": (
+        [pod("a", **waiting("ImagePullBackOff", "Back-off"))],
+        "pod a: container engine: ImagePullBackOff: Back-off",
+    ),
+    "unschedulable": ([pod("a", conditions=UNSCHEDULABLE)], "pod a: Unschedulable: 0/3 nodes are available"),
+    "killed": (
+        [pod("a", **waiting("CrashLoopBackOff", "back-off 10s", reason="OOMKilled", exitCode=137))],
+        "pod a: container engine: OOMKilled: it needs more memory than it may have",
+    ),
+    "crashes": (
+        [pod("a", **waiting("CrashLoopBackOff", "back-off 10s", reason="Error", exitCode=2))],
+        "pod a: container engine: CrashLoopBackOff: exit code 2",
+    ),
+    "alike": (
+        [pod(name, **waiting("CrashLoopBackOff")) for name in "cab"],
+        "pod a and 2 more: container engine: CrashLoopBackOff",
+    ),
+    "init container": (
+        [pod("a", initContainerStatuses=waiting("InvalidImageName")["containerStatuses"])],
+        "pod a: container engine: InvalidImageName",
+    ),
+    "starting": ([pod("a", **waiting("ContainerCreating"))], ""),
+    "ready again": ([pod("a", conditions=conditions(Ready="True"), **waiting("CrashLoopBackOff"))], ""),
+    "going": (
+        [{**pod("a", **waiting("CrashLoopBackOff")), "metadata": {**pod("a")["metadata"], "deletionTimestamp": "t"}}],
+        "",
+    ),
+    "of another replica": (
+        [{**pod("a", **waiting("CrashLoopBackOff")), "metadata": {"name": "a", "namespace": "x"}}],
+        "",
+    ),
+    "of many kinds": (
+        [pod(name, **waiting("ErrImagePull", name)) for name in "abcde"],
+        "pod c: container engine: ErrImagePull: c; 2 other failures",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures_of_pods_are_told(name: str) -> None:
+    pods, said = FAILURES[name]
+    objects = [available(PARTS["engine"], 0), PICKER]
+    bare = state(*objects)
+    found = state(*pods, *objects)
+    assert (found.message == bare.message) is (not said)
+    assert said in found.message
+    told = model_replica(seen.replica(), found, None).condition("ModelReady")
+    assert told is not None
+    assert (told.reason, told.message) == ("ModelStarting", found.message)
+
+
+def test_pods_of_a_replica_that_serves_are_not_looked_at() -> None:
+    assert state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff"))).message == ""
+
+
+NOW = "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("observed", [None, seen.silent()])
+@pytest.mark.parametrize(
+    "was", [ReplicaState(True, True), ReplicaState(True, False, "starting"), ReplicaState(False, False)]
+)
+def test_a_cluster_that_is_not_seen_changes_nothing(observed: Any, was: ReplicaState) -> None:
+    wire = seen.replica()
+    before = model_replica(wire, was, None).wire(None, 1, NOW)
+    unseen = replica_state(wire, replica_objects(wire), observed)
+    assert (unseen.accepted, unseen.ready, unseen.serving) == (None, None, None)
+    assert "cluster east" in unseen.message
+    assert model_replica(wire, unseen, before).wire(before, 2, "2027-01-01T00:00:00Z") == before
+    remembered = remember(unseen, before)
+    assert (remembered.accepted, remembered.ready, remembered.serving) == (was.accepted, was.ready, was.ready)
+    assert remember(was, {}) is was
+
+
+def test_what_was_never_seen_is_not_remembered() -> None:
+    unseen = ReplicaState(None, None, "cluster east did not answer")
+    assert remember(unseen, None) == unseen
+    assert remember(unseen, model_replica(seen.replica(), unseen, None).wire(None, 1, NOW)) == unseen
+
+
+def test_nothing_composed_is_not_accepted() -> None:
+    assert replica_state(seen.replica(), [], seen.cluster()).accepted is False
+
+
+def test_unavailable_only_after_it_served() -> None:
+    wire = seen.replica()
+    served = model_replica(wire, ReplicaState(True, True), None).wire(None, 1, NOW)
+    lost = model_replica(wire, ReplicaState(True, False, "gone"), served).wire(served, 1, "2026-01-02T00:00:00Z")
+    ready = next(entry for entry in lost["conditions"] if entry["type"] == "Ready")
+    assert (ready["status"], ready["reason"], ready["lastTransitionTime"]) == (
+        "False",
+        "Unavailable",
+        "2026-01-02T00:00:00Z",
+    )
+    accepted = next(entry for entry in lost["conditions"] if entry["type"] == "ModelAccepted")
+    assert accepted["lastTransitionTime"] == NOW
