@@ -40,18 +40,22 @@ if ! holds "$started"; then
 fi
 
 if ! command -v hf >/dev/null 2>&1; then
-  pip install --quiet --target "$HOME/packages" 'huggingface_hub>=0.34,<2'
+  pip install --quiet --target "$HOME/packages" 'huggingface_hub>=0.34,<3'
   PATH="$HOME/packages/bin:$PATH"
   PYTHONPATH="$HOME/packages"
   export PATH PYTHONPATH
 fi
 
-set -- "--" "$REPO"
-if [ "$LAYOUT" != HubCache ]; then
-  set -- "--local-dir=$VOLUME" "$@"
-fi
+set -- -- "$REPO"
 if [ -n "$REVISION" ]; then
   set -- "--revision=$REVISION" "$@"
+fi
+# Where nothing is yet, hf fails if it may not read the repository or cannot reach it. Where something is, it would
+# then take that for the whole.
+rm -rf "$HOME/probe"
+HF_HUB_CACHE="$HOME/probe/hub" hf download "--local-dir=$HOME/probe/folder" '--exclude=*' "$@"
+if [ "$LAYOUT" != HubCache ]; then
+  set -- "--local-dir=$VOLUME" "$@"
 fi
 printf 'Downloading %s.\\n' "$ARTIFACT"
 hf download "$@"

@@ -186,24 +186,32 @@ def test_nothing_is_changed_and_nothing_is_shared() -> None:
 
 # The script.
 
+# As the real one, it takes files that are there for the whole when it cannot reach the hub, which is no failure to it.
 HF = """\
 #!/bin/sh
 set -eu
-printf '%s\\n' "$@" >>"$CALLS"
-printf 'end HF_HUB_CACHE=%s HF_TOKEN=%s\\n' "${HF_HUB_CACHE:-}" "${HF_TOKEN:-}" >>"$CALLS"
-[ ! -e "$FAIL" ] || exit 7
-revision=main folder=
+revision=main folder= probe=
 for word in "$@"; do
   case "$word" in
     --revision=*) revision="${word#*=}" ;;
     --local-dir=*) folder="${word#*=}" ;;
+    '--exclude=*') probe=yes ;;
   esac
   repo="$word"
 done
+if [ -n "$probe" ]; then printf 'probe\\n' >>"$CALLS"; else printf '%s\\n' "$@" >>"$CALLS"; fi
+printf 'end HF_HUB_CACHE=%s\\n' "${HF_HUB_CACHE:-}" >>"$CALLS"
+model="${HF_HUB_CACHE:-}/models--$(printf '%s' "$repo" | sed 's|/|--|g')"
+if [ -e "$FAIL" ]; then
+  [ -n "$folder" ] || folder="$model/snapshots/commit-of-$revision"
+  [ ! -d "$folder" ] || exit 0
+  exit 7
+fi
+[ ! -e "$FAIL.later" ] || [ -n "$probe" ] || exit 8
 if [ -n "$folder" ]; then
-  printf '%s' "$revision" >"$folder/weights-$revision"
+  mkdir -p "$folder"
+  [ -n "$probe" ] || printf '%s' "$revision" >"$folder/weights-$revision"
 else
-  model="$HF_HUB_CACHE/models--$(printf '%s' "$repo" | sed 's|/|--|g')"
   mkdir -p "$model/snapshots/commit-of-$revision" "$model/refs"
   case "$revision" in
     c0ffee) mkdir -p "$model/snapshots/c0ffee" ;;
@@ -232,6 +240,7 @@ class Machine:
         self.volume = folder / "vol ume"
         self.calls_file = folder / "calls"
         self.fail = folder / "fail"
+        self.fail_later = folder / "fail.later"
         self.bin = folder / "bin"
         self.stand_in = folder / "hf-stand-in"
         for new in (self.volume, self.bin, folder / "home"):
@@ -300,8 +309,7 @@ def test_folder(machine: Machine) -> None:
     cache = model_cache()
     result = machine.run(cache)
     assert result.returncode == 0, result.stderr
-    assert machine.calls[:4] == ["download", f"--local-dir={machine.volume}", "--", "Qwen/Qwen3-8B"]
-    assert machine.calls[4] == "end HF_HUB_CACHE= HF_TOKEN="
+    assert machine.calls[2:6] == ["download", f"--local-dir={machine.volume}", "--", "Qwen/Qwen3-8B"]
     assert machine.names() == {MARKER, "weights-main"}
     assert machine.marker() == artifact(cache)
 
@@ -310,7 +318,7 @@ def test_hub_cache(machine: Machine) -> None:
     cache = model_cache(layout="HubCache")
     result = machine.run(cache)
     assert result.returncode == 0, result.stderr
-    assert machine.calls[:4] == ["download", "--", "Qwen/Qwen3-8B", f"end HF_HUB_CACHE={machine.volume}/hub HF_TOKEN="]
+    assert machine.calls[2:6] == ["download", "--", "Qwen/Qwen3-8B", f"end HF_HUB_CACHE={machine.volume}/hub"]
     model = machine.volume / "hub" / "models--Qwen--Qwen3-8B"
     assert (model / "refs" / "main").read_text() == "commit-of-main"
     assert machine.marker() == artifact(cache)
@@ -322,7 +330,7 @@ def test_hub_cache(machine: Machine) -> None:
 def test_engines_that_name_no_revision_find_the_one_that_is_there(machine: Machine, revision: str, commit: str) -> None:
     result = machine.run(model_cache(layout="HubCache", revision=revision))
     assert result.returncode == 0, result.stderr
-    assert machine.calls[:2] == ["download", f"--revision={revision}"]
+    assert machine.calls[2:4] == ["download", f"--revision={revision}"]
     assert (machine.volume / "hub" / "models--Qwen--Qwen3-8B" / "refs" / "main").read_text() == commit
 
 
@@ -369,22 +377,39 @@ def test_something_else_is_downloaded_again_and_alone(machine: Machine, other: d
     assert (machine.volume / "lost+found").is_dir()
 
 
-def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) -> None:
+@pytest.mark.parametrize("layout", ["Folder", "HubCache"])
+def test_a_hub_that_cannot_be_reached_is_a_failure(machine: Machine, layout: str) -> None:
+    """Or a wrong repository or token: to `hf` what is there already is then good enough."""
+    cache = model_cache(layout=layout)
+    machine.fail_later.touch()
+    assert machine.run(cache).returncode == 8
+    machine.fail_later.unlink()
+    partial = machine.volume / "hub" / "models--Qwen--Qwen3-8B" / "snapshots" / "commit-of-main"
+    partial.mkdir(parents=True)
     machine.fail.touch()
-    result = machine.run(model_cache())
-    assert result.returncode == 7
+    for _ in range(2):
+        assert machine.run(cache).returncode == 7
+        assert machine.marker() is None
+    machine.fail.unlink()
+    assert machine.run(cache).returncode == 0
+    assert machine.marker() == artifact(cache)
+
+
+def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) -> None:
+    machine.fail_later.touch()
+    assert machine.run(model_cache()).returncode == 8
     assert machine.names() == {STARTED}
     (machine.volume / "partial").write_text("half")
-    machine.fail.unlink()
+    machine.fail_later.unlink()
     assert machine.run(model_cache()).returncode == 0
     assert machine.names() == {MARKER, "partial", "weights-main"}
 
 
 def test_a_failed_download_of_something_else_is_removed(machine: Machine) -> None:
-    machine.fail.touch()
+    machine.fail_later.touch()
     machine.run(model_cache())
     (machine.volume / "partial").write_text("half")
-    machine.fail.unlink()
+    machine.fail_later.unlink()
     assert machine.run(model_cache(revision="v2")).returncode == 0
     assert machine.names() == {MARKER, "weights-v2"}
 
@@ -419,7 +444,7 @@ def test_hf_is_installed_where_the_image_has_none(machine: Machine) -> None:
     assert result.returncode == 0, result.stderr
     pip, install, *rest = machine.calls
     assert (pip, install) == ("pip", "install")
-    assert rest[:4] == ["--quiet", "--target", f"{machine.folder / 'home'}/packages", "huggingface_hub>=0.34,<2"]
+    assert rest[:4] == ["--quiet", "--target", f"{machine.folder / 'home'}/packages", "huggingface_hub>=0.34,<3"]
     assert machine.names() == {MARKER, "weights-main"}
 
 
@@ -461,11 +486,12 @@ def test_what_users_write_stays_a_word(machine: Machine, text: str, layout: str)
     result = machine.run(cache)
     folder = "" if layout == "HubCache" else f"<--local-dir={machine.volume}>"
     assert result.returncode == 0, result.stderr
-    assert machine.calls_file.read_text() == f"<download><--revision={text}>{folder}<--><{text}>"
+    probe = f"<download><--local-dir={machine.folder}/home/probe/folder><--exclude=*><--revision={text}><--><{text}>"
+    assert machine.calls_file.read_text() == f"{probe}<download>{folder}<--revision={text}><--><{text}>"
     assert machine.marker() == artifact(cache)
     assert not list(machine.folder.rglob("pwned"))
     assert machine.run(cache).returncode == 0
-    assert machine.calls_file.read_text().count("<download>") == 1
+    assert machine.calls_file.read_text().count("<download>") == 2
 
 
 def test_the_token_is_neither_printed_nor_built() -> None:
