@@ -143,11 +143,15 @@ def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
         "name": "envoy",
         "image": options.egress_image,
         "args": [
-            f"--config-path={egress_config.CONFIG_DIRECTORY}/{egress_config.BOOTSTRAP_FILE}",
+            # Envoy takes a value as an argument of its own only.
+            "--config-path",
+            f"{egress_config.CONFIG_DIRECTORY}/{egress_config.BOOTSTRAP_FILE}",
+            "--log-level",
+            "warning",
+            # Threads; by default there is one per core of the node.
+            "--concurrency",
+            "2",
             "--disable-hot-restart",
-            "--log-level=warning",
-            # As many as the cpu that it asks for would never need; the default is one per core of the node.
-            "--concurrency=2",
         ],
         "ports": [{"name": _PORT_NAME, "containerPort": egress_config.LISTEN_PORT}],
         "readinessProbe": {"httpGet": ready, "periodSeconds": 5, "timeoutSeconds": 3},
