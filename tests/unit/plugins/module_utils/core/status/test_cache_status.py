@@ -160,7 +160,7 @@ def test_ready_lasts_as_long_as_nothing_is_lost() -> None:
     ]
     for index, look in enumerate(looks):
         found = phase(cluster=look, before=status)
-        status = model_cache(seen.CACHE, ["east"], {"east": found}, False).wire(
+        status = model_cache(seen.CACHE, ["east"], {"east": found}, False, previous=status).wire(
             status, 1, f"2026-01-01T00:00:{index:02}Z"
         )
         history.append(status["clusters"][0]["phase"])

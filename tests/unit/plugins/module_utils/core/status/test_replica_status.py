@@ -128,7 +128,7 @@ def pod(name: str, **status: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
 
 
-def waiting(reason: str, message: str = "", **last: Any) -> dict[str, Any]:
+def waiting(reason: str, message: str = "", /, **last: Any) -> dict[str, Any]:
     container = {"name": "engine", "state": {"waiting": {"reason": reason, "message": message}}}
     return {"containerStatuses": [{**container, **({"lastState": {"terminated": last}} if last else {})}]}
 
