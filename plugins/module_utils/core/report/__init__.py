@@ -90,6 +90,7 @@ def _head() -> Markup:
         el("meta", charset="utf-8"),
         el("meta", http_equiv="Content-Security-Policy", content=policy),
         el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="generator", content="modelplane.fleet"),
         el("meta", name="referrer", content="no-referrer"),
         el("title", _TITLE),
         el("style", Markup(STYLE)),
