@@ -44,13 +44,14 @@ class ReplicaState:
 
     `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
     wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
-    says what is missing.
+    says what is missing. `remembered`: this was known before, nobody can tell now.
     """
 
     accepted: bool | None
     ready: bool | None
     message: str = ""
     serving: bool | None = None
+    remembered: bool = False
 
 
 def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
@@ -103,12 +104,13 @@ def _refused(seen: ObservedCluster, wanted: Object) -> str:
 def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> ReplicaState:
     """The state with what nobody can tell now filled from the ModelReplica's status of before.
 
-    So a cluster that does not answer for a while changes nothing.
+    So a cluster that does not answer for a while changes nothing. A replica that was not ready may have served all the
+    same, so that cannot be told.
     """
     if state.accepted is not None:
         return state
     was = known(previous, "Ready")
-    return replace(state, accepted=known(previous, _ACCEPTED), ready=was, serving=was)
+    return replace(state, accepted=known(previous, _ACCEPTED), ready=was, serving=was or None, remembered=True)
 
 
 def model_replica(
@@ -123,7 +125,7 @@ def model_replica(
         return Status(
             (accepted, Condition(_READY, "False", "WaitingForModel", waiting), ready(False, previous, waiting))
         )
-    if state.accepted is None:
+    if state.accepted is None or state.remembered:
         return Status(
             tuple(hold(kind, previous, unknown(kind, state.message)) for kind in (_ACCEPTED, _READY, "Ready"))
         )

@@ -211,14 +211,19 @@ def test_a_cluster_that_is_not_seen_changes_nothing(observed: Any, was: ReplicaS
     assert "cluster east" in unseen.message
     assert model_replica(wire, unseen, before).wire(before, 2, "2027-01-01T00:00:00Z") == before
     remembered = remember(unseen, before)
-    assert (remembered.accepted, remembered.ready, remembered.serving) == (was.accepted, was.ready, was.ready)
+    assert (remembered.accepted, remembered.ready) == (was.accepted, was.ready)
+    assert remembered.serving is (True if was.ready else None)
+    assert model_replica(wire, remembered, before).wire(before, 2, "2027-01-01T00:00:00Z") == before
     assert remember(was, {}) is was
 
 
 def test_what_was_never_seen_is_not_remembered() -> None:
     unseen = ReplicaState(None, None, "cluster east did not answer")
-    assert remember(unseen, None) == unseen
-    assert remember(unseen, model_replica(seen.replica(), unseen, None).wire(None, 1, NOW)) == unseen
+    never = model_replica(seen.replica(), unseen, None).wire(None, 1, NOW)
+    for before in (None, {}, never):
+        remembered = remember(unseen, before)
+        assert (remembered.accepted, remembered.ready, remembered.serving) == (None, None, None)
+        assert model_replica(seen.replica(), remembered, before).wire(before, 1, NOW) == never
 
 
 def test_nothing_composed_is_not_accepted() -> None:
