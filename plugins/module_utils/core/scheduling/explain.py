@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain as explain_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -20,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Request,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import is_gang
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
@@ -72,19 +75,58 @@ class Explainer:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
             found = [(pool.name, self._pool_refusal(engines, cluster, pool)) for pool in cluster.pools]
-            if all(self._fits_alone(engine, cluster) for engine in engines):
+            alone = [self._fits_alone(engine, cluster) for engine in engines]
+            if all(alone):
                 found.append(("", _apart(engines)))
+            for engine, fits in zip(engines, alone, strict=True):
+                if is_gang(engine) and not fits:
+                    prefix = f"engine {engine.name}: " if len(engines) > 1 else ""
+                    found += [("", prefix + note) for note in self._fabric_notes(engine, cluster)]
             for pool, reason in found:
                 if reason:
                     grouped.setdefault((pool, reason), []).append(cluster.name)
         return tuple(Refusal(reason, pool, tuple(sorted(names))) for (pool, reason), names in sorted(grouped.items()))
 
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
-        return any(
+        if any(
             self._capacity.ledger(cluster.name, pool).fits(fit.demand)
             for pool in cluster.pools
             for fit in self._capacity.fits_of(engine, pool.devices)
+        ):
+            return True
+        return bool(self._capacity.spreadable((engine,), cluster)) and self._layout(engine, cluster) is not None
+
+    def _layout(self, engine: Engine, cluster: Cluster) -> Layout | None:
+        """A place for a gang over pools of a fabric that they share."""
+        layouts = itertools.islice(
+            self._capacity.spreader.layouts(engine, cluster), self._capacity.options.pool_attempts
         )
+        return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
+
+    def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
+        """What pools together could do for a gang that none takes alone."""
+        spreader = self._capacity.spreader
+        fabrics = spreader.fabrics(cluster)
+        if self._capacity.options.search == "Greedy":
+            layout = self._layout(engine, cluster) if fabrics else None
+            return [f"search Exact spreads the engine over {_pools(layout.pools)} of one fabric"] if layout else []
+        notes = []
+        for fabric, pools in fabrics.items():
+            options = spreader.options(engine, cluster.name, spreader.views(fabric, pools))
+            if options:
+                notes.append(
+                    f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take "
+                    f"{max(option.pods for option in options)} of the {engine.pods} pods of {_copies(engine)}"
+                )
+        whole = [
+            layout
+            for option in spreader.options(engine, cluster.name, [(pool, pool.devices) for pool in cluster.pools])
+            if option.pods == engine.pods and (layout := next(option.layouts(), None))
+        ]
+        if whole:
+            fewest = min(whole, key=lambda layout: len(layout.pools))
+            notes.append(f"{_pools(fewest.pools)} would take it together if they named the same fabric")
+        return notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
@@ -154,3 +196,11 @@ def _first_failure(request: Request, device: Device) -> tuple[int, str]:
 def _apart(engines: Sequence[Engine]) -> str:
     names = ", ".join(engine.name for engine in engines)
     return f"each of the engines {names} fits alone, not all together"
+
+
+def _pools(names: Sequence[str]) -> str:
+    return f"pools {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _copies(engine: Engine) -> str:
+    return "the engine" if engine.copies == 1 else f"each of the engine's {engine.copies} copies"

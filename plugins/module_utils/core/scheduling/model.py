@@ -132,6 +132,11 @@ class Engine:
     members: tuple[Member, ...]
     copies: int = 1
 
+    @property
+    def pods(self) -> int:
+        """Pods of one copy."""
+        return sum(member.pods for member in self.members)
+
 
 @dataclass(frozen=True)
 class Deployment:

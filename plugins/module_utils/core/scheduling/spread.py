@@ -41,8 +41,10 @@ MAX_OPTIONS = 64
 
 
 def is_gang(engine: Engine) -> bool:
-    """Whether the engine is a Leader and its Workers, which may be on several pools of one fabric."""
-    return len(engine.members) == 2 and {member.role for member in engine.members} == {"Leader", "Worker"}
+    """Whether the engine is one Leader and its Workers, which may be on several pools of one fabric."""
+    return sorted(member.role for member in engine.members) == ["Leader", "Worker"] and (
+        member(engine, "Leader").pods == 1
+    )
 
 
 def member(engine: Engine, role: str) -> Member:
@@ -68,14 +70,24 @@ class Option:
         return 1 + min(member(self.engine, "Worker").pods, sum(room.pods for room in self.rooms))
 
     def layouts(self) -> Iterator[Layout]:
-        """Every way to spread the workers over at least two pools with the leader's; the fewest pools come first."""
-        most = [room.pods for room in self.rooms]
-        for shares in _distributions(most, member(self.engine, "Worker").pods):
-            workers = tuple(replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
-            parts = {"Leader": (self.leader,), "Worker": workers}
-            layout = Layout(self.engine, tuple(parts[one.role] for one in self.engine.members))
-            if len(layout.pools) > 1:
-                yield layout
+        """Every way to spread the gang over at least two pools.
+
+        First all workers on one pool, then as few pools as there can be: pods of a member on one pool are bound to it,
+        while a cluster may spread those of several pools otherwise than the plan has it.
+        """
+        pods = member(self.engine, "Worker").pods
+        for room in self.rooms:
+            if room.pods >= pods and room.pool.name != self.leader.pool.name:
+                yield self._layout((replace(room, pods=pods),))
+        for shares in _distributions([room.pods for room in self.rooms], pods):
+            if len(shares) - shares.count(0) > 1:
+                yield self._layout(
+                    tuple(replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
+                )
+
+    def _layout(self, workers: tuple[Part, ...]) -> Layout:
+        parts = {"Leader": (self.leader,), "Worker": workers}
+        return Layout(self.engine, tuple(parts[one.role] for one in self.engine.members))
 
 
 class Spreader:
@@ -103,21 +115,23 @@ class Spreader:
         return [(pool, self.devices(fabric, pool)) for pool in pools]
 
     def layouts(self, engine: Engine, cluster: Cluster) -> Iterator[Layout]:
-        """Places for a gang over pools of one fabric, the fewest pools first, then in the order of the pools.
+        """Places for a gang over pools of one fabric.
 
+        The fewest pools first, of equals those that spread no member, then the first pool for the leader.
         That each fits is likely, not certain: the ledgers decide once all of it is known.
         """
-        workers = member(engine, "Worker").pods
-        streams = [
-            option.layouts()
-            for fabric, pools in self.fabrics(cluster).items()
-            for option in self.options(engine, cluster.name, self.views(fabric, pools))
-            if option.pods > workers
-        ]
-        best = [(layout, stream) for stream in streams if (layout := next(stream, None))]
-        best.sort(key=lambda found: len(found[0].pools))
-        yield from (layout for layout, _ in best)
-        for _, stream in best:
+        order = {pool.name: position for position, pool in enumerate(cluster.pools)}
+        ranked: list[tuple[tuple[int, int, int], Layout, Iterator[Layout]]] = []
+        for fabric, pools in self.fabrics(cluster).items():
+            for option in self.options(engine, cluster.name, self.views(fabric, pools)):
+                stream = option.layouts()
+                first = next(stream, None)
+                if first:
+                    parts = sum(map(len, first.members))
+                    ranked.append(((len(first.pools), parts, order[option.leader.pool.name]), first, stream))
+        ranked.sort(key=lambda found: found[0])
+        yield from (first for _, first, _ in ranked)
+        for _, _, stream in ranked:
             yield from stream
 
     def options(self, engine: Engine, cluster: str, views: Sequence[View]) -> list[Option]:

@@ -8,6 +8,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -27,6 +29,9 @@ from hypothesis import strategies as st
 
 GPU = "gpu.nvidia.com"
 ANY = f'device.driver == "{GPU}"'
+
+
+EFA = 'device.driver == "fabric.modelplane.ai" && device.attributes["fabric.modelplane.ai"].type == "EFA"'
 
 
 def at_least(memory: str) -> str:
@@ -60,6 +65,18 @@ def nic(count: int = 8) -> Device:
 
 def pool(name: str = "gpu", nodes: int = 1, *devices: Device) -> Pool:
     return Pool(name, nodes, devices or (gpu(),))
+
+
+def fabric_device(kind: str, name: str = "") -> Device:
+    wire = translate.fabric_device({"fabric": {"type": kind, "name": name}})
+    assert wire
+    return Device.from_wire(wire)
+
+
+def on_fabric(pool: Pool, name: str = "rail", kind: str = "EFA") -> Pool:
+    """The pool with a fabric, as it comes from a manifest."""
+    devices = (*pool.devices, fabric_device(kind, name))
+    return Pool(pool.name, pool.nodes, devices, fabrics_of(devices))
 
 
 def cluster(name: str, *pools: Pool, **more: object) -> Cluster:
@@ -128,11 +145,17 @@ def device_lists(draw: st.DrawFn) -> tuple[Device, ...]:
 
 
 @st.composite
+def fabric_of_pool(draw: st.DrawFn, pool: Pool) -> Pool:
+    name = draw(st.sampled_from((None, "rail", "rail", "rail", "other", "")))
+    return pool if name is None else on_fabric(pool, name)
+
+
+@st.composite
 def clusters(draw: st.DrawFn) -> list[Cluster]:
     found = []
     for number in range(draw(st.integers(1, 4))):
         pools = tuple(
-            Pool(f"pool-{position}", draw(st.integers(0, 6)), draw(device_lists()))
+            draw(fabric_of_pool(Pool(f"pool-{position}", draw(st.integers(0, 6)), draw(device_lists()))))
             for position in range(draw(st.integers(1, 3)))
         )
         taints = draw(st.sampled_from((*[()] * 6, (Taint("busy", "NoSchedule"),), (Taint("drain", "NoExecute"),))))
@@ -152,10 +175,11 @@ def clusters(draw: st.DrawFn) -> list[Cluster]:
 @st.composite
 def requests(draw: st.DrawFn, least: int = 1) -> tuple[Request, ...]:
     names = ("gpu", "second")[: draw(st.sampled_from((least, 1, 1, 2)))]
-    return tuple(
+    wanted = tuple(
         Request(name, draw(st.sampled_from((1, 1, 2, 3, 4))), (at_least(draw(st.sampled_from(MEMORIES))),))
         for name in names
     )
+    return (*wanted, Request("fabric", 1, (EFA,))) if draw(st.integers(0, 4)) == 0 else wanted
 
 
 @st.composite
@@ -167,7 +191,7 @@ def engines(draw: st.DrawFn) -> tuple[Engine, ...]:
         else:
             members = (
                 Member("Leader", 1, draw(requests(least=0))),
-                Member("Worker", draw(st.integers(1, 3)), draw(requests())),
+                Member("Worker", draw(st.integers(1, 5)), draw(requests())),
             )
         found.append(Engine(f"e{position}", members, draw(st.sampled_from((1, 1, 2, 3)))))
     return tuple(found)

@@ -43,8 +43,9 @@ def pods_on(decided: Schedule, cluster: str, pool: str) -> list[list[PlacedMembe
             pods = [
                 member
                 for member in engine.members
-                for _ in range(member.pods)
-                if member.pool == pool and member.device_requests
+                for name, count in member.pods_by_pool
+                for _ in range(count)
+                if name == pool and member.device_requests
             ]
             groups += [pods] * engine.copies if pods else []
     return groups
@@ -115,11 +116,12 @@ def test_new_replicas_never_go_where_there_is_no_room(
     decided = schedule(edited, fleet, fleets.replicas_of(schedule(wanted, fleet, [], options)), options)
     named = {(refusal.clusters[0], refusal.pool) for refusal in decided.overcommitted}
     new = {
-        (placement.cluster, member.pool)
+        (placement.cluster, name)
         for placement in decided.placements
         if placement.state == "new"
         for engine in placement.engines
         for member in engine.members
+        for name, _ in member.pods_by_pool
         if member.device_requests
     }
     for cluster in fleet:
