@@ -31,11 +31,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.engines import (
+    deployment_engines,
+    replica_engines,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import (
+    endpoint_target,
+    service_priorities,
+    service_shadows,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 GATEWAY_NAME = "default"
 PROVISIONED_SOURCES = ("EKS", "GKE")
 LATER_SOURCES = ("AKS", "Nebius", "Vultr")
+EFA_SOURCES = ("EKS", "Existing")
 
 Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
@@ -69,13 +81,13 @@ class References:
         So that nobody mends one error to be told of the next.
         """
         for path, key, value in _texts(document, ""):
-            if key == "cel":
+            if key == "cel" and ".selectors[" in path:
                 fault = self._fleet.selector_fault(value) if len(value) <= MAX_LENGTH else ""
                 if fault:
                     yield Problem(f"is not a selector that Kubernetes would take: {fault}", path)
             elif key == "className" and path.startswith("spec.nodePools["):
                 yield from _class_reference(value, path, self._fleet)
-            elif path.endswith("modelCacheRef.name"):
+            elif path.endswith("spec.modelCacheRef.name"):
                 yield from _cache_name(value, namespace, path, self._fleet)
 
 
@@ -98,10 +110,6 @@ def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: 
     there are none, they may be kept elsewhere (on the control cluster, in another folder), and it is a warning."""
     severity: Severity = "error" if fleet.has(kind) else "warning"
     return Problem(message, path, value, hint, severity)
-
-
-def _warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
-    return Problem(message, path, value, hint, "warning")
 
 
 class _Fleet:
@@ -268,7 +276,7 @@ def _gateway_name(gateway: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     if gateway.name != GATEWAY_NAME:
         hint = f"Only the one named {GATEWAY_NAME} is used"
-        yield _warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
+        yield warning("is not the gateway of the fleet", "metadata.name", hint, short(gateway.name))
 
 
 def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -276,7 +284,7 @@ def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     source = cluster.spec.cluster.source
     if source in LATER_SOURCES:
         hint = f"Sources that are built: {', '.join(PROVISIONED_SOURCES)}; or make it yourself and use Existing"
-        yield _warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
+        yield warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 
 
 def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -290,7 +298,10 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield from _class_reference(pool.class_name, f"{path}.className", fleet)
         if source in PROVISIONED_SOURCES and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
-            yield _warning("has no zones", path, hint, short(pool.name))
+            yield warning("has no zones", path, hint, short(pool.name))
+        if pool.fabric is not None and pool.fabric.type == "EFA" and source not in EFA_SOURCES:
+            hint = f"EFA exists on AWS only: sources {' and '.join(EFA_SOURCES)}"
+            yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, "EFA")
 
 
 def _class_reference(name: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
@@ -321,7 +332,7 @@ def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> It
         message = (
             f"names a class whose provisioning.provider is {provisioning.provider}; its block for {source} is used"
         )
-        yield _warning(message, f"{path}.className", value=short(pool.class_name))
+        yield warning(message, f"{path}.className", value=short(pool.class_name))
 
 
 # --- ModelCache, ModelDeployment, ModelReplica ---
@@ -333,7 +344,7 @@ def _cache_clusters(cache: Any, fleet: _Fleet) -> Iterator[Problem]:
 
 def _no_cluster(selector: Selector, path: str, fleet: _Fleet) -> Iterator[Problem]:
     if selector and fleet.complete("InferenceCluster") and not fleet.selects_a_cluster(selector):
-        yield _warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
+        yield warning("matches no cluster", path, fleet.cluster_labels, _pairs(selector))
 
 
 def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
@@ -344,7 +355,7 @@ def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
             if any(member.role == "Worker" for member in engine.members):
                 message = f"engine {engine.name} spans several nodes, and the deployment has no modelCacheRef"
                 hint = "Without a cache every pod downloads the model by itself: add a ModelCache and refer to it"
-                yield _warning(message, f"spec.template.spec.engines[{index}]", hint)
+                yield warning(message, f"spec.template.spec.engines[{index}]", hint)
 
 
 def _cache_reference(resource: Any, reference: Any, path: str, fleet: _Fleet) -> Iterator[Problem]:
@@ -370,7 +381,7 @@ def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
         if own[key] != cached[key]:
             message = f"disagrees with ModelCache {reference.name}, whose value {cached[key]!r} wins"
             hint = "Give both the same value, or only one of them the key"
-            yield _warning(message, f'{path}["{key}"]', hint, short(own[key]))
+            yield warning(message, f'{path}["{key}"]', hint, short(own[key]))
     if own:
         yield from _no_cluster({**own, **cached}, path, fleet)
 
@@ -412,16 +423,16 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
     if not fleet.complete("InferenceClass"):
         return
     named = {match[1] or match[3] for match in _DOMAIN.findall(expression)}
-    for domain in sorted(named - fleet.domains):
+    for domain in sorted(named - fleet.domains - {FABRIC_DRIVER}):
         hint = f"Domains of the classes are {_some(sorted(fleet.domains))}"
-        yield _warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
+        yield warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:
     name = replica.spec.cluster_name
     if not fleet.find("InferenceCluster", "", name) and not fleet.is_invalid("InferenceCluster", "", name):
         hint = _nearest(name, fleet.names("InferenceCluster", ""), "InferenceCluster")
-        yield _warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, short(name))
+        yield warning("names an InferenceCluster that does not exist", "spec.clusterName", hint, short(name))
     yield from _cache_reference(replica, replica.spec.model_cache_ref, "spec.modelCacheRef.name", fleet)
 
 
@@ -440,7 +451,7 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
             hint = "Select the endpoints of a deployment by its name, or hand-written ones by their labels"
             if name is not None and fleet.find("ModelDeployment", namespace, name) is None:
                 hint = _nearest(name, fleet.names("ModelDeployment", namespace), f"ModelDeployment in {namespace}")
-            yield _warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector))
+            yield warning(f"matches no endpoint in namespace {namespace}", path, hint, _pairs(selector))
 
 
 _RULES: Mapping[str, Sequence[Rule]] = {
@@ -448,7 +459,8 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceGateway": (_gateway_name,),
     "InferenceCluster": (_cluster_source, _pool_classes),
     "ModelCache": (_cache_clusters,),
-    "ModelDeployment": (_deployment_cache, _deployment_clusters, _deployment_selectors),
-    "ModelReplica": (_replica_references, _replica_selectors),
-    "ModelService": (_service_endpoints,),
+    "ModelDeployment": (_deployment_cache, _deployment_clusters, _deployment_selectors, deployment_engines),
+    "ModelReplica": (_replica_references, _replica_selectors, replica_engines),
+    "ModelService": (_service_endpoints, service_priorities, service_shadows),
+    "ModelEndpoint": (endpoint_target,),
 }

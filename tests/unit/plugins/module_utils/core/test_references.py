@@ -40,8 +40,42 @@ spec:
       - {name: gpu, deviceClassName: gpu.nvidia.com, selectors: [{cel: 'device.driver == "gpu.nvidia.com"'}]}
       template: {spec: {containers: [{name: engine, image: vllm}]}}
 """
+CONTAINER = "spec.template.spec.engines[0].members[0].template.spec.containers[0]"
 CEL = "spec.template.spec.engines[0].members[0].nodeSelector.devices[0].selectors[0].cel"
 POOL = "spec.nodePools[0]"
+
+
+def engine(fields: str) -> str:
+    """The deployment with more fields in its container."""
+    return change(DEPLOYMENT, "image: vllm}", f"image: vllm, {fields}}}")
+
+
+def pair(prefill: str, decode: str) -> str:
+    """The deployment as a PrefillDecode pair with these args."""
+    head, engines, body = DEPLOYMENT.partition("      - name: main\n")
+    halves = (
+        f"      - name: {name}\n        phase: {phase}\n" + change(body, "image: vllm}", f"image: vllm, args: {args}}}")
+        for name, phase, args in (("p", "Prefill", prefill), ("d", "Decode", decode))
+    )
+    assert engines
+    return change(head, "      engines:\n", "      serving: {mode: PrefillDecode}\n      engines:\n") + "".join(halves)
+
+
+def endpoint(spec: str) -> str:
+    """The endpoint with this spec."""
+    return change(ENDPOINT, 'spec: {url: "https://api.example.com/"}', f"spec: {spec}")
+
+
+def service(*entries: str) -> str:
+    """The service with these entries."""
+    written = "  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}\n"
+    return change(SERVICE, written, "".join(f"  - {entry}\n" for entry in entries))
+
+
+QWEN = "selector: {matchLabels: {modelplane.ai/deployment: qwen}}"
+QWEN_0 = 'selector: {matchLabels: {modelplane.ai/deployment: qwen, modelplane.ai/replica-index: "0"}}'
+GOLD = "selector: {matchLabels: {tier: gold}}"
+KEY = "credential: {apiKey: {secretRef: {name: key}}}"
 
 
 @pytest.mark.parametrize(
@@ -250,6 +284,145 @@ POOL = "spec.nodePools[0]"
             "",
             id="service with another template label",
         ),
+        pytest.param(
+            {"cluster": CLUSTER + "    fabric: {type: EFA}\n"},
+            "warning",
+            f"{POOL}.fabric.type",
+            10,
+            "does not exist on GKE",
+            "EKS and Existing",
+            id="EFA elsewhere",
+        ),
+        pytest.param(
+            {"deployment": engine("args: [--model=m, --port, '9000']")},
+            "warning",
+            f"{CONTAINER}.args",
+            20,
+            "listen on port 9000",
+            "write --port=8000",
+            id="port of a Unified engine",
+        ),
+        pytest.param(
+            {"deployment": engine('command: [sh, -c, "exec vllm serve m --port 9000"]')},
+            "warning",
+            f"{CONTAINER}.command",
+            20,
+            "listen on port 9000",
+            "write --port=8000",
+            id="port in a script",
+        ),
+        pytest.param(
+            {"deployment": pair("[--port=8001]", "[]")},
+            "warning",
+            f"{CONTAINER}.args",
+            22,
+            "listen on port 8001",
+            "write --port=8000",
+            id="port of a Prefill engine",
+        ),
+        pytest.param(
+            {"deployment": pair("[]", "[--port=8000]")},
+            "error",
+            CONTAINER.replace("engines[0]", "engines[1]") + ".args",
+            32,
+            "cannot listen on port 8000: the sidecar",
+            "--port=8001",
+            id="port of a Decode engine",
+        ),
+        pytest.param(
+            {"deployment": engine("env: [{name: A, value: x}, {name: B, value: x}, {name: A, value: z}]")},
+            "error",
+            f"{CONTAINER}.env[2].name",
+            20,
+            "is given twice: also in env[0]",
+            "Keep one",
+            id="variable twice",
+        ),
+        pytest.param(
+            {"deployment": engine("resources: {requests: {memory: 2Gi}, limits: {memory: 2000M}}")},
+            "error",
+            f"{CONTAINER}.resources.requests.memory",
+            20,
+            "is more than the limit, 2000M",
+            "raise or remove limits.memory",
+            id="more than the limit",
+        ),
+        pytest.param(
+            {"deployment": engine("resources: {requests: {ephemeral-storage: 2}, limits: {ephemeral-storage: 1}}")},
+            "error",
+            f"{CONTAINER}.resources.requests.ephemeral-storage",
+            20,
+            "is more than the limit, 1",
+            "",
+            id="more disk than the limit",
+        ),
+        pytest.param(
+            {"deployment": engine("resources: {limits: {memory: 1e99999}}")},
+            "error",
+            f"{CONTAINER}.resources.limits.memory",
+            20,
+            "no amount that Kubernetes takes",
+            "",
+            id="absurd amount",
+        ),
+        pytest.param(
+            {"replica": change(REPLICA, "east", "west").replace("image: vllm}", "image: vllm, args: [--port=1]}")},
+            "warning",
+            "spec.engines[0].members[0].template.spec.containers[0].args",
+            12,
+            "listen on port 1,",
+            "",
+            id="replica's port",
+        ),
+        pytest.param(
+            {"e": endpoint('{url: "ftp://api.example.com/"}')},
+            "error",
+            "spec.url",
+            4,
+            "neither http:// nor https://",
+            "https://api.example.com",
+            id="scheme",
+        ),
+        pytest.param({"e": endpoint("{url: 'https://'}")}, "error", "spec.url", 4, "has no host", "", id="no host"),
+        pytest.param(
+            {"e": endpoint("{url: 'http://a.example:99999'}")}, "error", "spec.url", 4, "port", "", id="no port"
+        ),
+        pytest.param(
+            {"e": endpoint("{url: 'https://[2001:db8::1]/'}")},
+            "error",
+            "spec.url",
+            4,
+            "https to the address 2001:db8::1",
+            "tls.serverName",
+            id="https to an address",
+        ),
+        pytest.param(
+            {"e": endpoint(f"{{url: 'http://a.example', {KEY}}}")},
+            "warning",
+            "spec.url",
+            4,
+            "unencrypted",
+            "Write https://",
+            id="key in the clear",
+        ),
+        pytest.param(
+            {"service": service(f"{{priority: 2, {GOLD}}}", f"{{priority: 2, {QWEN_0}}}")},
+            "warning",
+            "spec.endpoints[0].priority",
+            6,
+            "all entries have the same",
+            "",
+            id="equal priorities",
+        ),
+        pytest.param(
+            {"service": service(f"{{{QWEN}}}", f"{{priority: 1, {QWEN_0}}}")},
+            "warning",
+            "spec.endpoints[1].selector.matchLabels",
+            7,
+            "endpoints[0] matches all of them",
+            "Put it before endpoints[0]",
+            id="wide before narrow",
+        ),
     ],
 )
 def test_problems_between_resources(
@@ -284,10 +457,67 @@ def test_problems_between_resources(
         pytest.param({"service": change(SERVICE, "{modelplane.ai/deployment: qwen}", "{}")}, id="everything"),
         pytest.param({"deployment": GANG}, id="gang with cache"),
         pytest.param({"replica": change(REPLICA, "east", "west")}, id="replica"),
+        pytest.param({"deployment": engine("args: [--port=8000]")}, id="port"),
+        pytest.param({"deployment": engine("args: [--port=$(PORT)]")}, id="port that nobody knows"),
+        pytest.param({"deployment": engine("args: [--port=$(PORT)], command: [x, --port=9000]")}, id="first port"),
+        pytest.param({"deployment": pair("[]", "[]")}, id="pair"),
+        pytest.param({"deployment": pair("[--port=8000]", "[--port, '8001']")}, id="pair with ports"),
+        pytest.param({"deployment": engine("env: [{name: A, value: x}, {name: a, value: x}]")}, id="env"),
+        pytest.param(
+            {
+                "deployment": engine(
+                    "resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1000m, memory: 1024Mi}}"
+                )
+            },
+            id="as much as the limit",
+        ),
+        pytest.param({"deployment": engine("resources: {requests: {cpu: 4}, limits: {memory: 1}}")}, id="no limit"),
+        pytest.param(
+            {
+                "deployment": change(
+                    DEPLOYMENT, 'device.driver == "gpu.nvidia.com"', "device.driver == 'fabric.modelplane.ai'"
+                )
+            },
+            id="fabric in a selector",
+        ),
+        pytest.param(
+            {
+                "cluster": change(
+                    CLUSTER,
+                    "source: GKE, gke: {region: us-west1}",
+                    "source: Existing, existing: {secretRef: {name: k}}",
+                )
+                + "    fabric: {type: EFA, name: a}\n"
+            },
+            id="EFA on an existing cluster",
+        ),
+        pytest.param({"cluster": CLUSTER + "    fabric: {type: NVLink}\n"}, id="NVLink without a name"),
+        pytest.param({"e": endpoint('{url: "http://[2001:db8::1]:8000"}')}, id="IPv6"),
+        pytest.param({"e": endpoint('{url: "https://10.0.0.1", tls: {serverName: a.example}}')}, id="IP with a name"),
+        pytest.param({"e": endpoint(f'{{url: "https://a.example", {KEY}}}')}, id="key over https"),
+        pytest.param({"service": service(f"{{priority: 1, {GOLD}}}", f"{{{QWEN_0}}}")}, id="priorities"),
+        pytest.param({"service": service(f"{{{QWEN_0}}}", f"{{{QWEN}}}")}, id="narrow before wide"),
+        pytest.param({"service": service(f"{{{QWEN}}}", f"{{{GOLD}}}")}, id="selectors that overlap"),
     ],
 )
 def test_what_is_right_is_not_complained_about(changed: dict[str, str]) -> None:
     assert fleet(**changed).problems == ()
+
+
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    problem = only(fleet(e=endpoint("{url: 'https://me:hunter2@a.example/'}")).problems)
+    assert problem.path == "spec.url"
+    assert "hunter2" not in str(problem)
+    assert "Secret" in problem.hint
+
+
+def test_a_pickers_configuration_is_no_selector() -> None:
+    """Though its document has an error of its own, what it holds is left alone."""
+    serving = (
+        "      serving: {picker: {config: {cel: no selector, modelCacheRef: {name: x}}}, mode: Wrong}\n      engines:\n"
+    )
+    problem = only(fleet(deployment=change(DEPLOYMENT, "      engines:\n", serving)).problems)
+    assert problem.path == "spec.template.spec.serving.mode"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What engines say that is valid by itself and cannot work: ports, variables, amounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import ResourceList
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
+
+_UNKNOWN = 0
+
+
+def deployment_engines(deployment: Any, _fleet: object) -> Iterator[Problem]:
+    """What is wrong with the engines of a ModelDeployment."""
+    return _engines(deployment.spec.template.spec.engines, "spec.template.spec")
+
+
+def replica_engines(replica: Any, _fleet: object) -> Iterator[Problem]:
+    """What is wrong with the engines of a ModelReplica."""
+    return _engines(replica.spec.engines, "spec")
+
+
+def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
+    for engine_index, engine in enumerate(engines):
+        for member_index, member in enumerate(engine.members):
+            container = member.template.spec.containers[0]
+            path = f"{base}.engines[{engine_index}].members[{member_index}].template.spec.containers[0]"
+            yield from _variables(container, path)
+            yield from _amounts(container, path)
+            if member.role != constants.WORKER:
+                yield from _port(container, engine.phase == constants.DECODE, path)
+
+
+def _variables(container: Any, path: str) -> Iterator[Problem]:
+    """Server-side apply merges `env` by name and refuses a name that is there twice."""
+    first: dict[str, int] = {}
+    for index, variable in enumerate(container.env or ()):
+        if first.setdefault(variable.name, index) != index:
+            message = f"is given twice: also in env[{first[variable.name]}]"
+            yield Problem(message, f"{path}.env[{index}].name", short(variable.name), "Keep one of the two")
+
+
+def _amounts(container: Any, path: str) -> Iterator[Problem]:
+    """Kubernetes refuses a container that requests more than its own limit."""
+    resources = container.resources
+    if resources is None:
+        return
+    for wire, field in fields_of(ResourceList).items():
+        amounts = []
+        for part in ("requests", "limits"):
+            written = getattr(getattr(resources, part), field.attribute, None)
+            if written is None:
+                continue
+            try:
+                amounts.append(Quantity.parse(written))
+            except QuantityError as error:
+                place = field_path(f"{path}.resources.{part}", wire)
+                yield Problem(f"is no amount that Kubernetes takes: {error}", place, short(written))
+        if len(amounts) == 2 and amounts[0] > amounts[1]:
+            place = field_path(f"{path}.resources.requests", wire)
+            hint = f"Lower it, or raise or remove limits.{wire}"
+            yield Problem(f"is more than the limit, {amounts[1]}", place, short(amounts[0].text), hint)
+
+
+def _port(container: Any, decode: bool, path: str) -> Iterator[Problem]:
+    """What is wrong with the port that a serving container is told to listen on; a number it cannot tell is none."""
+    port = engine_flags.port({"args": container.args, "command": container.command}, _UNKNOWN)
+    if port == _UNKNOWN:
+        return
+    field = "args" if engine_flags.port({"args": container.args}, _UNKNOWN) == port else "command"
+    if decode and port == constants.ENGINE_PORT:
+        message = f"a Decode engine cannot listen on port {port}: the sidecar in front of it does"
+        yield Problem(message, f"{path}.{field}", hint=f"Write --port={constants.DECODE_PORT}, or any other port")
+    elif not decode and port != constants.ENGINE_PORT:
+        message = f"lets the engine listen on port {port}, where nothing asks for it"
+        hint = f"Probes and the InferencePool expect port {constants.ENGINE_PORT}: write --port={constants.ENGINE_PORT}"
+        yield warning(message, f"{path}.{field}", hint)

@@ -1,0 +1,46 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What endpoints and services say that is valid by itself and cannot work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_fault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import HTTP, parse_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
+
+
+def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
+    """Why no request can be sent to a ModelEndpoint, or none should be. URLs are not repeated: they may hold keys."""
+    spec = endpoint.spec
+    fault = endpoint_fault(wire(endpoint))
+    if fault:
+        message, _colon, hint = fault.partition(": ")
+        yield Problem(message, "spec.url", hint=hint)
+    elif spec.credential is not None and parse_url(spec.url).scheme == HTTP:
+        hint = "Write https:// if the backend speaks it"
+        yield warning("sends the key of spec.credential unencrypted", "spec.url", hint)
+
+
+def service_priorities(service: Any, _fleet: object) -> Iterator[Problem]:
+    """A priority that says nothing, as there is no other one to fall back to."""
+    entries = service.spec.endpoints
+    given = [index for index, entry in enumerate(entries) if "priority" in entry.model_fields_set]
+    if given and len({entry.priority for entry in entries}) == 1:
+        hint = "An entry is used when none of a lower priority is usable: give a higher one to what is to stand by"
+        yield warning("has no effect: all entries have the same", f"spec.endpoints[{given[0]}].priority", hint)
+
+
+def service_shadows(service: Any, _fleet: object) -> Iterator[Problem]:
+    """Entries that are left without endpoints whatever there is: each belongs to the first entry that matches it."""
+    selectors = [frozenset(entry.selector.match_labels.items()) for entry in service.spec.endpoints]
+    for index, selector in enumerate(selectors):
+        first = next((earlier for earlier in range(index) if selectors[earlier] <= selector), None)
+        if first is not None:
+            message = f"never gets an endpoint: endpoints[{first}] matches all of them, and comes before"
+            hint = f"Put it before endpoints[{first}], or select by other labels"
+            yield warning(message, f"spec.endpoints[{index}].selector.matchLabels", hint)
