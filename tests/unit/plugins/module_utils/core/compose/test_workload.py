@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 Make = Callable[..., dict[str, Any]]
 
@@ -102,6 +103,76 @@ def test_the_cache_is_mounted_in_every_pod(make_replica: Make, gang: dict[str, A
         assert pod["spec"]["volumes"][1] == {"name": "model-cache", "persistentVolumeClaim": claim}
         mount = {"name": "model-cache", "mountPath": "/mnt/models"}
         assert pod["spec"]["containers"][0]["volumeMounts"][1] == mount
+
+
+HUB = {"modelCacheRef": {"name": "weights", "layout": "HubCache"}}
+HF_HOME = {"name": "HF_HOME", "value": "/mnt/models"}
+OFFLINE = {"name": "HF_HUB_OFFLINE", "value": "1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        (None, [HF_HOME, OFFLINE]),
+        ([{"name": "A", "value": "1"}], [HF_HOME, OFFLINE, {"name": "A", "value": "1"}]),
+        ([{"name": "HF_HOME", "value": "/x"}], [OFFLINE, {"name": "HF_HOME", "value": "/x"}]),
+        ([{"name": "HF_HUB_OFFLINE", "value": "0"}], [HF_HOME, {"name": "HF_HUB_OFFLINE", "value": "0"}]),
+    ],
+)
+def test_a_hub_cache_is_found_by_environment(make_replica: Make, env: Any, expected: Any) -> None:
+    written = {"args": ["--model=Qwen/Qwen3-8B"], **({} if env is None else {"env": env})}
+    pod = standalone_pod(make_replica(container=written, **HUB))["spec"]
+    container = pod["containers"][0]
+    assert container["env"] == expected
+    assert container["args"] == ["--model=Qwen/Qwen3-8B"]
+    assert {"name": "model-cache", "mountPath": "/mnt/models"} in container["volumeMounts"]
+    assert pod["volumes"][1]["persistentVolumeClaim"] == {"claimName": child_name("modelcache", "ml-team", "weights")}
+
+
+def test_a_hub_cache_adds_no_flag_and_reaches_every_pod(make_replica: Make, gang: dict[str, Any]) -> None:
+    for pod in gang_pods(make_replica(gang, **HUB)):
+        container = pod["spec"]["containers"][0]
+        assert "args" not in container
+        assert container["env"] == [LEADER_ADDRESS, RANK, HF_HOME, OFFLINE]
+
+
+def test_a_folder_needs_no_environment(make_replica: Make) -> None:
+    for reference in ({"name": "weights"}, {"name": "weights", "layout": "Folder"}):
+        container = standalone_pod(make_replica(modelCacheRef=reference))["spec"]["containers"][0]
+        assert "env" not in container
+        assert container["args"] == ["--model=/mnt/models"]
+
+
+def test_a_gang_over_several_pools_runs_on_any_of_them_and_stays_apart(
+    make_replica: Make, gang: dict[str, Any]
+) -> None:
+    leader, worker = gang["members"]
+    leader["nodePoolName"] = worker["nodePoolName"] = "gpu-a"
+    worker["worker"] = {"nodes": 3}
+    worker["nodePools"] = [{"name": "gpu-a", "pods": 1}, {"name": "gpu-b", "pods": 2}]
+    leads, works = (pod["spec"] for pod in gang_pods(make_replica(gang)))
+    assert leads["nodeSelector"] == {"modelplane.ai/pool": "gpu-a"}
+    assert "nodeAffinity" not in leads["affinity"]
+    assert "nodeSelector" not in works
+    required = works["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = required["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "modelplane.ai/pool", "operator": "In", "values": ["gpu-a", "gpu-b"]}]}
+    assert works["affinity"]["podAntiAffinity"] == leads["affinity"]["podAntiAffinity"]
+
+
+def test_one_pool_is_selected_however_it_is_written(make_replica: Make, gang: dict[str, Any]) -> None:
+    gang["members"][1]["nodePools"] = [{"name": "gpu-l4", "pods": 1}]
+    _leader, worker = gang_pods(make_replica(gang))
+    assert worker["spec"]["nodeSelector"] == {"modelplane.ai/pool": "gpu-l4"}
+    assert "nodeAffinity" not in worker["spec"]["affinity"]
+
+
+def test_a_spread_worker_without_devices_keeps_its_pools(make_replica: Make, gang: dict[str, Any]) -> None:
+    worker = gang["members"][1]
+    del worker["deviceRequests"]
+    worker["nodePools"] = [{"name": "a", "pods": 1}, {"name": "b", "pods": 1}]
+    _leader, works = gang_pods(make_replica(gang))
+    assert list(works["spec"]["affinity"]) == ["nodeAffinity"]
 
 
 @pytest.mark.parametrize(("worker", "size"), [(None, 2), ({"nodes": 1}, 2), ({"nodes": 63}, 64)])
