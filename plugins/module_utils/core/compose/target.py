@@ -68,6 +68,8 @@ def parse_url(url: str) -> Target:
     if not parts.hostname:
         raise InvalidUrl(f"the url has no host: {_EXAMPLE}")
     host, address_type = _host(parts.hostname)
+    if "[" in parts.netloc and address_type != "IPv6":
+        raise InvalidUrl(f"the host of the url, {host}, is in brackets but no IPv6 address")
     return Target(parts.scheme, host, _port(parts), address_type)
 
 

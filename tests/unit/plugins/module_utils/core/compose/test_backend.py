@@ -1,0 +1,213 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How the control gateway reaches a ModelEndpoint."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
+    backend_host,
+    backend_name,
+    backend_reference,
+    endpoint_fault,
+    endpoint_objects,
+    url_fault,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import InvalidUrl, Target, parse_url
+from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+Object = dict[str, Any]
+
+
+def endpoint(url: str, name: str = "together", **spec: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": "ml-team"}, "spec": {"url": url, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "authority"),
+    [
+        ("http://203.0.113.10/ml-team/r/v1", Target("http", "203.0.113.10", 80, "IPv4"), "203.0.113.10"),
+        ("https://api.together.xyz", Target("https", "api.together.xyz", 443, "FQDN"), "api.together.xyz"),
+        ("https://API.Together.xyz./v1", Target("https", "api.together.xyz", 443, "FQDN"), "api.together.xyz"),
+        ("HTTPS://a.example:8443", Target("https", "a.example", 8443, "FQDN"), "a.example:8443"),
+        ("http://a.example:443/", Target("http", "a.example", 443, "FQDN"), "a.example:443"),
+        ("http://[2001:db8::10]:8000", Target("http", "2001:db8::10", 8000, "IPv6"), "[2001:db8::10]:8000"),
+        ("http://[2001:DB8:0:0::10]", Target("http", "2001:db8::10", 80, "IPv6"), "[2001:db8::10]"),
+        ("http://xn--bcher-kva.example", Target("http", "xn--bcher-kva.example", 80, "FQDN"), "xn--bcher-kva.example"),
+    ],
+)
+def test_targets(url: str, target: Target, authority: str) -> None:
+    assert parse_url(url) == target
+    assert target.authority == authority
+    assert url_fault(url) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("", "neither http:// nor https://"),
+        ("api.together.xyz", "neither http:// nor https://"),
+        ("ftp://a.example", "neither http:// nor https://"),
+        ("a.example:8000", "neither http:// nor https://"),
+        ("http://", "no host"),
+        ("http:///v1", "no host"),
+        ("http://:80", "no host"),
+        ("http://a.example:port", "the port of the url"),
+        ("http://a.example:0", "the port of the url"),
+        ("http://a.example:65536", "the port of the url"),
+        ("http://[2001:db8::10", "not a valid one"),
+        ("http://[v1.x]", "brackets"),
+        ("http://[fe80::1%25eth0]", "zone"),
+        ("http://user:hunter2@a.example", "user name or password"),
+        ("http://a b.example", "spaces"),
+        ("http://a.example\n", "spaces"),
+        ("http://a_b.example", "is no DNS name"),
+        ("http://-a.example", "is no DNS name"),
+        ("http://a..example", "is no DNS name"),
+        ("http://" + "a" * 64 + ".example", "is no DNS name"),
+        ("http://" + "a." * 127 + "example", "is no DNS name"),
+        ("http://bücher.example", "xn--"),
+        ("http://256.1.1.1", "is no IP address"),
+        ("http://1.2.3", "is no IP address"),
+        ("http://vllm", "has no domain"),
+        ("http://127.0.0.1:8000", "the machine itself"),
+        ("http://[::1]:8000", "the machine itself"),
+        ("http://0.0.0.0", "the machine itself"),
+        ("http://169.254.169.254", "one network link"),
+        ("http://[fe80::1]", "one network link"),
+        ("http://224.0.0.1", "multicast"),
+    ],
+)
+def test_faults_of_urls(url: str, fault: str) -> None:
+    assert fault in url_fault(url)
+    assert endpoint_fault(endpoint(url)) == url_fault(url)
+    assert endpoint_objects(endpoint(url), Options()) == ()
+
+
+def test_a_password_in_a_url_is_never_told() -> None:
+    assert "hunter2" not in url_fault("http://user:hunter2@a.example")
+
+
+@settings(deadline=None)
+@given(st.text() | st.from_regex(r"https?://[-\[\]:.@%a-zA-Z0-9/ ]*"))
+def test_any_text_is_a_target_or_a_fault(url: str) -> None:
+    if fault := url_fault(url):
+        with pytest.raises(InvalidUrl, match=re.escape(fault)):
+            parse_url(url)
+        return
+    target = parse_url(url)
+    for value in endpoint_objects(endpoint(f"{target.scheme}://{target.authority}"), Options()):
+        check(value)
+
+
+@pytest.mark.parametrize(
+    ("url", "address_type", "port"),
+    [
+        ("http://203.0.113.10/x", "IPv4", {"port": 80, "protocol": "TCP"}),
+        ("http://[2001:db8::10]:8000", "IPv6", {"port": 8000, "protocol": "TCP"}),
+        ("http://llm.example.com", "FQDN", {"port": 80, "protocol": "TCP"}),
+        # Gateways take port 443 for TLS unless told otherwise.
+        ("http://llm.example.com:443", "FQDN", {"port": 443, "protocol": "TCP", "appProtocol": "http"}),
+    ],
+)
+def test_service_and_slice(url: str, address_type: str, port: Object) -> None:
+    service, slices = endpoint_objects(endpoint(url), Options())
+    labels = {
+        "app.kubernetes.io/managed-by": "modelplane.fleet",
+        "modelplane.ai/namespace": "ml-team",
+        "modelplane.ai/endpoint": "together",
+    }
+    assert service["metadata"] == {"name": backend_name("together"), "namespace": "ml-team", "labels": labels}
+    assert service["spec"] == {"ports": [port]}
+    assert slices["metadata"] == {
+        "name": backend_name("together"),
+        "namespace": "ml-team",
+        "labels": {
+            **labels,
+            "kubernetes.io/service-name": backend_name("together"),
+            "endpointslice.kubernetes.io/managed-by": "modelplane.fleet",
+        },
+    }
+    assert slices["addressType"] == address_type
+    assert slices["ports"] == [{"name": "", "port": port["port"], "protocol": "TCP"}]
+    assert slices["endpoints"] == [{"addresses": [parse_url(url).host], "conditions": {"ready": True}}]
+    assert backend_reference(endpoint(url)) == (backend_name("together"), port["port"])
+
+
+def test_h6_an_ipv6_address_is_reached_without_its_brackets() -> None:
+    slices = endpoint_objects(endpoint("http://[2001:db8::10]/ml-team/r/v1"), Options())[1]
+    assert (slices["addressType"], slices["endpoints"][0]["addresses"]) == ("IPv6", ["2001:db8::10"])
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "validation"),
+    [
+        ("https://api.together.xyz", None, {"hostname": "api.together.xyz", "wellKnownCACertificates": "System"}),
+        (
+            "https://203.0.113.5:9443",
+            {"serverName": "inside.example.com", "caCertificateRef": {"name": "roots"}},
+            {
+                "hostname": "inside.example.com",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "roots"}],
+            },
+        ),
+    ],
+)
+def test_tls_is_originated_for_https(url: str, tls: Object | None, validation: Object) -> None:
+    wire = endpoint(url, **({"tls": tls} if tls else {}))
+    service, _slice, policy = endpoint_objects(wire, Options())
+    assert policy["kind"] == "BackendTLSPolicy"
+    assert policy["spec"] == {
+        "targetRefs": [{"group": "", "kind": "Service", "name": service["metadata"]["name"]}],
+        "validation": validation,
+    }
+
+
+def test_https_to_an_address_needs_a_name_to_check() -> None:
+    wire = endpoint("https://203.0.113.5")
+    assert "tls.serverName" in endpoint_fault(wire)
+    assert endpoint_objects(wire, Options()) == ()
+    assert endpoint_fault(endpoint("https://203.0.113.5", tls={"serverName": "a.example"})) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://api.together.xyz:8443/v1", "api.together.xyz"),
+        ("http://203.0.113.10", ""),
+        ("http://[2001:db8::1]", ""),
+    ],
+)
+def test_the_host_is_rewritten_for_names(url: str, host: str) -> None:
+    assert backend_host(endpoint(url)) == host
+
+
+def test_an_endpoint_with_a_credential_has_another_service() -> None:
+    wire = endpoint("https://api.together.xyz", credential={"apiKey": {"secretRef": {"name": "key"}}})
+    assert backend_reference(wire) == (backend_name("together", egress=True), 80)
+    assert backend_host(wire) == ""
+    names = {value["metadata"]["name"] for value in endpoint_objects(wire, Options())}
+    assert names == {backend_name("together", egress=True)} != {backend_name("together")}
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "qwen3-8b-6e732e38e8", "x" * 63, "gpt-4.1", "1st", "a" * 60 + ".b", "z." * 100 + "z"]
+)
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_objects_are_valid_for_any_name(name: str, version: str) -> None:
+    credential = {"apiKey": {"secretRef": {"name": "key"}}}
+    tls = {"serverName": "a.example.com", "caCertificateRef": {"name": "roots"}}
+    for spec in ({}, {"tls": tls}, {"credential": credential}, {"credential": credential, "tls": tls}):
+        composed = endpoint_objects(endpoint("https://a.example.com:8443", name, **spec), Options())
+        assert composed
+        for value in composed:
+            check(value, version)
+            assert len(value["metadata"]["name"]) <= 63
+            assert "." not in value["metadata"]["name"]
+            assert value["metadata"]["name"][0].isalpha()
