@@ -67,9 +67,25 @@ def inference_cluster(
     cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before)
     backend_ready = _backend_ready(cluster_ready, seen, before)
     overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
+    if pools is not None and (seen is None or seen.unreachable):
+        pools = _with_known_nodes(pools, before)
     return Status(
         (cluster_ready, backend_ready, overall), _fields(cluster, pools, storage_class, gateway_address, before)
     )
+
+
+def _with_known_nodes(pools: Sequence[Mapping[str, Any]], before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pools with the nodes that were seen last: a cluster that does not answer has not lost them."""
+    nodes = {
+        text(pool, "name"): pool["observedNodes"] for pool in entries(before, "gpuPools") if "observedNodes" in pool
+    }
+    found = []
+    for pool in pools:
+        known = {key: value for key, value in pool.items() if key != "observedNodes"}
+        if pool["name"] in nodes:
+            known["observedNodes"] = nodes[pool["name"]]
+        found.append(known)
+    return found
 
 
 def _fields(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
     Objects,
@@ -27,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     WORKLOADS,
     any_availability,
+    pod_failures,
 )
 
 _ROUTING = "RoutingReady"
@@ -69,15 +71,20 @@ def _missing(wanted: Sequence[Object], control: Objects) -> list[str]:
     needed = [value for value in wanted if value["kind"] in _ON_THE_WAY]
     if not needed:
         return ["nothing is composed for it yet"]
-    return sorted(message for value in needed if (message := _fault(value, control.like(value))))
+    return sorted(message for value in needed if (message := _fault(value, control)))
 
 
-def _fault(wanted: Object, seen: Object | None) -> str:
+def _fault(wanted: Object, control: Objects) -> str:
+    seen = control.like(wanted)
     name = f"{wanted['kind']} {wanted['metadata']['name']}"
     if seen is None:
         return f"{name} is not there yet"
     if wanted["kind"] in WORKLOADS:
-        return any_availability(wanted, seen).message
+        message = any_availability(wanted, seen).message
+        metadata = wanted["metadata"]
+        label = text(metadata, "labels", names.ENDPOINT_LABEL)
+        pods = control.labelled("Pod", text(metadata, "namespace"), names.ENDPOINT_LABEL, label) if message else ()
+        return "; ".join(part for part in (message, pod_failures(pods)) if part)
     for ancestor in entries(seen, "status", "ancestors"):
         conditions = entries(ancestor, "conditions")
         if stated(conditions, "Accepted", number(seen, "metadata", "generation")) == "False":

@@ -1,0 +1,155 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is told of a cluster from look to look, and where its gateway is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
+    gateway_address,
+    inference_cluster,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import sightings as seen
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"
+KNOWN = {"gateway": {"address": "192.0.2.1"}}
+POOLS = [{"name": "gpu-l4", "nodes": 4, "observedNodes": 3, "devices": []}]
+
+ADDRESSES: dict[str, tuple[Any, ObservedCluster | None, str]] = {
+    "nobody looked": (None, None, ""),
+    "nobody looked, known": (KNOWN, None, "192.0.2.1"),
+    "silent, known": (KNOWN, seen.silent(), "192.0.2.1"),
+    "seen": (None, seen.cluster(seen.edge_gateway("192.0.2.2")), "192.0.2.2"),
+    "changed": (KNOWN, seen.cluster(seen.edge_gateway("192.0.2.2")), "192.0.2.2"),
+    "without address": (KNOWN, seen.cluster(seen.edge_gateway()), "192.0.2.1"),
+    "without gateway": (KNOWN, seen.cluster(), "192.0.2.1"),
+    "none yet": ({}, seen.cluster(seen.edge_gateway()), ""),
+    "odd past": ({"gateway": "192.0.2.1"}, seen.cluster(), ""),
+}
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_gateway_address(name: str) -> None:
+    previous, observed, address = ADDRESSES[name]
+    assert gateway_address(previous, observed) == address
+
+
+def by_type(status: dict[str, Any]) -> dict[str, Any]:
+    return {entry["type"]: entry for entry in status["conditions"]}
+
+
+def test_the_other_fields() -> None:
+    wire = {**seen.EKS, "metadata": {"name": "eks-us-west"}}
+    status = inference_cluster(wire, [], "", POOLS, seen.ready_cluster(), "modelplane-rwx-efs", "192.0.2.1")
+    assert status.fields == {
+        "providerConfigRef": {"name": "eks-us-west-cluster-kubeconfig-b96c5"},
+        "namespace": "modelplane-system",
+        "gpuPools": POOLS,
+        "cache": {"storageClassName": "modelplane-rwx-efs"},
+        "gateway": {"address": "192.0.2.1"},
+    }
+    assert set(inference_cluster(seen.EKS).fields) == {"providerConfigRef", "namespace"}
+
+
+@pytest.mark.parametrize("why", [{"missing_classes": ["l4"]}, {"invalid_pool": "InferenceClass l4 has no EKS block"}])
+def test_h3_pools_that_cannot_be_told_stay_published(why: dict[str, Any]) -> None:
+    before = inference_cluster(seen.EKS, pools=POOLS, seen=seen.ready_cluster(), gateway_address="192.0.2.1")
+    status = inference_cluster(seen.EKS, pools=None, seen=seen.ready_cluster(), previous=before.wire(), **why)
+    assert status.fields["gpuPools"] == POOLS
+    assert "gpuPools" not in inference_cluster(seen.EKS, pools=None, seen=seen.ready_cluster(), **why).fields
+
+
+def test_why_a_cluster_cannot_be_built_outlives_the_regular_evaluation() -> None:
+    """The reference implementation overwrites InvalidNodePool in the same pass."""
+    status = inference_cluster(
+        seen.EKS, invalid_pool="no block", seen=seen.ready_cluster(), gateway_address="192.0.2.1"
+    )
+    assert seen.told(status) == {
+        "ClusterReady": ("False", "InvalidNodePool"),
+        "BackendReady": ("True", "WaitingForCluster"),
+        "Ready": ("False", "Creating"),
+    }
+
+
+@pytest.mark.parametrize("source", [seen.EKS, seen.EXISTING])
+def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[str, Any]) -> None:
+    def look(observed: ObservedCluster | None, before: Any, at: str) -> dict[str, Any]:
+        nodes = observed.nodes.get("gpu-l4", 0) if observed else None
+        pools = [{**POOLS[0], "observedNodes": nodes}]
+        status = inference_cluster(
+            source, pools=pools, seen=observed, gateway_address=gateway_address(before, observed), previous=before
+        )
+        return status.wire(before, 1, at)
+
+    up = Component(True)
+    well = ObservedCluster("", up, up, Objects([seen.edge_gateway("192.0.2.1")]), {"gpu-l4": 3})
+    first = look(well, None, NOW)
+    silent = look(seen.silent(), first, LATER)
+    assert silent["gateway"] == first["gateway"]
+    assert silent["gpuPools"] == first["gpuPools"] == POOLS
+    for kind in ("ClusterReady", "BackendReady"):
+        assert by_type(silent)[kind] == by_type(first)[kind]
+    ready = by_type(silent)["Ready"]
+    assert (ready["status"], ready["reason"], ready["lastTransitionTime"]) == ("Unknown", "NotObserved", LATER)
+    assert look(seen.silent(), silent, "2028-01-01T00:00:00Z") == silent
+    assert look(None, first, LATER) == first
+    assert seen.told(
+        inference_cluster(source, pools=POOLS, seen=well, gateway_address="192.0.2.1", previous=silent)
+    ) == {
+        "ClusterReady": ("True", "ClusterRunning"),
+        "BackendReady": ("True", "BackendHealthy"),
+        "Ready": ("True", "Available"),
+    }
+
+
+def test_nodes_that_nobody_ever_saw_are_not_told() -> None:
+    status = inference_cluster(seen.EKS, pools=[{**POOLS[0], "observedNodes": 0}], seen=seen.silent())
+    assert "observedNodes" not in status.fields["gpuPools"][0]
+
+
+def test_the_pools_are_not_shared_with_what_was_given() -> None:
+    status = inference_cluster(seen.EKS, pools=POOLS, seen=seen.ready_cluster())
+    status.fields["gpuPools"][0]["devices"].append("x")
+    assert POOLS[0]["devices"] == []
+
+
+def test_the_address_of_the_control_gateway_stays_until_there_is_another() -> None:
+    def address(control: Objects | None, before: Any = None, ready: bool = True) -> Any:
+        status = inference_gateway(seen.GATEWAY, control, Component(ready), previous=before)
+        return status.fields.get("address")
+
+    there = Objects(seen.control_gateway("True", "198.51.100.7"))
+    assert address(there) == "198.51.100.7"
+    known = {"address": "198.51.100.9"}
+    assert address(there, known) == "198.51.100.7"
+    assert address(Objects(), known) == address(None, known) == address(Objects(), known, False) == "198.51.100.9"
+    assert address(Objects()) is None
+
+
+def test_a_control_cluster_that_nobody_looks_at_keeps_its_conditions() -> None:
+    there = Objects(seen.control_gateway("True", "198.51.100.7"))
+    before = inference_gateway(seen.GATEWAY, there, Component(True)).wire(None, 1, NOW)
+    assert inference_gateway(seen.GATEWAY, None, Component(), previous=before).wire(before, 2, LATER) == before
+
+
+def test_crds_of_the_gateway_have_to_be_established() -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "httproutes.gateway.networking.k8s.io"},
+        "spec": {"group": "gateway.networking.k8s.io"},
+    }
+    other = {**crd, "metadata": {"name": "others.example.com"}, "spec": {"group": "example.com"}}
+    status = inference_gateway(seen.GATEWAY, Objects([crd, other, *seen.control_gateway()]), Component(True))
+    ready = status.condition("Ready")
+    assert ready is not None
+    assert ready.message == "CustomResourceDefinition httproutes.gateway.networking.k8s.io is not established yet"
