@@ -20,15 +20,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     link,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.paths import where
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import callers
 
 _MEANING = {
     "new": "placed by this plan",
-    "changed": "stays where it is, with another template",
-    "replaced": "what ran was removed, and another one comes in its place",
-    "held": "kept exactly as it is, because something about it cannot be read or decided",
+    "changed": "at their places, with another template",
+    "replaced": "what ran goes, and another one comes in its place",
+    "held": "left exactly as it is, because something about it cannot be read or decided",
     "kept": "nothing changes",
-    "manual": "written by hand; it counts against capacity and is left alone",
+    "manual": "written by hand; counts against capacity and is left alone",
 }
 _OPEN_ROWS = 25
 # A first build of a large fleet writes tens of thousands of files: their folders say enough then.
@@ -65,13 +64,12 @@ def _replica(position: int, replica: Mapping[str, Any], known: Index) -> Markup:
     name = el(
         "td",
         code(owner),
-        el("div", code(replica["replica"]), f" · number {replica['index']} on its cluster", class_="m"),
+        el("div", code(replica["replica"]), f" · index {replica['index']}", class_="m"),
     )
     place = el(
         "td",
         where(replica, known),
         el("div", replica["reason"]) if replica["reason"] else NOTHING,
-        callers((replica["namespace"], replica["replica"]), known),
     )
     return el("tr", name, place, id=f"r{position}")
 

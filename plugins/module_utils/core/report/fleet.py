@@ -16,12 +16,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     code,
     count,
     el,
+    gauge,
     items,
     join,
     percent,
     shortened,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import counted, pool_section, uses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.pools import (
+    counted,
+    grids,
+    pool_section,
+    uses,
+)
 
 FEW = 12
 """Up to so many clusters all are shown in full; of more there is an overview first, and each card opens on demand."""
@@ -79,6 +85,7 @@ def fleet_section(model: Mapping[str, Any], known: Index) -> Markup:
             _overview(clusters, fills) if many else NOTHING,
             el("p", _CAPTION, class_="m"),
             _legend(known),
+            grids(pool for cluster in clusters for pool in cluster["pools"]),
             el("div", *cards, class_="cards", id="cards"),
         ]
     )
@@ -154,7 +161,7 @@ def _card(id_: str, cluster: Mapping[str, Any], use: Fill, known: Index, *, open
             el("h3", code(cluster["name"])),
             el("span", place, class_="m"),
             el("span", str(use), class_="m"),
-            _gauge(use),
+            gauge(use.taken, use.total),
             badge("Overcommitted", "bad") if over else NOTHING,
             badge("Nothing new", "warn") if cluster["reason"] else NOTHING,
         ),
@@ -172,12 +179,6 @@ def _card(id_: str, cluster: Mapping[str, Any], use: Fill, known: Index, *, open
         data_free=str(use.free),
         data_region=cluster["region"],
     )
-
-
-def _gauge(use: Fill) -> Markup:
-    width = min(100, 100 * use.taken // use.total) if use.total else 0
-    bar = [el("rect", class_="a", width=100, height=6), el("rect", class_="u", width=width, height=6)]
-    return el("svg", *bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
 def _facts(cluster: Mapping[str, Any]) -> Markup:

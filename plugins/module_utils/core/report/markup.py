@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _VOID = frozenset({"input", "meta"})
@@ -66,6 +66,13 @@ def badge(word: str, kind: str) -> Markup:
     return el("span", word, class_=f"b {kind}")
 
 
+def gauge(part: int, whole: int) -> Markup:
+    """A bar beside a share that is told in words; hence nothing of it is read out."""
+    width = min(100, max(1 if part else 0, 100 * part // whole)) if whole else 0
+    bar = el("path", d=f"M0 0h{width}v6H0z")
+    return el("svg", bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
+
+
 def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None = None) -> Markup:
     """Content that shows on demand."""
     return el("details", el("summary", title), *content, open="" if open_ else None, id=id_)
@@ -76,6 +83,13 @@ def count(number: int, thing: str, things: str = "") -> str:
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
+def pods_with(pods: int, devices: Mapping[str, int], copies: int = 1) -> str:
+    """`3 × 2 pods each with 8 gpu and 8 nic`; `devices` per pod."""
+    each = " and ".join(f"{number:,} {name}" for name, number in sorted(devices.items()) if number)
+    many = f"{copies:,} × {count(pods, 'pod')}" if copies != 1 else count(pods, "pod")
+    return f"{many}{' each' if pods * copies > 1 else ''} with {each}" if each else f"{many} without devices"
+
+
 def percent(part: int, whole: int) -> str:
     """A share with one decimal at most: `33.3%`; what is not nothing is not shown as nothing."""
     thousandths = (2000 * part + whole) // (2 * whole) if whole else 0
@@ -84,6 +98,6 @@ def percent(part: int, whole: int) -> str:
     return f"{thousandths // 10}%" if thousandths % 10 == 0 else f"{thousandths // 10}.{thousandths % 10}%"
 
 
-def shortened(name: str, limit: int = 14) -> str:
+def shortened(name: str, limit: int = 12) -> str:
     """A name for a small place: names of a fleet differ at their ends more than in their middles."""
     return name if len(name) <= limit else f"{name[: limit // 2 - 2]}…{name[-(limit - limit // 2 + 1) :]}"

@@ -20,10 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     code,
     count,
     el,
-    items,
+    gauge,
     join,
     link,
     percent,
+    pods_with,
 )
 
 _CAPTION = (
@@ -46,9 +47,7 @@ def services_section(services: Sequence[Mapping[str, Any]], known: Index) -> Mar
 def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
     told = f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} get requests"
-    endpoints = sorted(
-        service["endpoints"], key=lambda endpoint: (endpoint["priority"], endpoint["entry"], endpoint["name"])
-    )
+    endpoints = sorted(service["endpoints"], key=lambda endpoint: _order(service, endpoint))
     whole = serving_weight(service)
     return el(
         "details",
@@ -73,6 +72,11 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
         class_="card service",
         open="" if open_ else None,
     )
+
+
+def _order(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> tuple[bool, int, int, str]:
+    """Those that get requests first, then as they were written."""
+    return not serves(service, endpoint), endpoint["priority"], endpoint["entry"], endpoint["name"]
 
 
 def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int, known: Index) -> Markup:
@@ -102,15 +106,8 @@ def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: in
 
 def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
     if serves(service, endpoint):
-        share = 100 * endpoint["weight"] // whole
-        bar = [el("rect", class_="a", width=100, height=6), el("rect", class_="u", width=max(1, share), height=6)]
-        return join(
-            [
-                el("strong", percent(endpoint["weight"], whole)),
-                " of requests",
-                el("svg", *bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true"),
-            ]
-        )
+        told = join([el("strong", percent(endpoint["weight"], whole)), " of requests"])
+        return told if endpoint["weight"] == whole else join([told, gauge(endpoint["weight"], whole)])
     if not endpoint["usable"]:
         return badge("Not usable: no requests", "warn")
     if service["tier"] is not None and endpoint["priority"] > service["tier"]:
@@ -127,7 +124,7 @@ def _target(service: Mapping[str, Any], endpoint: Mapping[str, Any], known: Inde
     replica = known.placed.get(key)
     if replica is None:
         return join([named, el("div", "It is not part of this plan.", class_="m")])
-    return join([named, el("div", where(replica, known), class_="pods")])
+    return join([named, " ", where(replica, known)])
 
 
 def where(replica: Mapping[str, Any], known: Index) -> Markup:
@@ -135,19 +132,15 @@ def where(replica: Mapping[str, Any], known: Index) -> Markup:
     cluster = replica["cluster"]
     return join(
         [
-            el("b", "on "),
+            "on ",
             link(known.clusters.get(cluster), code(cluster)),
-            items([_member(engine, member) for engine in replica["engines"] for member in engine["members"]], "pd"),
+            *(el("div", _member(engine, member)) for engine in replica["engines"] for member in engine["members"]),
         ]
     )
 
 
 def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
-    each = " and ".join(f"{number:,} {name}" for name, number in sorted(member["devices"].items()) if number)
-    pods = count(member["pods"], "pod")
-    copies = f"{engine['copies']:,} × " if engine["copies"] != 1 else ""
     phase = f" ({engine['phase']})" if engine["phase"] else ""
-    several = member["pods"] > 1 or engine["copies"] != 1
-    takes = f"{copies}{pods}{' each' if several else ''} with {each}" if each else f"{copies}{pods} without devices"
+    takes = pods_with(member["pods"], member["devices"], engine["copies"])
     pools = join([code(pool) for pool in member["pools"]], ", ")
     return join([f"{engine['name']}{phase} {member['role']}: {takes}", *([" in ", pools] if member["pools"] else [])])

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
     join,
     link,
     percent,
+    pods_with,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.packing import Packing, Pods, Run, pack
 
@@ -132,48 +133,68 @@ def _tenant(tenant: Tenant, known: Index) -> Markup:
                 link(known.replicas.get(key), code(tenant.replica)),
                 NOTHING if state == "kept" else join([" ", badge(state, state)]),
                 el("div", "; ".join(_entry(entry) for entry in tenant.entries), class_="m"),
-                callers(key, known),
+                _callers(key, known),
             ),
         ]
     )
 
 
 def _entry(entry: Mapping[str, Any]) -> str:
-    each = " and ".join(f"{number:,} {name}" for name, number in sorted(entry["devices"].items()) if number)
-    pods = count(entry["pods"], "pod")
-    takes = f"{pods}{' each' if entry['pods'] > 1 else ''} with {each}" if each else f"{pods} without devices"
-    return f"{entry['engine']} {entry['role']}: {takes}"
+    return f"{entry['engine']} {entry['role']}: {pods_with(entry['pods'], entry['devices'])}"
 
 
-def callers(key: tuple[str, str], known: Index) -> Markup:
+def _callers(key: tuple[str, str], known: Index) -> Markup:
     """Who sends a replica requests: the request path, read from its end."""
     found = [
-        join(
-            [
-                link(f"s{caller.service}", code(caller.name)),
-                f" ({percent(caller.weight, caller.whole)} of its requests)",
-            ]
-        )
+        join([f"{percent(caller.weight, caller.whole)} of ", link(f"s{caller.service}", code(caller.name))])
         for caller in known.callers.get(key, ())
     ]
-    return el("div", "← requests from ", join(found, ", "), class_="m") if found else NOTHING
+    return el("div", "← requests: ", join(found, ", "), class_="m") if found else NOTHING
 
 
 def _colour(tenant: Tenant, known: Index) -> str:
     return f"d{known.colours[tenant.namespace, tenant.deployment]}"
 
 
+def _grid(pool: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Nodes and cells per node of a pool that is drawn as nodes; None for one that is a bar or nothing."""
+    use = counted(pool)
+    if use is None or not use.total:
+        return None
+    per_node = use.total // pool["nodes"]
+    return (pool["nodes"], per_node) if per_node <= _MOST_PER_NODE and use.total <= _MOST_CELLS else None
+
+
+def grids(pools: Iterable[Mapping[str, Any]]) -> Markup:
+    """The empty nodes, once for all pools that look alike; the drawings of pools refer to them."""
+    shapes = []
+    for nodes, per_node in sorted({grid for grid in map(_grid, pools) if grid}):
+        width, places = _places(nodes, per_node)
+        frames = "".join(f"M{x}.5 {y}.5h{width - 1}v{_PITCH + 1}h-{width - 1}z" for x, y in places)
+        cells = "".join(f"M{x + 2} {y + 9}h{width - 4}" for x, y in places)
+        parts = (el("path", class_="n", d=frames), el("path", class_="f", d=cells))
+        shapes.append(el("g", *parts, id=f"n{nodes}x{per_node}"))
+    return el("svg", el("defs", *shapes), class_="defs", width=0, height=0, aria_hidden="true") if shapes else NOTHING
+
+
+def _places(nodes: int, per_node: int) -> tuple[int, list[tuple[int, int]]]:
+    """The width of a node's frame, and where the frames stand."""
+    frame = per_node * _PITCH + 2
+    across = max(1, (_WIDTH + 4) // (frame + 4))
+    return frame, [(node % across * (frame + 4), node // across * (_PITCH + 6)) for node in range(nodes)]
+
+
 def _drawing(pool: Mapping[str, Any], use: Use, living: Sequence[Tenant], known: Index) -> Markup:
     """The pool as nodes with a cell per device, or as one bar where that would be too much to look at."""
     if not use.total:
         return NOTHING
-    per_node = use.total // pool["nodes"]
-    if per_node > _MOST_PER_NODE or use.total > _MOST_CELLS:
+    grid = _grid(pool)
+    if grid is None:
         return _bar(use, living, known)
     devices = {device["name"]: device["count"] for device in pool["devices"] if device["claim"] == "DRA"}
     groups = [Pods(tenant.number, entry["pods"], entry["devices"]) for tenant in living for entry in tenant.entries]
     packing = pack(pool["nodes"], devices, use.device, groups)
-    return join([_nodes(pool["nodes"], per_node, packing, living, known), _in_words(pool, packing)])
+    return join([_nodes(grid, packing, living, known), _in_words(pool, packing) if living else NOTHING])
 
 
 def _in_words(pool: Mapping[str, Any], packing: Packing) -> Markup:
@@ -183,24 +204,19 @@ def _in_words(pool: Mapping[str, Any], packing: Packing) -> Markup:
     return el("p", f"{words}.", class_="m")
 
 
-def _nodes(nodes: int, per_node: int, packing: Packing, living: Sequence[Tenant], known: Index) -> Markup:
-    frame = per_node * _PITCH + 2
-    across = min(nodes, max(1, (_WIDTH + 4) // (frame + 4)))
-    places = [(node % across * (frame + 4), node // across * (_PITCH + 6)) for node in range(nodes)]
-    shapes = [
-        el("path", class_="n", d="".join(f"M{x}.5 {y}.5h{frame - 1}v{_PITCH + 1}h-{frame - 1}z" for x, y in places)),
-        el("path", class_="f", d="".join(f"M{x + 2} {y + 9}h{frame - 4}" for x, y in places)),
-    ]
+def _nodes(grid: tuple[int, int], packing: Packing, living: Sequence[Tenant], known: Index) -> Markup:
+    frame, places = _places(*grid)
+    shapes = [el("use", href="#n{}x{}".format(*grid))]
     numbers: list[Markup] = []
     for tenant in living:
         runs = [run for run in packing.runs if run.owner == tenant.number]
         starts = [_start(run, places) for run in runs]
         line = "".join(f"M{x} {y}h{run.length * _PITCH - 2}" for (x, y), run in zip(starts, runs, strict=True))
-        shapes.append(el("path", _tip(tenant), class_=f"t {_colour(tenant, known)}", d=line))
+        if line:
+            shapes.append(el("path", _tip(tenant), class_=f"t {_colour(tenant, known)}", d=line))
         numbers += [el("text", str(tenant.number), x=x + _CELL // 2, y=y + 4) for x, y in starts]
-    height = places[-1][1] + _PITCH + 2
-    width = across * (frame + 4) - 4
-    return _svg(width, height, [*shapes, *numbers])
+    width = max(x for x, _ in places) + frame
+    return _svg(width, places[-1][1] + _PITCH + 2, [*shapes, *numbers])
 
 
 def _start(run: Run, places: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -214,11 +230,12 @@ def _bar(use: Use, living: Sequence[Tenant], known: Index) -> Markup:
     numbers: list[Markup] = []
     before = 0
     for tenant in living:
-        after = before + sum(entry["pods"] * entry["devices"].get(use.device, 0) for entry in tenant.entries)
-        start, end = _WIDTH * before // whole, _WIDTH * after // whole
-        before = after
-        if end > start:
-            line = f"M{start} 9h{max(1, end - start - 1)}"
+        taken = sum(entry["pods"] * entry["devices"].get(use.device, 0) for entry in tenant.entries)
+        start, end = _WIDTH * before // whole, _WIDTH * (before + taken) // whole
+        before += taken
+        if taken:
+            # Also the least part of a large pool can be seen.
+            line = f"M{min(start, _WIDTH - 2)} 9h{max(2, end - start - 1)}"
             shapes.append(el("path", _tip(tenant), class_=f"t w {_colour(tenant, known)}", d=line))
             if end - start > _CELL:
                 numbers.append(el("text", str(tenant.number), x=(start + end) // 2, y=13))
@@ -226,8 +243,7 @@ def _bar(use: Use, living: Sequence[Tenant], known: Index) -> Markup:
 
 
 def _tip(tenant: Tenant) -> Markup:
-    entries = "; ".join(_entry(entry) for entry in tenant.entries)
-    return el("title", f"{tenant.number}: {tenant.namespace}/{tenant.deployment} {tenant.replica}, {entries}")
+    return el("title", f"{tenant.number}: {tenant.namespace}/{tenant.deployment}")
 
 
 def _svg(width: int, height: int, shapes: Sequence[Markup]) -> Markup:

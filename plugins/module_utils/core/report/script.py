@@ -48,7 +48,8 @@ const apply = (entry, wanted) => {
 const filter = () => {
   const wanted = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
   const counts = kinds.map((entry) => apply(entry, wanted)).filter(Boolean);
-  told.textContent = wanted.length ? `Found: ${counts.join(', ')}` : '';
+  const found = counts.length ? `Found: ${counts.join(', ')}` : 'There is nothing to filter.';
+  told.textContent = wanted.length ? found : '';
 };
 
 const number = (key) => (left, right) => right.dataset[key] - left.dataset[key];

@@ -40,7 +40,7 @@ code{font:.92em ui-monospace,monospace;unicode-bidi:isolate}
 .skip:focus{left:1rem;top:1rem;background:var(--bg);padding:.5rem;z-index:3}
 [hidden]{display:none!important}
 :focus-visible{outline:3px solid var(--link);outline-offset:2px}
-nav ul,.sum,.lb,.lg,.tiles,.tn,.dv,.pd,.rt,.services,.ca{list-style:none;margin:.25rem 0;padding:0}
+nav ul,.sum,.lb,.lg,.tiles,.tn,.dv,.rt,.services,.ca{list-style:none;margin:.25rem 0;padding:0}
 nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1rem}
 .sum{display:flex;flex-wrap:wrap;gap:.5rem}
 .sum li{
@@ -62,7 +62,6 @@ padding:.25rem .5rem;min-height:2.1rem
 input{flex:1;min-width:0}
 summary{cursor:pointer;padding:.35rem .25rem}
 summary h3{display:inline;margin:0}
-details>table,details>ul{margin-left:.5rem}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.25rem .75rem;min-width:0}
 .card>summary{list-style-position:outside;margin-left:1rem}
 .card>summary>*{margin-right:.5rem}
@@ -78,7 +77,9 @@ align-items:start
 .pool{border-top:1px solid var(--line);margin-top:.5rem}
 svg{display:block;max-width:100%;margin:.4rem 0}
 svg.g{width:100%;height:6px;max-width:24rem;margin:.15rem 0}
-.a{fill:var(--free)}.u{fill:var(--heat)}
+.g{background:var(--free)}.g path{fill:var(--heat)}
+svg.defs{position:absolute;margin:0}
+.ws{display:grid;gap:0 .75rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,26rem),1fr));align-items:start}
 .n{fill:none;stroke:var(--node)}
 .f,.t{fill:none;stroke-width:14;stroke:var(--free);stroke-dasharray:14 2}
 .t{stroke:var(--c)}
@@ -131,6 +132,7 @@ footer{margin:2rem auto;color:var(--dim);font-size:.87rem}
 .rt>li{grid-template-columns:minmax(0,1fr)}
 .hop::before{content:"\\2193"}
 .tiles{grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}
+.tile{font-size:11px;padding:.15rem .25rem}
 .bar>div{padding:.35rem 1rem}
 }
 @media print{

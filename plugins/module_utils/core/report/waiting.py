@@ -43,12 +43,9 @@ def waiting_section(model: Mapping[str, Any], known: Index) -> Markup:
 
 def _group(reason: str, entries: Sequence[Mapping[str, Any]], known: Index) -> Markup:
     replicas = sum(entry["replicas"] for entry in entries)
-    told = f" {count(replicas, 'replica')} of {count(len(entries), 'deployment')}"
-    return el(
-        "section",
-        el("h3", badge(reason, "pending"), told),
-        *(_pending(entry, known, open_=len(entries) <= _OPEN_ENTRIES) for entry in entries),
-    )
+    few = len(entries) <= _OPEN_ENTRIES
+    title = el("h3", badge(reason, "pending"), f" {count(replicas, 'replica')} of {count(len(entries), 'deployment')}")
+    return fold(title, el("div", *(_pending(entry, known, open_=few) for entry in entries), class_="ws"), open_=few)
 
 
 def _pending(entry: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
@@ -79,7 +76,8 @@ def _overcommitted(clusters: Sequence[Mapping[str, Any]]) -> Markup:
     ]
     if not found:
         return el("p", "No pool is overcommitted.")
-    return el("section", el("h3", badge("Overcommitted", "bad"), f" {count(len(found), 'pool')}"), items(found, "rf"))
+    title = el("h3", badge("Overcommitted", "bad"), f" {count(len(found), 'pool')}")
+    return fold(title, items(found, "rf"), open_=len(found) <= _OPEN_ENTRIES)
 
 
 def _closed(clusters: Sequence[Mapping[str, Any]]) -> Markup:
@@ -90,7 +88,7 @@ def _closed(clusters: Sequence[Mapping[str, Any]]) -> Markup:
     ]
     if not found:
         return NOTHING
-    title = join([badge("Nothing new", "warn"), f" {count(len(found), 'cluster')} may get no new replica"])
+    title = el("h3", badge("Nothing new", "warn"), f" {count(len(found), 'cluster')} may get no new replica")
     return fold(title, items(found, "rf"), open_=len(found) <= _OPEN_ENTRIES)
 
 

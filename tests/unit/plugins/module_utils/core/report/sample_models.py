@@ -1,0 +1,212 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Models of plans to draw: a small one with everything in it, an empty one, and large ones by size."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+DEVICES = {
+    "L4": {"name": "gpu", "count": 1, "claim": "DRA", "what": "gpu.nvidia.com, NVIDIA L4, 23034Mi"},
+    "L40S": {"name": "gpu", "count": 4, "claim": "DRA", "what": "gpu.nvidia.com, NVIDIA L40S, 46068Mi"},
+    "H100": {"name": "gpu", "count": 8, "claim": "DRA", "what": "gpu.nvidia.com, NVIDIA H100 80GB HBM3, 81559Mi"},
+}
+NIC = {"name": "nic", "count": 8, "claim": "DRA", "what": "nic.nvidia.com, ConnectX-7"}
+FABRIC = {"name": "efa", "count": 1, "claim": "Synthetic", "what": "fabric.example.com, linkType efa"}
+
+
+def empty() -> dict[str, Any]:
+    return {
+        "summary": {"clusters": 0, "placed": 0, "pending": 0, "services": 0},
+        "clusters": [],
+        "replicas": [],
+        "services": [],
+        "caches": [],
+        "pending": [],
+        "removed": [],
+        "files": {"added": [], "changed": [], "removed": []},
+    }
+
+
+def occupant(namespace: str, deployment: str, replica: str, pods: int = 1, **rest: Any) -> dict[str, Any]:
+    """A replica's pods in a pool; `devices` per pod."""
+    entry = {"namespace": namespace, "deployment": deployment, "replica": replica, "engine": "main"}
+    return entry | {"role": "Standalone", "pods": pods, "devices": {"gpu": 1}} | rest
+
+
+def pool(name: str, nodes: int, kind: str, *occupied: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    entry = {"name": name, "nodes": nodes, "class": f"class-{kind.lower()}", "fabric": "", "devices": [DEVICES[kind]]}
+    return entry | {"occupied": list(occupied), "overcommitted": ""} | rest
+
+
+def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
+    entry = {"name": name, "source": "Existing", "region": "us-central", "reason": "", "address": f"{name}.example.net"}
+    entry |= {"labels": {"modelplane.ai/region": "us-central", "tier": "prod"}, "taints": [], "pools": list(pools)}
+    return entry | rest
+
+
+def replica(occupied: dict[str, Any], place: str, in_pool: str, state: str = "kept", **rest: Any) -> dict[str, Any]:
+    """The replica of an occupant."""
+    member = {"role": occupied["role"], "pools": [in_pool], "pods": occupied["pods"], "devices": occupied["devices"]}
+    engine = {"name": occupied["engine"], "copies": 1, "phase": "", "members": [member]}
+    entry = {key: occupied[key] for key in ("namespace", "deployment", "replica")}
+    return entry | {"cluster": place, "index": 0, "state": state, "reason": "", "engines": [engine]} | rest
+
+
+def endpoint(name: str, weight: int, **rest: Any) -> dict[str, Any]:
+    entry = {"name": name, "entry": 0, "priority": 0, "weight": weight, "usable": True, "external": False}
+    return entry | {"url": f"http://edge.example.net/ml-team/{name}/", "replica": name} | rest
+
+
+def small() -> dict[str, Any]:
+    """Three clusters with one thing of every kind and state."""
+    qwen = [occupant("ml-team", "qwen3-8b", f"qwen3-8b-{end}") for end in ("3fa91c0d11", "77be02a4c9")]
+    llama = occupant("ml-team", "llama-405b", "llama-405b-90ad4410fe", 2, role="Worker", devices={"gpu": 8, "nic": 8})
+    mixed = occupant("research", "deepseek-r1", "deepseek-r1-5cc1029be3", 1, engine="prefill", devices={"gpu": 4})
+    decode = mixed | {"engine": "decode", "pods": 3, "devices": {"gpu": 2}}
+    manual = occupant("research", "", "by-hand")
+    held = occupant("search", "embed", "embed-00aa12bb34", devices={"gpu": 2})
+    swapped = occupant("search", "rerank", "rerank-4b1d2f3a6c", devices={"gpu": 1})
+    split = replica(mixed, "aws-west", "gpu-h100", "changed", index=1)
+    split["engines"][0]["phase"] = "Prefill"
+    split["engines"].append(
+        {
+            "name": "decode",
+            "copies": 3,
+            "phase": "Decode",
+            "members": [{"role": "Standalone", "pools": ["gpu-h100"], "pods": 1, "devices": {"gpu": 2}}],
+        }
+    )
+    model = empty()
+    model["clusters"] = [
+        cluster("gcp-central", pool("gpu-l4", 8, "L4", *qwen, manual), pool("system", 2, "L4", devices=[])),
+        cluster(
+            "aws-west",
+            pool(
+                "gpu-h100", 6, "H100", llama, mixed, decode, fabric="efa-a", devices=[DEVICES["H100"], NIC, FABRIC]
+            ),
+            pool("gpu-l40s", 1, "L40S", held, held | {"replica": "embed-99ff00ee11"}, swapped,
+                 overcommitted="5 gpu are claimed, the pool has 4"),
+            source="EKS", region="us-west-2", labels={"modelplane.ai/region": "us-west", "team": "ml"},
+            taints=["dedicated=ml:NoSchedule"],
+        ),
+        cluster("lab", pool("big", 64, "H100", occupant("lab", "sweep", "sweep-1", 40, devices={"gpu": 8})), region="",
+                reason="Its gateway has no address yet", address="", labels={}),
+    ]  # fmt: skip
+    model["replicas"] = [
+        replica(qwen[0], "gcp-central", "gpu-l4", "kept"),
+        replica(qwen[1], "gcp-central", "gpu-l4", "new", index=1),
+        replica(llama, "aws-west", "gpu-h100", "new"),
+        split,
+        replica(held, "aws-west", "gpu-l40s", "held", reason="ModelCache search/weights cannot be read"),
+        replica(swapped, "aws-west", "gpu-l40s", "replaced", reason="the engine has another member role"),
+        replica(manual, "gcp-central", "gpu-l4", "manual"),
+    ]
+    names = [entry["replica"] for entry in model["replicas"]]
+    model["services"] = [
+        {
+            "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10",
+            "tier": 0, "note": "",
+            "endpoints": [
+                endpoint(names[0], 45), endpoint(names[1], 45),
+                endpoint("openai", 10, entry=1, url="https://api.openai.com/v1", external=True, replica=""),
+                endpoint(names[2], 100, entry=2, priority=1), endpoint("old", 5, entry=0, usable=False),
+            ],
+        },
+        {
+            "namespace": "search", "name": "embed", "path": "/search/embed/", "address": "", "tier": None,
+            "note": "withheld until its first endpoint is ready", "endpoints": [],
+        },
+    ]  # fmt: skip
+    phases = [{"name": "aws-west", "phase": "Ready"}, {"name": "lab", "phase": "Hydrating"}]
+    model["caches"] = [
+        {
+            "namespace": "ml-team",
+            "name": "llama-weights",
+            "artifact": "hf://meta-llama/Llama-3.1-405B",
+            "clusters": phases,
+        }
+    ]
+    refusals = [
+        {"clusters": ["gcp-central"], "pool": "gpu-l4", "reason": "gpu: 1 of 8 devices per node, all below 140Gi"},
+        {"clusters": ["aws-west", "lab"], "pool": "", "reason": "no pool has 8 free devices on 2 nodes"},
+    ]
+    model["pending"] = [
+        {"namespace": "research", "deployment": "kimi-k2", "replicas": 2, "reason": "InsufficientCapacity",
+         "message": "No cluster has room for 2 more replicas.", "refusals": refusals},
+    ]  # fmt: skip
+    model["removed"] = [
+        {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
+         "reason": "another member role"},
+    ]  # fmt: skip
+    model["files"] = {
+        "added": [
+            f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
+        ],
+        "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
+        "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
+    }
+    model["summary"] = {"clusters": 3, "placed": 7, "pending": 2, "services": 2}
+    return model
+
+
+def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
+    """A fleet with three pools a cluster, and a deployment and a service of its own for every replica."""
+    regions = ("us-central1", "us-west-2", "europe-west4", "ap-south-1")
+    model = empty()
+    for number in range(clusters):
+        region = regions[number % 4]
+        model["clusters"].append(
+            cluster(
+                f"{'gke' if number % 2 else 'eks'}-{region}-prod-{number:03}",
+                pool("gpu-l4", 16, "L4"),
+                pool("gpu-l40s", 8, "L40S"),
+                pool("gpu-h100", 8, "H100", fabric="ib", devices=[DEVICES["H100"], NIC, FABRIC]),
+                region=region,
+                labels={"modelplane.ai/region": region, "modelplane.ai/cluster": f"prod-{number:03}", "tier": "prod"},
+                reason="Its gateway has no address yet" if number % 37 == 5 else "",
+            )
+        )
+    for number in range(replicas):
+        kind = number % 3
+        space = f"team-{number % 40:02}"
+        pods, devices = ((2, {"gpu": 1}), (3, {"gpu": 2}), (4, {"gpu": 8, "nic": 8}))[kind]
+        # Not evenly, so that the overview has something to show, and a few times more than there is.
+        start = int(clusters * (number * 7919 % 1000 / 1000) ** 2)
+        for step in range(clusters):
+            place = model["clusters"][(start + step) % clusters]
+            home = place["pools"][kind]
+            least = sum(other["pods"] * other["devices"]["gpu"] for other in home["occupied"]) + pods * devices["gpu"]
+            if least <= home["nodes"] * home["devices"][0]["count"] or number % 100 == 99:
+                break
+        entry = occupant(space, f"model-{number:04}", f"model-{number:04}-{number * 7919:010x}", pods, devices=devices)
+        home["occupied"].append(entry)
+        claimed = sum(other["pods"] * other["devices"]["gpu"] for other in home["occupied"])
+        there = home["nodes"] * home["devices"][0]["count"]
+        home["overcommitted"] = f"{claimed} gpu are claimed, the pool has {there}" if claimed > there else ""
+        model["replicas"].append(
+            replica(entry, place["name"], home["name"], ("kept", "new", "changed")[number % 7 % 3])
+        )
+        route = endpoint(entry["replica"], 1)
+        model["services"].append(
+            {"namespace": space, "name": f"model-{number:04}", "path": f"/{space}/model-{number:04}/",
+             "address": "http://203.0.113.10", "tier": 0, "note": "", "endpoints": [route]}
+        )  # fmt: skip
+        folder = f"clusters/{place['name']}/namespaces/mp-{space}-51733"
+        model["files"]["added"] += [
+            f"{folder}/{part}-{entry['replica']}.yaml" for part in ("deployment", "service", "httproute")
+        ]
+    everywhere = [place["name"] for place in model["clusters"]]
+    for number in range(min(40, replicas)):
+        refusals = [{"clusters": everywhere, "pool": "gpu-h100", "reason": "no 4 nodes with 8 free gpu each"}]
+        refusals += [{"clusters": everywhere[number::3], "pool": "gpu-l4", "reason": "gpu has less than 140Gi"}]
+        model["pending"].append(
+            {"namespace": f"team-{number:02}", "deployment": f"giant-{number:02}", "replicas": 1,
+             "reason": ("InsufficientCapacity", "NoMatchingDevices")[number % 2], "message": "No cluster has room.",
+             "refusals": copy.deepcopy(refusals)}
+        )  # fmt: skip
+    model["summary"] = {
+        "clusters": clusters, "placed": replicas, "pending": len(model["pending"]), "services": len(model["services"])
+    }  # fmt: skip
+    return model

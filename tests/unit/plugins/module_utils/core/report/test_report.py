@@ -1,0 +1,324 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The page of a plan: one well-formed file that asks for nothing, with everything of the model in it, as text."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+import sys
+import time
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.script import SCRIPT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.style import STYLE
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from sample_models import cluster, empty, endpoint, large, occupant, pool, replica, small
+
+Model = dict[str, Any]
+MODELS: dict[str, Callable[[], Model]] = {
+    "empty": empty,
+    "small": small,
+    "medium": lambda: large(40, 90),
+}
+VOID = {"input", "meta"}
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "\" onmouseover=\"alert(1)",
+    "' onfocus='alert(1)",
+    "]]><!--",
+    "</title></style></textarea>",
+    "javascript:alert(1)",
+    "&lt;b&gt;&amp;",
+    "\u202egpj.exe",
+    "a\x00b\x1b[31m\r",
+    "\ud800 half a character",
+    "",
+)  # fmt: skip
+
+
+class Page(HTMLParser):
+    """A page read strictly: every element is closed where it was opened. `tree` is (tag, attributes), `text` what is
+    neither style nor script."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tree: list[tuple[str, dict[str, str]]] = []
+        self.pieces: list[str] = []
+        self.raw: dict[str, str] = {}
+        self.feed(html)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+        self.text = " ".join(self.pieces)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert len({key for key, _ in attrs}) == len(attrs), f"an attribute twice on {tag}: {attrs}"
+        self.tree.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1:] == [tag], f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in ("style", "script"):
+            self.raw[self.open[-1]] = self.raw.get(self.open[-1], "") + data
+        else:
+            self.pieces.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data}")
+
+    def values(self, key: str) -> list[str]:
+        return [attributes[key] for _, attributes in self.tree if key in attributes]
+
+    def tags(self) -> Counter[str]:
+        return Counter(tag for tag, _ in self.tree)
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every piece of text in a model that is a value, and the keys of labels."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            if key == "labels":
+                yield from (f"{name}={label}" for name, label in entry.items())
+            else:
+                yield from texts(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from texts(entry)
+
+
+def renamed(value: Any, change: Callable[[str], str]) -> Any:
+    """A model with every piece of text changed but the words that are part of its form."""
+    if isinstance(value, str):
+        return value if value in {"DRA", "Synthetic"} else change(value)
+    if isinstance(value, list):
+        return [renamed(entry, change) for entry in value]
+    if isinstance(value, dict):
+        return {(change(key) if parent_is_free(value) else key): renamed(entry, change) for key, entry in value.items()}
+    return value
+
+
+def parent_is_free(value: dict[str, Any]) -> bool:
+    """Whether the keys of a mapping are names that users chose: labels, and numbers of devices."""
+    return not value.keys() & {"name", "namespace", "clusters", "summary", "added", "role", "reason", "placed"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_well_formed_and_asks_for_nothing(name: str) -> None:
+    html = report.html(MODELS[name]())
+    page = Page(html)
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    assert {target[1:] for target in page.values("href")} <= set(ids)
+    assert all(target.startswith("#") for target in page.values("href"))
+    assert set(page.values("aria-labelledby")) <= set(ids)
+    assert not page.tags().keys() & {"img", "link", "iframe", "object", "embed", "base", "form", "video", "audio"}
+    keys = {key for _, attributes in page.tree for key in attributes}
+    assert not {key for key in keys if key.startswith("on")}
+    assert not keys & {"src", "style", "srcset", "action"}
+    assert not re.search(r"url\(|@import|https?:", STYLE + SCRIPT)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_only_its_own_style_and_script_may_run(name: str) -> None:
+    html = report.html(MODELS[name]())
+    page = Page(html)
+    assert page.tags()["script"] == page.tags()["style"] == 1
+    assert page.raw == {"script": SCRIPT, "style": STYLE}
+    policy = next(entry["content"] for _, entry in page.tree if entry.get("http-equiv") == "Content-Security-Policy")
+    for directive, source in (("script-src", SCRIPT), ("style-src", STYLE)):
+        digest = b64encode(sha256(source.encode()).digest()).decode()
+        assert f"{directive} 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert "</" not in SCRIPT + STYLE
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_has_landmarks_headings_and_captions(name: str) -> None:
+    page = Page(report.html(MODELS[name]()))
+    tags = page.tags()
+    assert [tags[tag] for tag in ("header", "nav", "main", "footer", "h1")] == [1] * 5
+    assert tags["table"] == tags["caption"]
+    assert tags["details"] == tags["summary"]
+    levels = [int(tag[1]) for tag, _ in page.tree if re.fullmatch("h[1-6]", tag)]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), levels
+    drawings = [attributes for tag, attributes in page.tree if tag == "svg"]
+    assert all(attributes.get("aria-hidden") == "true" for attributes in drawings)
+    assert next(attributes for tag, attributes in page.tree if tag == "html")["lang"] == "en"
+
+
+def test_every_item_of_a_model_is_there() -> None:
+    model = small()
+    page = Page(report.html(model))
+    folders = {path for paths in model["files"].values() for path in paths}
+    form = {"DRA", "Synthetic"}
+    # Of a path, folder and file stand apart.
+    wanted = [text for text in texts(model) if text and text not in folders | form]
+    wanted += [part for path in folders for part in path.rpartition("/")[::2]]
+    assert len(wanted) > 100
+    missing = [text for text in wanted if text not in page.text]
+    assert not missing
+    for what, number in model["summary"].items():
+        assert re.search(rf"\b{number}\s+{what}", page.text)
+
+
+def test_every_cluster_replica_and_service_of_a_large_model_is_there() -> None:
+    model = large(40, 90)
+    page = Page(report.html(model))
+    names = {entry["name"] for key in ("clusters", "services") for entry in model[key]}
+    names |= {entry["replica"] for entry in model["replicas"]}
+    assert all(name in page.text for name in names)
+    tiles = [entry for _, entry in page.tree if entry.get("class", "").startswith("tile ")]
+    assert [entry["aria-label"].partition(":")[0] for entry in tiles] == [entry["name"] for entry in model["clusters"]]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_name_becomes_markup(hostile: str) -> None:
+    model = small()
+    # A slash more in a path is a folder more.
+    calm = Page(report.html(renamed(model, lambda text: text + re.sub("[^/]", "-", hostile) + "x")))
+    page = Page(report.html(renamed(model, lambda text: f"{text}{hostile}x")))
+    assert [tag for tag, _ in page.tree] == [tag for tag, _ in calm.tree]
+    assert [sorted(attributes) for _, attributes in page.tree] == [sorted(attributes) for _, attributes in calm.tree]
+    assert page.values("id") == calm.values("id")
+    assert page.values("href") == calm.values("href")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=12))
+def test_any_text_is_shown_as_it_is(name: str) -> None:
+    model = small()
+    model["clusters"][0]["name"] = f"[{name}]"
+    html = report.html(model)
+    html.encode()
+    page = Page(html)
+    unfit = "\x0b\x0c\r\x7f\u200e\u200f\ufffe\uffff"
+    if all(ord(sign) >= 0xA0 and sign not in unfit and not 0x2028 <= ord(sign) <= 0x206F for sign in name):
+        assert f"[{name}]" in page.text or any(0xFDD0 <= ord(sign) <= 0xFDEF for sign in name)
+
+
+def test_equal_models_give_equal_pages() -> None:
+    assert report.html(small()) == report.html(copy.deepcopy(small()))
+    assert report.html(large(30, 60)) == report.html(copy.deepcopy(large(30, 60)))
+    model = small()
+    before = copy.deepcopy(model)
+    report.html(model)
+    assert model == before
+
+
+def test_a_fleet_of_300_clusters_and_1000_replicas() -> None:
+    model = large(300, 1_000)
+    before = time.process_time()
+    html = report.html(model)
+    seconds = time.process_time() - before
+    assert len(html.encode()) < 2_500_000
+    assert seconds < 10, "it takes less than one on an idle machine"
+    assert not [attributes for tag, attributes in Page(html).tree if tag == "details" and "open" in attributes
+                and attributes.get("class", "").startswith("card")]  # fmt: skip
+
+
+def test_many_files_are_counted_by_folder() -> None:
+    model = empty()
+    model["files"]["added"] = [f"clusters/c{number % 1_500:04}/{number}.yaml" for number in range(20_000)]
+    html = report.html(model)
+    page = Page(html)
+    assert "20,000 files" in page.text
+    assert "clusters/c0000/" in page.text
+    assert "14 files" in page.text
+    assert "And 500 more folders." in page.text
+    assert len(html) < 150_000
+
+
+def served(tier: int | None, *endpoints: dict[str, Any]) -> Page:
+    model = empty()
+    used = occupant("ml", "a", "a-0")
+    model["clusters"] = [cluster("one", pool("gpu", 2, "L4", used))]
+    model["replicas"] = [replica(used, "one", "gpu")]
+    service = {"namespace": "ml", "name": "s", "path": "/ml/s/", "address": "", "tier": tier, "note": ""}
+    model["services"] = [service | {"endpoints": list(endpoints)}]
+    return Page(report.html(model))
+
+
+@pytest.mark.parametrize(
+    ("tier", "endpoints", "shares", "call"),
+    [
+        pytest.param(0, [endpoint("a-0", 1)], ["100%"], "100% of", id="one"),
+        pytest.param(0, [endpoint("a-0", 1), endpoint("b", 2)], ["33.3%", "66.7%"], "33.3% of", id="thirds"),
+        pytest.param(0, [endpoint("a-0", 1), endpoint("b", 2_999)], ["<0.1%", "100%"], "<0.1% of", id="a trace"),
+        pytest.param(0, [endpoint("a-0", 1), endpoint("b", 9, usable=False)], ["100%"], "100% of", id="unusable"),
+        pytest.param(
+            1, [endpoint("b", 9, usable=False), endpoint("a-0", 5, priority=1)], ["100%"], "100% of", id="tier"
+        ),
+        pytest.param(0, [endpoint("b", 9), endpoint("a-0", 5, priority=1)], ["100%"], "", id="stands by"),
+        pytest.param(0, [endpoint("b", 9), endpoint("a-0", 0)], ["100%"], "", id="no weight"),
+        pytest.param(None, [endpoint("a-0", 9)], [], "", id="withheld"),
+    ],
+)
+def test_shares_are_of_the_endpoints_in_use(
+    tier: int | None, endpoints: list[dict[str, Any]], shares: list[str], call: str
+) -> None:
+    page = served(tier, *endpoints)
+    text = re.sub(r"\s+", " ", page.text)
+    assert re.findall(r"(<?[\d.]+%) of requests", text) == shares
+    assert f"{len(shares)} of {len(endpoints)} endpoint" in text
+    assert re.findall(r"← requests: (\S+ of)", text) == ([call] if call else [])
+
+
+def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
+    model = empty()
+    used = occupant("ml", "a", "a-0", 2, devices={"gpu": 3})
+    model["clusters"] = [cluster("one", pool("few", 3, "H100", used), pool("many", 900, "H100", used))]
+    page = Page(report.html(model))
+    runs = [
+        attributes["d"]
+        for tag, attributes in page.tree
+        if tag == "path" and attributes.get("class", "").startswith("t")
+    ]
+    # Two nodes beside each other (frames of 130 px, 4 apart), three cells of 14 px with gaps of 2 on each.
+    assert runs[0] == "M2 9h46M136 9h46"
+    assert runs[1:] == ["M0 9h2"]
+    assert "6 of 24 gpu taken, 18 free" in page.text
+    assert "6 of 7,200 gpu taken, 7,194 free" in page.text
+    assert "Drawn on 2 of 3 nodes." in page.text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(pool("p", 0, "L4"), id="no nodes"),
+        pytest.param(pool("p", 0, "L4", occupant("ml", "a", "a-0")), id="no nodes but pods"),
+        pytest.param(pool("p", 2, "L4", devices=[]), id="no devices"),
+        pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0"), devices=[]), id="no devices but pods"),
+        pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0", devices={"tpu": 4})), id="unknown device"),
+        pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0", devices={})), id="a pod without devices"),
+        pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0", 0)), id="no pods"),
+        pytest.param(pool("p", 2, "L4", occupant("ml", "a", "a-0", 50)), id="far too many pods"),
+    ],
+)
+def test_odd_pools_are_told_and_drawn(odd: dict[str, Any]) -> None:
+    model = empty()
+    model["clusters"] = [cluster("one", odd)]
+    page = Page(report.html(model))
+    assert "Pool" in page.text
+    assert all(entry["replica"] in page.text for entry in odd["occupied"])
