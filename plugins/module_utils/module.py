@@ -5,19 +5,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -31,6 +32,7 @@ SCHEDULING: dict[str, Any] = {
     "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
 }
+IMAGES = ("picker", "sidecar", "hydration", "egress")
 # A person reads some; the whole list is in the result.
 _MOST_WARNINGS = 20
 
@@ -58,7 +60,14 @@ def settings(module: AnsibleModule) -> Settings:
         lock_timeout=params.get("lock_timeout") or 0.0,
         allow_empty=params.get("allow_empty", True),
         check_mode=module.check_mode,
+        composing=Composing(**_images(params.get("images"))),
+        observations=params.get("observations") or "",
+        rollout=params.get("rollout") or 1,
     )
+
+
+def _images(given: Mapping[str, str | None] | None) -> dict[str, Any]:
+    return {f"{name}_image": image for name, image in (given or {}).items() if image}
 
 
 def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Settings) -> Outcome:
@@ -89,7 +98,7 @@ def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Se
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """A diff per file, with secrets masked."""
+    """A diff per file but the picture, with secrets masked."""
     changes = outcome.changes
     return [
         {
@@ -99,6 +108,7 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
             "after": _masked_after(outcome.before.get(name, ""), outcome.after.get(name, "")),
         }
         for name in sorted((*changes.added, *changes.changed, *changes.removed))
+        if name != REPORT_FILE
     ]
 
 

@@ -14,9 +14,40 @@ description:
     and writes every Kubernetes object of the control cluster and of each workload cluster as a file.
   - The ModelReplicas among the files are the state of the fleet. The next run starts from them, so keep the folder, for
     example in Git.
-  - No cluster is contacted. Each counts as ready with the capacity that its pools declare, unless the C(status) of its
-    manifest says otherwise.
+  - No cluster is contacted. Without O(observations) each counts as ready with the capacity that its pools declare,
+    unless the C(status) of its manifest says otherwise, and every replica counts as serving.
 options:
+  observations:
+    description:
+      - A file that says what was seen of the fleet, YAML or JSON. Endpoints, routes, caches and edits then follow what
+        is ready, and the status of every resource is written below C(status/).
+      - C(control) has C(objects), C(secrets) (C(namespace), C(name), C(keys) that have a value) and C(controller)
+        (C(ready), C(message)); C(clusters) has for each cluster C(unreachable), C(provisioned) and C(stack) (both
+        C(ready), C(message)), C(nodes) by pool and C(objects). Objects are as an API server shows them; Secrets with
+        values are refused.
+    type: path
+  rollout:
+    description:
+      - How many clusters an edit of a deployment reaches at a time. A cluster is through with it when all its pods are
+        of the new revision and ready. Needs O(observations); without, an edit reaches all of them at once.
+    type: int
+    default: 1
+  images:
+    description: Images of the containers that are composed beside the engines, such as those of a mirror.
+    type: dict
+    suboptions:
+      picker:
+        description: The endpoint picker. A deployment's own C(serving.picker.image) wins.
+        type: str
+      sidecar:
+        description: The proxy in front of Decode engines. A deployment's own C(serving.sidecar.image) wins.
+        type: str
+      hydration:
+        description: Downloads weights into caches. Needs a POSIX shell, and C(hf) or Python with pip.
+        type: str
+      egress:
+        description: An Envoy that adds credentials to requests for endpoints outside of the fleet.
+        type: str
   path:
     description:
       - The build folder. It is created when something is written.
@@ -107,6 +138,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    IMAGES,
     RESOURCES,
     SCHEDULING,
     file_diff,
@@ -125,6 +157,9 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "lock_timeout": {"type": "float", "default": 60},
             "allow_empty": {"type": "bool", "default": False},
+            "observations": {"type": "path"},
+            "rollout": {"type": "int", "default": 1},
+            "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
             "table_width": {"type": "int", "default": 72},
         },
         supports_check_mode=True,
@@ -132,6 +167,8 @@ def main() -> None:
     prepare(module)
     if module.params["table_width"] < 60:
         module.fail_json(msg=f"table_width is {module.params['table_width']}, and must be at least 60")
+    if module.params["rollout"] < 1:
+        module.fail_json(msg=f"rollout is {module.params['rollout']}, and must be at least 1")
     if module.params["lock_timeout"] < 0:
         module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
     outcome = run(module, build.build, settings(module))

@@ -177,7 +177,7 @@ def test_an_edit_of_the_image_changes_the_replica_in_place(fleet: Fleet) -> None
     assert not outcome.changes.added
     assert not outcome.changes.removed
     kinds = {name.rpartition("/")[2].partition("-")[0] for name in outcome.changes.changed}
-    assert kinds == {"modelreplica", "deployment"}
+    assert kinds == {"modelreplica", "deployment", "report.html"}
     assert states(outcome) == ["changed"]
 
 
@@ -212,7 +212,8 @@ def test_h3_a_held_cluster_keeps_its_replicas_and_their_endpoints(fleet: Fleet) 
     fleet.edit("one", "nodeCount: 4", "nodeCount: four")
     assert states(fleet.run(invalid="hold")) == ["held"]
     after = fleet.files()
-    assert {name for name in before if before[name] != after[name]} <= {str(fleet.built / "plan.json")}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed <= {str(fleet.built / name) for name in ("plan.json", "report.html")}
     assert before.keys() == after.keys()
 
 
