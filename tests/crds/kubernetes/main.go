@@ -48,6 +48,15 @@ func must(err error) {
 	}
 }
 
+func stored(definition *v1.CustomResourceDefinition) string {
+	for _, version := range definition.Spec.Versions {
+		if version.Storage {
+			return version.Name
+		}
+	}
+	return ""
+}
+
 func load(path string, scheme *runtime.Scheme) (string, *checker, []string) {
 	text, err := os.ReadFile(path)
 	must(err)
@@ -56,12 +65,13 @@ func load(path string, scheme *runtime.Scheme) (string, *checker, []string) {
 	scheme.Default(external)
 	internal := &apiextensions.CustomResourceDefinition{}
 	must(scheme.Convert(external, internal, nil))
-	internal.Status.StoredVersions = []string{"v1alpha1"}
+	version := stored(external)
+	internal.Status.StoredVersions = []string{version}
 	errors := []string{}
 	for _, e := range crdvalidation.ValidateCustomResourceDefinition(context.Background(), internal) {
 		errors = append(errors, e.Error())
 	}
-	props, err := apiextensions.GetSchemaForVersion(internal, "v1alpha1")
+	props, err := apiextensions.GetSchemaForVersion(internal, version)
 	must(err)
 	structural, err := schema.NewStructural(props.OpenAPIV3Schema)
 	must(err)
