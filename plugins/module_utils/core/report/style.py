@@ -133,6 +133,8 @@ footer{margin:2rem auto;color:var(--dim);font-size:.87rem}
 .hop::before{content:"\\2193"}
 .tiles{grid-template-columns:repeat(auto-fill,minmax(5.4rem,1fr))}
 .tile{font-size:11px;padding:.15rem .25rem}
+.bar{position:static}
+html{scroll-padding-top:.5rem}
 .bar>div{padding:.35rem 1rem}
 }
 @media print{
