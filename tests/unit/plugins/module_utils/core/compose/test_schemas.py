@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import cache_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
+    EndpointIndex,
+    resolve,
+    service_objects,
+)
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, SchemaError, check
 
 Make = Callable[..., dict[str, Any]]
@@ -114,6 +121,78 @@ def test_everything_of_a_cluster() -> None:
         check({"apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster", **cluster})
         for each in cluster_objects(cluster, {"h100": CLASS}):
             check(each)
+
+
+ENDPOINTS: tuple[dict[str, Any], ...] = (
+    {"url": "http://203.0.113.10/a/b/v1", "rewritePath": "/a/b/"},
+    {"url": "http://[2001:db8::1]:8080/"},
+    {"url": "http://models.example.com/"},
+    {"url": "https://api.example.com/", "rewritePath": "/"},
+    {"url": "https://10.0.0.1:8443/", "tls": {"serverName": "x.example.com", "caCertificateRef": {"name": "ca"}}},
+    {"url": "https://api.example.com/", "credential": {"apiKey": {"secretRef": {"name": "key"}}}},
+    {
+        "url": "https://api.example.com:8443/",
+        "credential": {"apiKey": {"secretRef": {"name": "key", "key": "k"}, "header": "x-api-key"}},
+        "tls": {"caCertificateRef": {"name": "ca"}},
+    },
+)
+METALLB = {"loadBalancer": "MetalLB", "metallb": {"addressPool": "172.18.255.200-172.18.255.250"}}
+
+
+def endpoints(count: int = len(ENDPOINTS)) -> list[Object]:
+    return [
+        {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "ModelEndpoint",
+            "metadata": {"name": f"e-{number}", "namespace": "ml-team", "labels": {"a": "b"}},
+            "spec": ENDPOINTS[number % len(ENDPOINTS)],
+        }
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_everything_of_endpoints(version: str) -> None:
+    kinds = set()
+    for endpoint in endpoints():
+        check(endpoint)
+        for each in endpoint_objects(endpoint, Options()):
+            check(each, version)
+            kinds.add(each["kind"])
+    assert {"Service", "EndpointSlice", "BackendTLSPolicy", "Deployment", "ConfigMap"} <= kinds
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize(("count", "usable"), [(7, True), (7, False), (40, True), (300, True)])
+def test_everything_of_a_service(version: str, count: int, usable: bool) -> None:
+    service = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelService",
+        "metadata": {"name": "assistant", "namespace": "ml-team"},
+        "spec": {"endpoints": [{"weight": 3, "selector": {"matchLabels": {"a": "b"}}}]},
+    }
+    check(service)
+    resolution = resolve(service, EndpointIndex(endpoints(count)), lambda _endpoint: usable)
+    objects = service_objects(service, resolution, backend_of(None), True)
+    assert any(each["kind"] == "HTTPRoute" for each in objects)
+    for each in objects:
+        check(each, version)
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+@pytest.mark.parametrize("balancer", [{}, METALLB])
+def test_everything_of_a_gateway(balancer: dict[str, Any], version: str) -> None:
+    gateway = {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceGateway",
+        "metadata": {"name": "default"},
+        "spec": {"backend": "Traefik", "traefik": {"version": "39.0.0", **balancer}},
+    }
+    check(gateway)
+    objects = backend_of(gateway).objects(gateway)
+    assert ("IPAddressPool" in {each["kind"] for each in objects}) == bool(balancer)
+    for each in objects:
+        check(each, version)
 
 
 def container_of(deployment: Object) -> Any:
