@@ -215,6 +215,21 @@ def test_copies_are_spread_alike(options: Options) -> None:
     assert not schedule([deployment("m", 1, gang(2, copies=2))], odd, [], options).placements
 
 
+@EACH
+@pytest.mark.parametrize("busy", [1, 2, 3, 4])
+def test_pools_take_what_others_leave(busy: int, options: Options) -> None:
+    """Pool x has nine nodes, some of them taken; the gang needs all that is left and two nodes of pool y."""
+    others = deployment("first", busy, standalone(), priority=1)
+    fleet = [cluster("a", rail("x", 9), rail("y", 2))]
+    left = 9 - busy
+    decided = schedule([others, deployment("m", 1, gang(left + 1))], fleet, [], options)
+    assert places(decided)[busy:] == [[(("x", 1),), (("x", left - 1), ("y", 2))]]
+    refused = schedule([others, deployment("m", 1, gang(left + 2))], fleet, [], options)
+    assert reasons(refused) == [
+        f"a: pools x and y of fabric EFA rail together take {left + 2} of the {left + 3} pods of the engine"
+    ]
+
+
 def test_pods_of_a_copy_go_on_different_nodes() -> None:
     fleet = [cluster("a", rail("x", 1, gpu(count=8)), rail("y", 2, gpu(count=8)))]
     assert schedule([deployment("m", 1, gang(2))], fleet, []).placements

@@ -4,18 +4,24 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
+    Engine,
+    Member,
     Options,
     PlacedMember,
+    Placement,
     Pool,
     Schedule,
 )
@@ -206,3 +212,104 @@ def test_every_missing_replica_has_its_reasons(
         named = {name for refusal in pending.refusals for name in refusal.clusters}
         assert named == {cluster.name for cluster in fleet}
         assert all(refusal.reason for refusal in pending.refusals)
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> tuple[list[Cluster], list[Deployment]]:
+    """Small pools of one fabric, something that runs there, and one gang."""
+    kinds = st.builds(fleets.gpu, st.sampled_from(("40Gi", "80Gi", "80Gi")), st.sampled_from((1, 2, 4)))
+    pools = [
+        fleets.on_fabric(Pool(f"p{number}", draw(st.integers(1, 4)), (draw(kinds),)))
+        for number in range(draw(st.integers(2, 3)))
+    ]
+    ask = st.builds(
+        fleets.ask, st.sampled_from((1, 1, 2, 4)), st.sampled_from((fleets.at_least("40Gi"), fleets.at_least("80Gi")))
+    )
+    leader = Member("Leader", 1, draw(st.sampled_from(((), (draw(ask),)))))
+    worker = Member("Worker", draw(st.integers(2, 5)), (draw(ask),))
+    members = draw(st.permutations((leader, worker)))
+    gang = Engine("main", tuple(members), draw(st.sampled_from((1, 1, 2))))
+    others = fleets.deployment("first", draw(st.integers(0, 4)), fleets.standalone(draw(ask)), priority=1)
+    return [fleets.cluster("a", *pools)], [others, fleets.deployment("gang", 1, gang)]
+
+
+def possible(engine: Engine, fleet: Cluster, decided: Schedule, options: Options) -> bool:
+    """Whether the gang fits beside what is placed: every pool for the leader, every number of workers on each pool."""
+    by_role = {member.role: member for member in engine.members}
+
+    def takes(pool: Pool, member: Member) -> bool:
+        matcher = Matcher("Exact")
+        return bool(matcher.resolve(member.requests, pool.devices))
+
+    def pods(role: str, count: int) -> list[PlacedMember]:
+        claims = tuple({"deviceClassName": fleets.GPU, "count": request.count} for request in by_role[role].requests)
+        return [PlacedMember("", claims, role)] * count if claims else []
+
+    workers = by_role["Worker"].pods
+    for leader, shares in itertools.product(
+        range(len(fleet.pools)), itertools.product(range(workers + 1), repeat=len(fleet.pools))
+    ):
+        if sum(shares) != workers or not takes(fleet.pools[leader], by_role["Leader"]):
+            continue
+        for position, (pool, share) in enumerate(zip(fleet.pools, shares, strict=True)):
+            if share and not takes(pool, by_role["Worker"]):
+                break
+            copy = pods("Leader", int(position == leader)) + pods("Worker", share)
+            groups = pods_on(decided, fleet.name, pool.name) + ([copy] * engine.copies if copy else [])
+            if not fits(pool, groups) or (options.accounting == "Nodes" and sum(map(len, groups)) > pool.nodes):
+                break
+        else:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
+@settings(max_examples=150, deadline=None)
+@given(state=crowded())
+def test_a_gang_is_refused_only_when_no_spread_fits(
+    accounting: str, state: tuple[list[Cluster], list[Deployment]]
+) -> None:
+    fleet, wanted = state
+    options = Options(accounting)  # type: ignore[arg-type]
+    decided = schedule(wanted, fleet, [], options)
+    for pool in fleet[0].pools:
+        groups = pods_on(decided, "a", pool.name)
+        assert fits(pool, groups)
+        assert accounting == "Devices" or sum(map(len, groups)) <= pool.nodes
+    placed = [placement for placement in decided.placements if placement.deployment == "gang"]
+    hypothesis.event("refused" if not placed else f"{len(pools_used(placed[0]))} pools")
+    if not placed:
+        assert not possible(wanted[1].engines[0], fleet[0], decided, options)
+    again = schedule(wanted, fleet, fleets.replicas_of(decided), options)
+    assert [placement.engines for placement in again.placements] == [
+        placement.engines for placement in decided.placements
+    ]
+
+
+def pools_used(placement: Placement) -> set[str]:
+    return {name for engine in placement.engines for member in engine.members for name, _ in member.pods_by_pool}
+
+
+@pytest.mark.parametrize("accounting", ["Devices", "Nodes"])
+@settings(max_examples=100, deadline=None)
+@given(state=crowded(), followers=st.integers(1, 7))
+def test_a_spread_gang_that_is_edited_keeps_its_pools(
+    accounting: str, state: tuple[list[Cluster], list[Deployment]], followers: int
+) -> None:
+    fleet, wanted = state
+    options = Options(accounting)  # type: ignore[arg-type]
+    first = schedule(wanted, fleet, [], options)
+    engine = wanted[1].engines[0]
+    members = tuple(replace(one, pods=followers) if one.role == "Worker" else one for one in engine.members)
+    edited = [wanted[0], replace(wanted[1], engines=(replace(engine, members=members),))]
+    second = schedule(edited, fleet, fleets.replicas_of(first), options)
+    before = {placement.deployment: pools_used(placement) for placement in first.placements}
+    for placement in second.placements:
+        assert placement.deployment not in before or placement.state == "kept"
+        if placement.deployment == "gang":
+            assert pools_used(placement) <= before.get("gang", {pool.name for pool in fleet[0].pools})
+            worker = next(one for one in placement.engines[0].members if one.role == "Worker")
+            assert sum(pods for _, pods in worker.pods_by_pool) == worker.pods == followers
+    named = {refusal.pool for refusal in second.overcommitted}
+    for pool in fleet[0].pools:
+        assert pool.name in named or fits(pool, pods_on(second, "a", pool.name))
