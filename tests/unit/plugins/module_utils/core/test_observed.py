@@ -242,5 +242,13 @@ def test_first_address_prefers_ip_addresses() -> None:
     assert first_address(None) == ""
 
 
+def test_objects_are_equal_when_all_of_them_are() -> None:
+    assert Objects([POD, OTHER]) == Objects([OTHER, POD])
+    assert Objects([POD]) != Objects([OTHER])
+    assert Objects([POD]) != Objects([POD, OTHER])
+    assert Objects([POD]) != Objects([{**POD, "status": {}}])
+    assert Objects() != []
+
+
 def test_an_empty_observation_knows_nothing() -> None:
     assert parse({}) == Observed()

@@ -100,6 +100,11 @@ def test_d24_zero_replicas_are_all_there() -> None:
     assert status.fields == {"replicas": {"total": 0, "ready": 0}}
 
 
+def test_an_invalid_edit_to_zero_replicas_is_told() -> None:
+    status = model_deployment(seen.deployment(0), [], None, {}, invalid="Invalid nodeSelector CEL expression: x")
+    assert seen.told(status)["ReplicasScheduled"] == ("False", "InvalidNodeSelector")
+
+
 def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
     good = seen.deployment(2)
     bad = seen.deployment(2)
