@@ -289,7 +289,7 @@ class GPUPool(Model):
     nodes: int | None = Field(default=None, description="Nodes the pool may grow to.")
     observed_nodes: int | None = Field(default=None, description="Nodes seen in the cluster.")
     devices: Annotated[list[PublishedDevice], ListMap(("name",))] | None = Field(
-        default=None, max_length=16, description="Devices of one node."
+        default=None, max_length=17, description="Devices of one node, and the fabric between nodes."
     )
     fabric: PublishedFabric | None = Field(default=None, description="Fast network between the nodes.")
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 
 
 def namespace_of(resource: Mapping[str, Any]) -> str:
@@ -22,6 +23,16 @@ def control_labels(resource: Mapping[str, Any], owner_label: str) -> dict[str, s
         labels[names.NAMESPACE_LABEL] = names.label_value(resource["metadata"]["namespace"])
     labels[owner_label] = names.label_value(resource["metadata"]["name"])
     return labels
+
+
+def system_namespace() -> dict[str, Any]:
+    """The Namespace of the fleet's own objects, which whatever lands there brings along."""
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": constants.SYSTEM_NAMESPACE, "labels": labels},
+    }
 
 
 def control_metadata(

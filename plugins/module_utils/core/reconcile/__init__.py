@@ -14,6 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
     model_replica,
     replica_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import caches, clusters, rollout
@@ -252,15 +254,11 @@ def _endpoints(
 def _control(
     situation: Situation, composed: Iterable[Object], sites: Mapping[str, Site], flow: Traffic
 ) -> tuple[Object, ...]:
-    return _distinct(
-        [
-            *composed,
-            *flow.endpoints,
-            *flow.objects,
-            *(value for site in sites.values() for value in site.objects),
-            *clusters.held_objects(situation),
-        ]
-    )
+    built = [value for site in sites.values() for value in site.objects] + clusters.held_objects(situation)
+    objects = [*composed, *flow.endpoints, *flow.objects, *built]
+    if any(value["metadata"].get("namespace") == SYSTEM_NAMESPACE for value in objects):
+        objects.append(system_namespace())
+    return _distinct(objects)
 
 
 def _workloads(

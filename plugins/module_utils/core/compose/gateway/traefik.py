@@ -10,7 +10,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
+    control_labels,
+    system_namespace,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
     HelmRelease,
     Object,
@@ -50,7 +53,7 @@ class Traefik:
         labels = control_labels(gateway, names.GATEWAY_LABEL)
         addresses = _address_pool(gateway)
         return (
-            _namespace(constants.SYSTEM_NAMESPACE, labels),
+            system_namespace(),
             *(_metallb_objects(addresses, labels) if addresses else ()),
             _gateway_class(labels),
             _gateway(labels),

@@ -58,6 +58,7 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("InferenceCluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].name", "minLength"): (1, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].fabric.type", "enum"): (["None", "EFA", "InfiniBand", "NVLink"], _FABRICS),
+    ("InferenceCluster", "status.gpuPools[].devices", "maxItems"): (17, "the fabric of a pool is published beside 16"),
     ("EKSCluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
     ("GKECluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
     ("ModelEndpoint", "spec.url", "maxLength"): (2048, _URL),

@@ -50,8 +50,9 @@ def test_objects() -> None:
         ("Gateway", "modelplane"),
     ]
     labels = {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/gateway": "default"}
-    assert all(value["metadata"]["labels"] == labels for value in composed(gateway()))
-    _namespace, gateway_class, front = composed(gateway())
+    namespace, gateway_class, front = composed(gateway())
+    assert "modelplane.ai/gateway" not in namespace["metadata"]["labels"], "other things are in it too"
+    assert gateway_class["metadata"]["labels"] == front["metadata"]["labels"] == labels
     assert gateway_class["spec"] == {"controllerName": "traefik.io/gateway-controller"}
     assert front["metadata"]["namespace"] == "modelplane-system"
     assert front["spec"] == {

@@ -1,0 +1,304 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Runs one after another on a fleet that somebody observes: what was built is shown as applied, ready or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+
+Object = dict[str, Any]
+
+MANIFESTS = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: l4}
+spec:
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, capacity: {memory: {value: 23034Mi}}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: east}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: east}, cache: {storageClassName: rwx}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: west}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: west}, cache: {storageClassName: rwx}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelCache
+metadata: {name: weights, namespace: team}
+spec:
+  source: HuggingFace
+  huggingFace: {repo: Qwen/Qwen3-8B, sizeGiB: 40, authSecret: {name: hf}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: qwen, namespace: team}
+spec:
+  replicas: 2
+  template:
+    spec:
+      modelCacheRef: {name: weights}
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: together, namespace: team, labels: {provider: together}}
+spec: {url: "https://api.together.xyz/", rewritePath: /}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: chat, namespace: team}
+spec:
+  endpoints:
+  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}
+  - priority: 1
+    selector: {matchLabels: {provider: together}}
+"""
+
+
+def up(value: Object) -> Object:
+    """An object whose controller is through with it."""
+    copies = value.get("spec", {}).get("replicas", 1)
+    status: Object = {"conditions": [{"type": kind, "status": "True"} for kind in ("Available", "Complete")]}
+    status |= dict.fromkeys(("replicas", "availableReplicas", "readyReplicas", "updatedReplicas"), copies)
+    if value["kind"] == "PersistentVolumeClaim":
+        status["phase"] = "Bound"
+    return {**value, "status": status}
+
+
+def down(value: Object) -> Object:
+    return {**value, "status": {"conditions": [{"type": "Available", "status": "False"}], "updatedReplicas": 1}}
+
+
+class Fleet:
+    """Manifests, what is built of them, and what an observer tells of the clusters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.built = folder / "build"
+        self.text = MANIFESTS
+        self.silent: set[str] = set()
+        self.shown: Callable[[str, Object], Object] = lambda _cluster, value: up(value)
+        self.secrets: list[Object] = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
+
+    def edit(self, old: str, new: str) -> None:
+        assert old in self.text
+        self.text = self.text.replace(old, new)
+
+    def objects(self, top: str = "", kind: str = "") -> list[Object]:
+        found = [yaml.safe_load(path.read_text()) for path in sorted((self.built / top).rglob("*.yaml"))]
+        return [value for value in found if not kind or value["kind"] == kind]
+
+    def observations(self) -> Object:
+        clusters = {}
+        for name in ("east", "west"):
+            gateway = {
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "Gateway",
+                "metadata": {"name": "inference-gateway", "namespace": "modelplane-system"},
+                "status": {"addresses": [{"type": "IPAddress", "value": f"192.0.2.{len(name + name[0])}"}]},
+            }
+            seen = [self.shown(name, value) for value in self.objects(f"clusters/{name}")]
+            clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
+            if name in self.silent:
+                clusters[name] = {"unreachable": "connection refused"}
+        return {"control": {"objects": [], "secrets": self.secrets}, "clusters": clusters}
+
+    def run(self, **more: Any) -> build.Outcome:
+        manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
+        manifests.write_text(self.text)
+        seen.write_text(yaml.safe_dump(self.observations()))
+        return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+
+    def settle(self) -> None:
+        """Run until nothing changes."""
+        for _ in range(6):
+            if not self.run().changes:
+                return
+        raise AssertionError("six runs, and something changes still")
+
+    def status(self, kind: str, name: str = "") -> Object:
+        found = [value for value in self.objects("status", kind) if name in ("", value["metadata"]["name"])]
+        assert len(found) == 1, [value["metadata"]["name"] for value in found]
+        return found[0]["status"]
+
+    def reason(self, kind: str, condition: str, name: str = "") -> tuple[str, str]:
+        entries = self.status(kind, name)["conditions"]
+        return next((entry["status"], entry["reason"]) for entry in entries if entry["type"] == condition)
+
+    def backends(self) -> list[str]:
+        """What the service leads to: clusters of replicas, and names of other endpoints."""
+        clusters = {}
+        for endpoint in self.objects("control", "ModelEndpoint"):
+            clusters[endpoint["metadata"]["name"]] = endpoint["metadata"]["labels"]["modelplane.ai/cluster"]
+        found = []
+        for route in self.objects("control", "HTTPRoute"):
+            for reference in route["spec"]["rules"][0].get("backendRefs", ()):
+                name = reference["name"].rpartition("-endpoint-")[0]
+                found.append(clusters.get(name, name))
+        return sorted(found)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+def test_from_nothing_to_a_service_that_answers(fleet: Fleet) -> None:
+    fleet.run()
+    assert fleet.objects("clusters", "Job")
+    assert not fleet.objects("control", "ModelEndpoint"), "nothing serves yet"
+    fleet.settle()
+    assert fleet.backends() == ["east", "west"]
+    assert fleet.reason("ModelDeployment", "ReplicasReady") == ("True", "AllReplicasReady")
+    assert fleet.status("ModelDeployment")["replicas"] == {"total": 2, "ready": 2}
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
+    assert not fleet.objects("clusters", "Job")
+    assert fleet.reason("InferenceCluster", "BackendReady", "east") == ("True", "BackendHealthy")
+
+
+def test_what_is_not_ready_gets_no_requests_and_the_next_tier_takes_over(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.shown = lambda cluster, value: down(value) if cluster == "west" else up(value)
+    fleet.settle()
+    assert fleet.backends() == ["east"]
+    assert fleet.reason("ModelDeployment", "ReplicasReady") == ("False", "ModelStarting")
+    fleet.shown = lambda _cluster, value: down(value)
+    fleet.settle()
+    assert fleet.backends() == ["together"]
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert fleet.backends() == ["east", "west"]
+
+
+def test_h11_a_service_without_any_usable_endpoint_keeps_its_route_once_it_had_one(fleet: Fleet) -> None:
+    fleet.edit("  - priority: 1\n    selector: {matchLabels: {provider: together}}\n", "")
+    fleet.shown = lambda _cluster, value: down(value)
+    fleet.settle()
+    assert not fleet.objects("control", "HTTPRoute")
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert fleet.backends() == ["east", "west"]
+    fleet.shown = lambda _cluster, value: down(value)
+    fleet.settle()
+    (route,) = fleet.objects("control", "HTTPRoute")
+    (reference,) = route["spec"]["rules"][0]["backendRefs"]
+    (empty,) = [s for s in fleet.objects("control", "EndpointSlice") if reference["name"] in s["metadata"]["name"]]
+    assert not empty["endpoints"]
+    assert fleet.reason("ModelService", "RoutingReady") == ("False", "Configuring")
+
+
+def test_h3_a_cluster_that_does_not_answer_keeps_everything(fleet: Fleet) -> None:
+    fleet.settle()
+    before = {path: path.read_bytes() for path in fleet.built.rglob("*.yaml") if "/status/" not in str(path)}
+    fleet.silent = {"east", "west"}
+    fleet.run()
+    fleet.settle()
+    after = {path: path.read_bytes() for path in fleet.built.rglob("*.yaml") if "/status/" not in str(path)}
+    assert before == after
+    assert fleet.reason("ModelDeployment", "ReplicasReady") == ("True", "AllReplicasReady")
+
+
+def test_an_edit_reaches_one_cluster_after_the_other(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.edit("v0.23.0", "v0.24.0")
+
+    def images() -> dict[str, bool]:
+        return {
+            name: "v0.24.0" in "".join(path.read_text() for path in (fleet.built / "clusters" / name).rglob("*.yaml"))
+            for name in ("east", "west")
+        }
+
+    fleet.run()
+    assert images() == {"east": True, "west": False}
+    fleet.shown = lambda cluster, value: down(value) if cluster == "east" else up(value)
+    fleet.run()
+    assert images() == {"east": True, "west": False}, "east is not through with it"
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.run()
+    assert images() == {"east": True, "west": True}
+
+
+def test_nothing_new_to_see_changes_nothing(fleet: Fleet) -> None:
+    fleet.settle()
+    before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+    assert not fleet.run().changes
+    assert before == {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+
+
+def test_a_token_that_is_missing_holds_the_download_back(fleet: Fleet) -> None:
+    fleet.secrets = []
+    fleet.settle()
+    assert not fleet.objects("clusters", "Job")
+    assert len(fleet.objects("clusters", "PersistentVolumeClaim")) == 2
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("False", "AuthSecretMissing")
+    fleet.secrets = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
+    outcome = fleet.run()
+    assert len(fleet.objects("clusters", "Job")) == 2
+    assert {staged.name for staged in outcome.plan.caches if staged.copies} == {"weights"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("- priority: 1", "- priority: one"),
+        ('url: "https://api', 'uri: "https://api'),
+        ("sizeGiB: 40", "sizeGiB: forty"),
+        ("existing: {secretRef: {name: west}", "existing: {secret: {name: west}"),
+    ],
+)
+def test_h3_an_invalid_edit_of_any_kind_takes_nothing_away(fleet: Fleet, old: str, new: str) -> None:
+    fleet.settle()
+
+    def built() -> dict[str, str]:
+        return {
+            str(path.relative_to(fleet.built)): path.read_text()
+            for top in ("control", "clusters")
+            for path in (fleet.built / top).rglob("*.yaml")
+        }
+
+    before = built()
+    fleet.edit(old, new)
+    with pytest.raises(build.ManifestError):
+        fleet.run()
+    fleet.run(invalid="hold")
+    fleet.run(invalid="hold")
+    assert built() == before
+
+
+def test_h12_a_cluster_that_is_gone_holds_up_nothing(fleet: Fleet) -> None:
+    fleet.settle()
+    start = fleet.text.index("---\napiVersion: modelplane.ai/v1alpha1\nkind: InferenceCluster\nmetadata: {name: west}")
+    end = fleet.text.index("---\napiVersion: modelplane.ai/v1alpha1\nkind: ModelCache")
+    fleet.text = fleet.text[:start] + fleet.text[end:]
+    fleet.settle()
+    assert not (fleet.built / "clusters" / "west").exists()
+    assert [entry["name"] for entry in fleet.status("ModelCache")["clusters"]] == ["east"]
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
+
+
+def test_a_cache_stays_where_replicas_mount_it(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.edit(
+        "spec:\n  source: HuggingFace", "spec:\n  clusterSelector: {matchLabels: {tier: none}}\n  source: HuggingFace"
+    )
+    fleet.settle()
+    assert len(fleet.objects("clusters", "PersistentVolumeClaim")) == 2
+    assert fleet.reason("ModelCache", "ClustersMatched") == ("False", "NoClusters")
