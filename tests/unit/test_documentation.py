@@ -1,0 +1,104 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The examples of the documentation are whole: each block of manifests loads, plans and builds by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
+
+ROOT = Path(__file__).parents[2]
+KINDS = ROOT / "docs" / "kinds"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+WARNINGS: dict[str, tuple[str, ...]] = {}
+"""Warnings that examples are meant to give: parts of their texts, by page. All others fail the test."""
+
+_FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+_MANIFEST = re.compile(r"\bapiVersion:\s*[\"']?(infrastructure\.)?modelplane\.ai/")
+_PENDING = re.compile(r"^# pending: (\S+)$", re.MULTILINE)
+"""How a block says that a deployment in it finds no room: a comment with namespace and name."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The manifests of one fenced block; `line` is the one of the page that the text begins on."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text()
+    for fence in _FENCE.finditer(text):
+        if _MANIFEST.search(fence["text"]):
+            line = text.count("\n", 0, fence.start("text")) + 1
+            yield Block(page.relative_to(ROOT).as_posix(), line, fence["language"], fence["text"])
+
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+def built(block: Block, folder: Path) -> tuple[Any, Any]:
+    """The outcomes of two runs on the same build folder."""
+    manifests = folder / "manifests.yaml"
+    manifests.write_text(block.text)
+    settings = Settings((str(manifests),), folder=str(folder / "build"), allow_empty=True)
+    return build(settings), build(settings)
+
+
+@pytest.mark.parametrize("kind", sorted(api.KINDS))
+def test_each_kind_has_a_page_with_an_example_of_it(kind: str) -> None:
+    examples = list(blocks(KINDS / f"{kind}.md"))
+    assert examples, f"docs/kinds/{kind}.md has no block of manifests"
+    shown = {resource.KIND for each in examples for resource in load([Source(str(each), each.text.encode())]).resources}
+    assert kind in shown
+
+
+def test_every_page_is_of_a_kind() -> None:
+    assert {page.stem for page in KINDS.glob("*.md")} == set(api.KINDS)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_an_example_is_marked_as_yaml(block: Block) -> None:
+    assert block.language == "yaml"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_an_example_loads(block: Block) -> None:
+    loaded = load([Source(str(block), block.text.encode())])
+    allowed = WARNINGS.get(block.page, ())
+    assert [str(error) for error in loaded.errors] == []
+    assert loaded.ignored == ()
+    assert [str(warning) for warning in loaded.warnings if not any(part in str(warning) for part in allowed)] == []
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_an_example_is_placed_and_built_and_then_stays(block: Block, tmp_path: Path) -> None:
+    first, second = built(block, tmp_path)
+    pending = {f"{each.namespace}/{each.deployment}" for each in first.plan.schedule.pending}
+    assert pending == set(_PENDING.findall(block.text))
+    assert first.changes.added
+    assert not second.changes, second.changes
+    assert {each.state for each in second.plan.schedule.placements} <= {"kept"}
+
+
+def test_a_warning_that_is_allowed_is_given() -> None:
+    given = dict.fromkeys(WARNINGS, "")
+    for block in BLOCKS:
+        if block.page in given:
+            given[block.page] += "\n".join(map(str, load([Source(str(block), block.text.encode())]).warnings))
+    assert [part for page, parts in WARNINGS.items() for part in parts if part not in given[page]] == []
