@@ -126,6 +126,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """What takes room on each pool (cluster, pool)."""
+    pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for wire in (*plan.replicas, *plan.manual):
         replica = translate.replica(wire)
@@ -140,10 +141,24 @@ def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
                             "engine": engine.name,
                             "role": member.role,
                             "pods": pods * engine.copies,
-                            "devices": _claims(member),
+                            "devices": _taken(member, pools.get((replica.cluster, pool))),
                         }
                     )
     return found
+
+
+def _taken(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
+    """Devices that one pod takes from its node, by the name of the device. Of devices of one class it is the first, as
+    which of them a claim gets is for Kubernetes to decide."""
+    names_of: dict[str | None, str] = {}
+    for device in pool.devices if pool else ():
+        if device.claim == "DRA":
+            names_of.setdefault(device.device_class_name, device.name)
+    taken: dict[str, int] = {}
+    for request in member.device_requests:
+        name = names_of.get(request["deviceClassName"], request["name"])
+        taken[name] = taken.get(name, 0) + int(request.get("count", 1))
+    return taken
 
 
 def _claims(member: PlacedMember) -> dict[str, int]:
