@@ -70,15 +70,18 @@ class NodeLedger:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
         self.used = 0
+        self.changes = 0
 
     def fits(self, demand: Demand) -> bool:
         return self.used + demand.nodes <= self.pool.nodes
 
     def add(self, demand: Demand) -> None:
         self.used += demand.nodes
+        self.changes += 1
 
     def remove(self, demand: Demand) -> None:
         self.used -= demand.nodes
+        self.changes += 1
 
     @property
     def overcommitted(self) -> str:
@@ -102,6 +105,8 @@ class DeviceLedger:
 
     def __init__(self, pool: Pool, options: Options, memo: dict[object, Free | None]) -> None:
         self.pool = pool
+        # How often something was added or removed: what was found out stays true as long as this does not grow.
+        self.changes = 0
         self._options = options
         self._memo = memo
         self._node: Vector = tuple(device.count if device.claim == "DRA" else 0 for device in pool.devices)
@@ -128,6 +133,7 @@ class DeviceLedger:
             insort(self._order, group)
         self._counts[group] = self._counts.get(group, 0) + demand.copies
         self._is_known = False
+        self.changes += 1
 
     def remove(self, demand: Demand) -> None:
         group = demand.group
@@ -138,6 +144,7 @@ class DeviceLedger:
             del self._counts[group]
             self._order.remove(group)
         self._is_known = False
+        self.changes += 1
 
     @property
     def overcommitted(self) -> str:

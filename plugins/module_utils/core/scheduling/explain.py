@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Request,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import is_gang
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.spread import Option, is_gang
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
@@ -52,6 +52,7 @@ class Explainer:
         self._capacity = capacity
         self._mismatch: dict[tuple[int, int], str] = {}
         self._refusals: dict[object, tuple[Refusal, ...]] = {}
+        self._together: dict[int, tuple[str, ...]] = {}
 
     def refusals(
         self, deployment: Deployment, engines: tuple[Engine, ...], clusters: Iterable[Cluster]
@@ -114,19 +115,17 @@ class Explainer:
         for fabric, pools in fabrics.items():
             options = spreader.options(engine, cluster.name, spreader.views(fabric, pools))
             if options:
+                most = min(engine.pods, max(option.pods for option in options))
                 notes.append(
-                    f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take "
-                    f"{max(option.pods for option in options)} of the {engine.pods} pods of {_copies(engine)}"
+                    f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take {most} of the "
+                    f"{engine.pods} pods of {_copies(engine)}"
                 )
-        whole = [
-            layout
-            for option in spreader.options(engine, cluster.name, [(pool, pool.devices) for pool in cluster.pools])
-            if option.pods == engine.pods and (layout := next(option.layouts(), None))
-        ]
-        if whole:
-            fewest = min(whole, key=lambda layout: len(layout.pools))
-            notes.append(f"{_pools(fewest.pools)} would take it together if they named the same fabric")
-        return notes
+        options = spreader.options(engine, cluster.name, [(pool, pool.devices) for pool in cluster.pools])
+        # The same for every engine that asks the pools for the same: one answer of `options`, which lives as long.
+        if id(options) not in self._together:
+            self._together[id(options)] = _fewest(engine, options)
+        names = self._together[id(options)]
+        return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
@@ -204,3 +203,13 @@ def _pools(names: Sequence[str]) -> str:
 
 def _copies(engine: Engine) -> str:
     return "the engine" if engine.copies == 1 else f"each of the engine's {engine.copies} copies"
+
+
+def _fewest(engine: Engine, options: Iterable[Option]) -> tuple[str, ...]:
+    """The fewest pools that would take all pods of a gang together; empty when all pools do not."""
+    whole = [
+        layout.pools
+        for option in options
+        if option.pods >= engine.pods and (layout := next(option.layouts(engine), None))
+    ]
+    return min(whole, key=len, default=())

@@ -150,7 +150,7 @@ def grow(layout: Layout, cluster: str, capacity: FleetCapacity) -> Layout:
         grown = list(parts)
         for number, part in enumerate(grown):
             beside = _beside(layout, position, part.pool)
-            most = capacity.spreader.most(cluster, layout.engine, part.pool, part.resolution, part.pods + short, beside)
+            most = capacity.spreader.most(cluster, layout.engine.copies, replace(part, pods=part.pods + short), beside)
             more = min(short, max(0, most - part.pods))
             grown[number] = replace(part, pods=part.pods + more)
             short -= more

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
@@ -32,6 +33,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 Ledger = NodeLedger | DeviceLedger
+
+# How the requests of the leader and of a worker resolve on a pool.
+Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
 
 # A pool of a fabric, with its devices as pods on that fabric see them.
 View = tuple[Pool, tuple[Device, ...]]
@@ -56,38 +60,36 @@ def member(engine: Engine, role: str) -> Member:
 class Option:
     """A pool and a claim for the leader, a claim for the workers, and the most workers of a copy that go beside it.
 
-    `rooms` has a part per pool that takes workers, with the most it takes: the leader's pool first, then the pool with
-    most room.
+    `rooms` has a part per pool that takes workers, with the most it takes, never more than the engine has: the leader's
+    pool first, then the pool with most room.
     """
 
-    engine: Engine
     leader: Part
     rooms: tuple[Part, ...]
 
-    @property
+    @cached_property
     def pods(self) -> int:
-        """How many pods of a copy find a place, leader included."""
-        return 1 + min(member(self.engine, "Worker").pods, sum(room.pods for room in self.rooms))
+        """How many pods of a copy find a place, leader included; may be more than a copy has."""
+        return 1 + sum(room.pods for room in self.rooms)
 
-    def layouts(self) -> Iterator[Layout]:
+    def layouts(self, engine: Engine) -> Iterator[Layout]:
         """Every way to spread the gang over at least two pools.
 
         First all workers on one pool, then as few pools as there can be: pods of a member on one pool are bound to it,
         while a cluster may spread those of several pools otherwise than the plan has it.
         """
-        pods = member(self.engine, "Worker").pods
+        pods = member(engine, "Worker").pods
         for room in self.rooms:
             if room.pods >= pods and room.pool.name != self.leader.pool.name:
-                yield self._layout((replace(room, pods=pods),))
+                yield self._layout(engine, (room,))
         for shares in _distributions([room.pods for room in self.rooms], pods):
             if len(shares) - shares.count(0) > 1:
-                yield self._layout(
-                    tuple(replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
-                )
+                parts = (replace(room, pods=pods) for room, pods in zip(self.rooms, shares, strict=True) if pods)
+                yield self._layout(engine, tuple(parts))
 
-    def _layout(self, workers: tuple[Part, ...]) -> Layout:
+    def _layout(self, engine: Engine, workers: tuple[Part, ...]) -> Layout:
         parts = {"Leader": (self.leader,), "Worker": workers}
-        return Layout(self.engine, tuple(parts[one.role] for one in self.engine.members))
+        return Layout(engine, tuple(parts[one.role] for one in engine.members))
 
 
 class Spreader:
@@ -98,6 +100,8 @@ class Spreader:
         self._ledger = ledger
         self._views = FabricViews()
         self._shared: dict[str, dict[Fabric, tuple[Pool, ...]]] = {}
+        # What `options` found, with the number of changes of the ledgers that it found it at.
+        self._known: dict[object, tuple[int, tuple[Option, ...]]] = {}
 
     def fabrics(self, cluster: Cluster) -> dict[Fabric, tuple[Pool, ...]]:
         """The fabrics of a cluster that several of its pools are on."""
@@ -124,7 +128,9 @@ class Spreader:
         ranked: list[tuple[tuple[int, int, int], Layout, Iterator[Layout]]] = []
         for fabric, pools in self.fabrics(cluster).items():
             for option in self.options(engine, cluster.name, self.views(fabric, pools)):
-                stream = option.layouts()
+                if option.pods < engine.pods:
+                    continue
+                stream = option.layouts(engine)
                 first = next(stream, None)
                 if first:
                     parts = sum(map(len, first.members))
@@ -134,23 +140,34 @@ class Spreader:
         for _, _, stream in ranked:
             yield from stream
 
-    def options(self, engine: Engine, cluster: str, views: Sequence[View]) -> list[Option]:
-        """The choices for a gang on these pools, in their order, whether all its workers find room or not."""
-        return list(itertools.islice(self._options(engine, cluster, views), MAX_OPTIONS))
+    def options(self, engine: Engine, cluster: str, views: Sequence[View]) -> tuple[Option, ...]:
+        """The choices for a gang on these pools, in their order, whether all its workers find room or not.
 
-    def most(
-        self, cluster: str, engine: Engine, pool: Pool, resolution: Resolution, pods: int, beside: tuple[PodSet, ...]
-    ) -> int:
-        """How many of `pods` workers of every copy a pool takes beside these other pods of the copy."""
-        if not resolution.claims:
-            return pods
-        ledger = self._ledger(cluster, pool)
+        Engines of which the pools are asked the same, as long as nothing is charged, get the same answer.
+        """
+        leader, worker = member(engine, "Leader"), member(engine, "Worker")
+        pools = tuple(pool for pool, _ in views)
+        resolve = self._matcher.resolve
+        asked = tuple((resolve(leader.requests, devices), resolve(worker.requests, devices)) for _, devices in views)
+        key = (cluster, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
+        changes = sum(self._ledger(cluster, pool).changes for pool in pools)
+        known = self._known.get(key)
+        if known is None or known[0] != changes:
+            found = self._options(cluster, pools, asked, engine.copies, worker.pods)
+            known = self._known[key] = changes, tuple(itertools.islice(found, MAX_OPTIONS))
+        return known[1]
+
+    def most(self, cluster: str, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
+        """How many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
+        if not part.resolution.claims:
+            return part.pods
+        ledger = self._ledger(cluster, part.pool)
 
         def fits(count: int) -> bool:
-            return ledger.fits(Demand(engine.copies, (*beside, PodSet(count, resolution.vectors))))
+            return ledger.fits(Demand(copies, (*beside, PodSet(count, part.resolution.vectors))))
 
         # Each pod of a copy is on a node of its own.
-        high = min(pods, pool.nodes - sum(pod_set.pods for pod_set in beside))
+        high = min(part.pods, part.pool.nodes - sum(pod_set.pods for pod_set in beside))
         if high <= 0 or not fits(1):
             return 0
         if fits(high):
@@ -161,39 +178,36 @@ class Spreader:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
-    def _options(self, engine: Engine, cluster: str, views: Sequence[View]) -> Iterator[Option]:
-        leader, worker = member(engine, "Leader"), member(engine, "Worker")
-        on_pools = [
-            {found.device_classes: found for found in self._matcher.resolve(worker.requests, devices)}
-            for _, devices in views
-        ]
+    def _options(
+        self, cluster: str, pools: Sequence[Pool], asked: Sequence[Asked], copies: int, workers: int
+    ) -> Iterator[Option]:
+        on_pools = [{found.device_classes: found for found in for_worker} for _, for_worker in asked]
         for classes in dict.fromkeys(classes for found in on_pools for classes in found):
-            rooms = [
-                Part(pool, self.most(cluster, engine, pool, found[classes], worker.pods, ()), found[classes])
-                for (pool, _), found in zip(views, on_pools, strict=True)
-                if classes in found
-            ]
+            rooms = []
+            for pool, found in zip(pools, on_pools, strict=True):
+                if classes in found:
+                    part = Part(pool, workers, found[classes])
+                    rooms.append(replace(part, pods=self.most(cluster, copies, part, ())))
             rooms.sort(key=lambda room: -room.pods)
-            for pool, devices in views:
-                for resolution in self._matcher.resolve(leader.requests, devices):
-                    option = self._option(engine, cluster, Part(pool, 1, resolution), rooms)
+            for pool, (for_leader, _) in zip(pools, asked, strict=True):
+                for resolution in for_leader:
+                    option = self._option(cluster, copies, Part(pool, 1, resolution), rooms)
                     if option:
                         yield option
 
-    def _option(self, engine: Engine, cluster: str, leader: Part, rooms: Sequence[Part]) -> Option | None:
+    def _option(self, cluster: str, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
         """The workers' rooms beside a leader; None when the leader itself finds none, or nobody claims a device."""
         own = next((room for room in rooms if room.pool.name == leader.pool.name), None)
         if leader.resolution.claims:
             beside = (PodSet(1, leader.resolution.vectors),)
-            if not self._ledger(cluster, leader.pool).fits(Demand(engine.copies, beside)):
+            if not self._ledger(cluster, leader.pool).fits(Demand(copies, beside)):
                 return None
             if own and own.pods:
-                pods = self.most(cluster, engine, own.pool, own.resolution, own.pods, beside)
-                own = replace(own, pods=pods)
+                own = replace(own, pods=self.most(cluster, copies, own, beside))
         elif not any(room.resolution.claims for room in rooms):
             return None
         others = [room for room in rooms if room.pool.name != leader.pool.name]
-        return Option(engine, leader, tuple(room for room in ([own] if own else []) + others if room.pods))
+        return Option(leader, tuple(room for room in ([own] if own else []) + others if room.pods))
 
 
 def _distributions(most: Sequence[int], pods: int) -> Iterator[tuple[int, ...]]:
