@@ -55,7 +55,10 @@ def model(plan: Plan, changes: Changes) -> dict[str, Any]:
             }
             for staged in plan.caches
         ],
-        "pending": document["pending"],
+        "pending": [
+            {**entry, "refusals": [{"pool": "", **refusal} for refusal in entry["refusals"]]}
+            for entry in document["pending"]
+        ],
         "removed": table.removed(plan),
         "files": {
             "added": list(changes.added),

@@ -302,3 +302,11 @@ def test_a_cache_stays_where_replicas_mount_it(fleet: Fleet) -> None:
     fleet.settle()
     assert len(fleet.objects("clusters", "PersistentVolumeClaim")) == 2
     assert fleet.reason("ModelCache", "ClustersMatched") == ("False", "NoClusters")
+
+
+def test_what_waits_for_clusters_is_told_and_drawn(fleet: Fleet) -> None:
+    fleet.silent = {"east", "west"}
+    outcome = fleet.run()
+    assert not fleet.objects("control", "ModelReplica")
+    assert [entry.count for entry in outcome.plan.schedule.pending] == [2]
+    assert "qwen" in (fleet.built / "report.html").read_text()
