@@ -172,7 +172,11 @@ def main() -> None:
     if module.params["lock_timeout"] < 0:
         module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
     outcome = run(module, build.build, settings(module))
-    warn(module, outcome.loaded, more=[str(refusal) for refusal in outcome.plan.schedule.overcommitted])
+    strangers = [
+        f"{module.params['observations']}: clusters: {name} is no InferenceCluster of the manifests, so it is ignored"
+        for name in outcome.plan.strangers
+    ]
+    warn(module, outcome.loaded, more=[*map(str, outcome.plan.schedule.overcommitted), *strangers])
     result = {
         "changed": bool(outcome.changes),
         "table": table.table(outcome.plan, module.params["table_width"]),

@@ -10,7 +10,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
       controller: {ready: true, message: ""}
     clusters:
       <InferenceCluster>:
-        unreachable: ""                          # why it did not answer
+        unreachable: ""                          # why it did not answer; else objects must be given
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
@@ -251,13 +251,18 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     for pool, count in nodes.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise ObservationError(entry_path(f"{path}.nodes", pool), short_value(count), "a number of nodes")
-    return ObservedCluster(
+    cluster = ObservedCluster(
         unreachable=_text(found.get("unreachable"), f"{path}.unreachable"),
         provisioned=None if provisioned is None else _component(provisioned, f"{path}.provisioned"),
         stack=_component(found.get("stack"), f"{path}.stack"),
         objects=_objects(found.get("objects"), f"{path}.objects"),
         nodes=dict(nodes),
     )
+    if not cluster.unreachable and found.get("objects") is None:
+        # A look that was never taken must not count as "nothing runs there".
+        expected = "what was seen, [] for nothing; or write in unreachable why the cluster did not answer"
+        raise ObservationError(f"{path}.objects", "", expected)
+    return cluster
 
 
 def _secrets(value: Any, path: str) -> dict[tuple[str, str], frozenset[str]]:

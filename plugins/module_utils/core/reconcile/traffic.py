@@ -99,10 +99,11 @@ def traffic(situation: Situation, composed: Sequence[Object]) -> Traffic:
     endpoints = [*composed, *fleet.external.values()]
     for endpoint in endpoints:
         objects += endpoint_objects(endpoint, situation.composing, backend)
-    for ref in sorted(ref for ref in fleet.held if ref.kind == "ModelEndpoint"):
+    broken = _broken(situation)
+    for ref in sorted(broken):
         objects += situation.kept(ref, "")
     address = _address(situation, gateway_wire)
-    routed = _services(situation, backend, endpoints, address, _service_names(objects))
+    routed = _services(situation, backend, endpoints, address, _service_names(objects), broken)
     objects += [value for service in routed for value in service.objects]
     releases = backend.releases(gateway_wire) if gateway_wire else ()
     return Traffic(tuple(composed), tuple(objects), routed, tuple(releases), address)
@@ -143,14 +144,12 @@ def _services(
     endpoints: Sequence[Object],
     address: str,
     backends: frozenset[Key],
+    broken: Iterable[Ref],
 ) -> tuple[Routed, ...]:
     fleet = situation.fleet
     index = EndpointIndex(endpoints)
     unreadable = frozenset(
-        (ref.namespace, backend_name(ref.name, egress=egress))
-        for ref in fleet.held
-        if ref.kind == "ModelEndpoint"
-        for egress in (False, True)
+        (ref.namespace, backend_name(ref.name, egress=egress)) for ref in broken for egress in (False, True)
     )
     blind = {namespace for namespace, _ in unreadable}
     found = []
@@ -171,6 +170,13 @@ def _services(
         path = f"/{ref.namespace}/{ref.name}/"
         found.append(Routed(ref.namespace, ref.name, Resolution((), None), objects, path, held=True))
     return tuple(sorted(found, key=lambda service: (service.namespace, service.name)))
+
+
+def _broken(situation: Situation) -> frozenset[Ref]:
+    """The hand-written ModelEndpoints whose manifests cannot be used; what was made of them stays."""
+    fleet = situation.fleet
+    faulty = (Ref("ModelEndpoint", *key) for key, wire in fleet.external.items() if endpoint_fault(wire))
+    return frozenset([*(ref for ref in fleet.held if ref.kind == "ModelEndpoint"), *faulty])
 
 
 def _service_names(objects: Iterable[Object]) -> frozenset[Key]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_fault
@@ -21,7 +22,15 @@ def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
     if fault:
         message, _colon, hint = fault.partition(": ")
         yield Problem(message, "spec.url", hint=hint)
-    elif spec.credential is not None and parse_url(spec.url).scheme == HTTP:
+        return
+    path = urlsplit(spec.url).path
+    if path.strip("/") and (spec.rewrite_path or "").strip("/") != path.strip("/"):
+        hint = "Write the path that requests shall begin with into spec.rewritePath"
+        yield warning("has a path, of which no request knows: only its host and port are used", "spec.url", hint)
+    if "//" in (spec.rewrite_path or ""):
+        hint = "Write one slash, unless the backend tells them apart"
+        yield warning("has two slashes in a row", "spec.rewritePath", hint)
+    if spec.credential is not None and parse_url(spec.url).scheme == HTTP:
         hint = "Write https:// if the backend speaks it"
         yield warning("sends the key of spec.credential unencrypted", "spec.url", hint)
 

@@ -260,6 +260,7 @@ def test_a_token_that_is_missing_holds_the_download_back(fleet: Fleet) -> None:
     [
         ("- priority: 1", "- priority: one"),
         ('url: "https://api', 'uri: "https://api'),
+        ('url: "https://api', 'url: "https://api v1.'),
         ("sizeGiB: 40", "sizeGiB: forty"),
         ("existing: {secretRef: {name: west}", "existing: {secret: {name: west}"),
     ],

@@ -59,7 +59,7 @@ def test_a_document_is_read() -> None:
     assert observed.clusters["west"] == ObservedCluster(unreachable="connection refused")
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, {}, {"clusters": {"a": None}}, {"control": None}, None])
+@pytest.mark.parametrize("document", [DOCUMENT, {}, {"clusters": {"a": {"objects": []}}}, {"control": None}, None])
 def test_what_is_written_is_read_again(document: Any) -> None:
     observed = parse(document)
     assert parse(wire(observed)) == observed
@@ -97,6 +97,8 @@ REFUSED = {
     "unknown key below": (inside(object=[]), "clusters.east.object: expected no such key. Did you mean objects?"),
     "key that is no text": ({"clusters": {1: {}}}, "clusters: expected keys that are text (got 1)"),
     "cluster that is no mapping": ({"clusters": {"east": "up"}}, 'clusters.east: expected a mapping (got "up")'),
+    "cluster that nobody looked at": ({"clusters": {"east": None}}, "clusters.east.objects: expected what was seen"),
+    "cluster without objects": (inside(stack={"ready": True}), "clusters.east.objects: expected what was seen"),
     "ready that is no bool": (
         inside(stack={"ready": "yes"}),
         'clusters.east.stack.ready: expected true or false (got "yes")',
