@@ -1,0 +1,36 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The same work on many clusters at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+T = TypeVar("T")
+
+
+def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
+    """Do every piece of work, up to `width` at a time: its result or its ApiError, in the order of `work`.
+
+    Any other exception is a bug: what has not begun is cancelled, and the exception goes on up once what runs has ended.
+    """
+    if not work:
+        return {}
+
+    def attempt(action: Callable[[], T]) -> T | ApiError:
+        try:
+            return action()
+        except ApiError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=max(1, min(width, len(work))), thread_name_prefix="cluster") as pool:
+        futures = {name: pool.submit(attempt, action) for name, action in work.items()}
+        try:
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
