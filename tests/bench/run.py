@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What scheduling costs: seconds and peak memory on synthetic fleets.
+"""What scheduling and building cost: seconds and peak memory on synthetic fleets.
 
 Each row runs in a process of its own. `load` is the time to read the fleet from documents; `first` is the first call of
-the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process.
+the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
+is the number of nodes of each replica; where it is more than the 4 of a pool, the pools of a cluster share a fabric and
+every replica is spread over several. The last table is of whole runs: manifests in, a build folder out (`builds.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".collections"))
@@ -24,6 +27,11 @@ REPLICAS = (10, 100, 1_000)
 OTHERS = (0, 1_000)
 # (clusters, pools, deployments, replicas in all): a thousand deployments that all ask for something else.
 MANY = ((100, 3, 1_000, 1_000), (1_000, 5, 1_000, 1_000), (1_000, 5, 2_000, 20_000))
+# (clusters, pools, deployments, replicas in all, nodes of a gang); of the last, half find no room.
+GANGS = ((100, 3, 10, 100, 10), (1_000, 5, 10, 1_000, 10), (1_000, 5, 1_000, 1_000, 10), (100, 5, 100, 200, 15))
+# (clusters, deployments and as many services)
+BUILDS = ((30, 100), (300, 1_000))
+NODES = 4
 KINDS = (
     ("L4", 1, "23034Mi"),
     ("L40S", 4, "46068Mi"),
@@ -33,7 +41,7 @@ KINDS = (
 )
 
 
-def measure(clusters: int, pools: int, deployments: int, replicas: int, others: int) -> dict[str, float]:
+def measure(clusters: int, pools: int, deployments: int, replicas: int, others: int, gang: int) -> dict[str, float]:
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
         Deployment,
         Engine,
@@ -46,22 +54,19 @@ def measure(clusters: int, pools: int, deployments: int, replicas: int, others: 
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 
     begin = time.perf_counter()
-    fleet = [cluster(number, pools) for number in range(clusters)]
+    fleet = [cluster(number, pools, joined=gang > 1) for number in range(clusters)]
     loaded = time.perf_counter() - begin
     memory = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{}Mi")) >= 0'
+
+    def engine(number: int) -> Engine:
+        if gang > 1:
+            asked = (Request("gpu", 8, (memory.format(40_000 + number),)),)
+            return Engine("main", (Member("Leader", 1, asked), Member("Worker", gang - 1, asked)))
+        asked = (Request("gpu", 1 + number % 4, (memory.format(40_000 + number),)),)
+        return Engine("main", (Member("Standalone", 1, asked),), 1 + number % 2)
+
     wanted = [
-        Deployment(
-            "ml-team",
-            f"model-{number:04}",
-            replicas // deployments,
-            (
-                Engine(
-                    "main",
-                    (Member("Standalone", 1, (Request("gpu", 1 + number % 4, (memory.format(40_000 + number),)),)),),
-                    1 + number % 2,
-                ),
-            ),
-        )
+        Deployment("ml-team", f"model-{number:04}", replicas // deployments, (engine(number),))
         for number in range(deployments)
     ]
     claim = {
@@ -95,12 +100,14 @@ def measure(clusters: int, pools: int, deployments: int, replicas: int, others: 
     }
 
 
-def cluster(number: int, pools: int):
-    """A cluster as it comes from its manifest, with its own copy of everything."""
+def cluster(number: int, pools: int, *, joined: bool):
+    """A cluster as it comes from its manifest, with its own copy of everything. `joined`: all pools have the same
+    devices and share a fabric."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
 
-    kinds = itertools.islice(itertools.cycle(KINDS), pools)
+    kinds = itertools.islice(itertools.cycle(KINDS[-1:] if joined else KINDS), pools)
+    fabric = {"fabric": {"type": "InfiniBand", "name": "rail"}} if joined else {}
     document = {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceCluster",
@@ -112,7 +119,8 @@ def cluster(number: int, pools: int):
             "gpuPools": [
                 {
                     "name": f"pool-{position}",
-                    "nodes": 4,
+                    "nodes": NODES,
+                    **fabric,
                     "devices": [
                         {
                             "name": "gpu",
@@ -135,27 +143,56 @@ def cluster(number: int, pools: int):
 _CATALOGUE: dict = {}
 
 
-HEADING = ("clusters", "pools", "deployments", "replicas", "others", "placed", "load s", "first s", "best s", "MiB")
-WIDTHS = (8, 5, 11, 8, 6, 6, 8, 8, 8, 6)
+HEADING = (
+    "clusters",
+    "pools",
+    "deployments",
+    "replicas",
+    "others",
+    "gang",
+    "placed",
+    "load s",
+    "first s",
+    "best s",
+    "MiB",
+)
+WIDTHS = (8, 5, 11, 8, 6, 4, 6, 8, 8, 8, 6)
+BUILD_HEADING = ("clusters", "deployments", "services", "placed", "files", "first s", "second s", "MiB", "folder MiB")
+BUILD_WIDTHS = (8, 11, 8, 6, 6, 8, 8, 6, 10)
 
 
-def row(*cells: object) -> str:
-    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True))
+def row(cells: Sequence[object], widths: Sequence[int]) -> str:
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def measured(script: str, *arguments: int) -> dict[str, float]:
+    """What a script that runs by itself found."""
+    command = [sys.executable, script, *map(str, arguments)]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
 
 
 def main() -> int:
-    print(row(*HEADING))
+    print(row(HEADING, WIDTHS))
     rows = [
-        (clusters, pools, 10, replicas, others)
+        (clusters, pools, 10, replicas, others, 1)
         for (clusters, pools), replicas, others in itertools.product(FLEETS, REPLICAS, OTHERS)
     ]
-    rows += [(*many, 0) for many in MANY]
+    rows += [(*many, 0, 1) for many in MANY]
+    rows += [(*spread, 0, gang) for *spread, gang in GANGS]
     for arguments in rows:
-        command = [sys.executable, __file__, *map(str, arguments)]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        found = measured(__file__, *arguments)
         times = (f"{found[name]:.3f}" for name in ("load", "first", "best"))
         counts = (f"{number:,}" for number in (*arguments, found["placed"]))
-        print(row(*counts, *times, f"{found['memory']:.0f}"), flush=True)
+        print(row((*counts, *times, f"{found['memory']:.0f}"), WIDTHS), flush=True)
+    print()
+    print(row(BUILD_HEADING, BUILD_WIDTHS))
+    for clusters, deployments in BUILDS:
+        found = measured(str(Path(__file__).with_name("builds.py")), clusters, deployments)
+        counts = (f"{number:,}" for number in (clusters, deployments, deployments, found["placed"], found["files"]))
+        times = (f"{found[name]:.1f}" for name in ("first", "second"))
+        sizes = (f"{found[name]:.0f}" for name in ("memory", "folder"))
+        print(row((*counts, *times, *sizes), BUILD_WIDTHS), flush=True)
     return 0
 
 
