@@ -1,0 +1,105 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.connections`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: connections
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: How the clusters of a play are reached, for the modules of this collection
+description:
+  - Turns the variables of hosts of the group C(workload_clusters) into the argument C(clusters) of the modules that
+    work on clusters.
+  - Hosts whose C(fleet_target) is not V(kubernetes) are left out.
+  - All that is wrong with the variables of all hosts is told at once. No value of a connection is repeated in messages.
+notes:
+  - Relative paths start from the folder of the inventory that the host is in.
+positional: hostvars
+options:
+  _input:
+    description: Names of hosts, such as C(ansible_play_hosts).
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    type: dict
+    required: true
+seealso:
+  - plugin: modelplane.fleet.control_connection
+    plugin_type: filter
+  - plugin: modelplane.fleet.fleet
+    plugin_type: inventory
+"""
+
+EXAMPLES = r"""
+- name: Look at the clusters of the play
+  modelplane.fleet.cluster_info:
+    clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
+  run_once: true
+"""
+
+RETURN = r"""
+_value:
+  description: One entry for each cluster, in the order of the hosts.
+  type: list
+  elements: dict
+  returned: always
+  sample:
+    - name: eks-us-west
+      eks: {cluster: modelplane-system-eks-us-west-eks-03b8e, region: us-west-2}
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+from ansible.utils.display import Display
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
+
+
+def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
+    """The `clusters` argument for hosts of the inventory."""
+    if isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
+        raise AnsibleFilterError(
+            "modelplane.fleet.connections: the input must be a list of host names, such as ansible_play_hosts"
+        )
+    if not isinstance(hostvars, Mapping):
+        raise AnsibleFilterError("modelplane.fleet.connections: the argument must be hostvars")
+    found = {}
+    for host in hosts:
+        if host not in hostvars:
+            raise AnsibleFilterError(f"modelplane.fleet.connections: {host} is no host of the inventory")
+        found[str(host)] = host_values(str(host), hostvars[host], reading.CLUSTER_VARIABLES)
+    unused = [host for host, variables in found.items() if reading.is_unused(variables)]
+    if unused:
+        Display().warning(
+            f"fleet_target of {', '.join(unused)} is {reading.DIRECTORY}: fleet_kubeconfig and fleet_context have no "
+            f"effect there; set fleet_target to {reading.KUBERNETES} to work on the clusters"
+        )
+    try:
+        return reading.clusters(found)
+    except reading.ConnectionsError as error:
+        raise AnsibleFilterError(f"modelplane.fleet.connections: the clusters cannot be reached:\n{error}") from None
+
+
+def host_values(host: str, variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Some variables of a host. Ansible's are templated when they are read, so each is read once."""
+    found = {}
+    for name in names:
+        if name in variables:
+            try:
+                found[name] = variables[name]
+            except AnsibleError as error:
+                raise AnsibleFilterError(f"{host}: {name} cannot be read: {error.message}") from None
+    return found
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"connections": connections}

@@ -1,0 +1,77 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.control_connection`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: control_connection
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: How the control cluster of a fleet is reached, for the modules of this collection
+description:
+  - Turns the variables of the host of the group C(control_plane) into the argument C(control) of the modules.
+  - A fleet without C(fleet_control) and C(fleet_control_kubeconfig) has no control cluster; the result is empty then.
+  - No value of a connection is repeated in messages.
+notes:
+  - Relative paths start from the folder of the inventory that the host is in.
+options:
+  _input:
+    description: The variables of the host.
+    type: dict
+    required: true
+seealso:
+  - plugin: modelplane.fleet.connections
+    plugin_type: filter
+  - plugin: modelplane.fleet.fleet
+    plugin_type: inventory
+"""
+
+EXAMPLES = r"""
+- name: Look at the clusters whose kubeconfigs are on the control cluster
+  modelplane.fleet.cluster_info:
+    clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
+    control: "{{ control | modelplane.fleet.control_connection | default(omit, true) }}"
+  vars:
+    control: "{{ hostvars[groups['control_plane'] | first] }}"
+  run_once: true
+"""
+
+RETURN = r"""
+_value:
+  description: The connection, empty for a fleet without a control cluster.
+  type: dict
+  returned: always
+  sample: {kubeconfig: /etc/fleet/control.kubeconfig}
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
+
+
+def control_connection(variables: Any) -> dict[str, Any]:
+    """The `control` argument for the host of the control plane."""
+    if not isinstance(variables, Mapping):
+        raise AnsibleFilterError(
+            "modelplane.fleet.control_connection: the input must be the variables of a host, such as "
+            "hostvars[groups['control_plane'] | first]"
+        )
+    host = str(variables.get("inventory_hostname") or "control_plane")
+    try:
+        return reading.control_connection(host, host_values(host, variables, reading.CONTROL_VARIABLES))
+    except reading.ConnectionsError as error:
+        raise AnsibleFilterError(
+            f"modelplane.fleet.control_connection: the control cluster cannot be reached:\n{error}"
+        ) from None
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"control_connection": control_connection}

@@ -1,0 +1,387 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The inventory plugin `modelplane.fleet.fleet`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: fleet
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: The clusters of a fleet as hosts, from its manifests or from its control cluster
+description:
+  - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
+    group C(control_plane).
+  - Reads C(modelplane.ai/v1alpha1) manifests, the InferenceClusters of the control cluster, or both.
+  - Groups the clusters by their source (C(source_eks)), by their region (C(region_us_west_2)), by their labels
+    (C(label_modelplane_ai_tier_gold)), and by whether they are worked on or are files only (C(target_kubernetes),
+    C(target_directory)). Characters that a group name cannot have become underscores.
+  - The host variables are those of the inventory contract, which C(docs/inventory.md) describes. An inventory with the
+    same variables written by hand does just as well.
+  - Secrets come into no variable and into no cache. A variable only tells where a kubeconfig or a token is.
+  - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
+notes:
+  - Only InferenceClusters are looked at. What is wrong with other manifests, and whether the InferenceClasses that a
+    cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
+  - With O(strict=false), a manifest with errors is told as a warning, and its cluster is no host. Nothing on that
+    cluster changes then.
+requirements:
+  - pydantic >= 2.10
+  - kubernetes (Python) >= 34, for O(control)
+options:
+  plugin:
+    description: The name of this plugin.
+    type: str
+    required: true
+    choices: [modelplane.fleet.fleet]
+  resources:
+    description:
+      - Files, folders and glob patterns with the manifests of the fleet. Relative ones start from the folder of the
+        inventory file.
+      - They become the variable C(fleet_resources), too.
+    type: list
+    elements: str
+    default: []
+  control:
+    description:
+      - How to reach the control cluster, to read InferenceClusters from it. It becomes the variable C(fleet_control),
+        too.
+      - The keys are those of C(fleet_connection), without C(secret). As variables are shown by C(ansible-inventory),
+        C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from the folder of the
+        inventory file.
+      - A cluster may be in O(resources) and on the control cluster. If both say the same, or if what is on the control
+        cluster was put there by this collection, the manifest counts. Otherwise it is an error.
+    type: dict
+    default: {}
+  build:
+    description:
+      - The build folder, which becomes the variable C(fleet_build). A relative one starts from the folder of the
+        inventory file.
+    type: str
+  control_host:
+    description: Name of the host in the group C(control_plane).
+    type: str
+    default: control
+  strict:
+    description:
+      - With V(true), every error in the manifest of a cluster, and every invalid entry of O(compose), O(groups) and
+        O(keyed_groups), fails the inventory. With V(false), errors in manifests are warnings, and such entries are
+        skipped.
+extends_documentation_fragment:
+  - constructed
+  - inventory_cache
+"""
+
+EXAMPLES = r"""
+# fleet.yml: the manifests are beside it, in the folder manifests
+plugin: modelplane.fleet.fleet
+resources:
+  - manifests
+build: ../build
+
+# fleet.yml: all that the control cluster knows, kept for ten minutes in a file
+# plugin: modelplane.fleet.fleet
+# control:
+#   kubeconfig: ~/.kube/config
+#   context: fleet
+# cache: true
+# cache_plugin: ansible.builtin.jsonfile
+# cache_connection: ~/.cache/ansible-inventory
+# cache_timeout: 600
+
+# fleet.yml: manifests, more groups, and a profile for what is in AWS
+# plugin: modelplane.fleet.fleet
+# resources:
+#   - manifests
+# keyed_groups:
+#   - key: fleet_labels['modelplane.ai/tier']
+#     prefix: tier
+# groups:
+#   gold_in_europe: fleet_labels['modelplane.ai/tier'] == 'gold' and fleet_region is match('eu')
+# compose:
+#   fleet_connection: >-
+#     fleet_connection | combine({'eks': {'profile': 'fleet'}} if fleet_source == 'EKS' else {}, recursive=true)
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleParserError
+from ansible.inventory.group import to_safe_group_name
+from ansible.module_utils.basic import missing_required_lib
+from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
+from ansible.template import trust_as_template
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import load
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+
+CONTROL_PLANE = "control_plane"
+WORKLOAD_CLUSTERS = "workload_clusters"
+ENDINGS = ("fleet.yml", "fleet.yaml", "modelplane.yml", "modelplane.yaml")
+KIND = "InferenceCluster"
+REGION_LABEL = "modelplane.ai/region"
+# Changes whenever what is cached does.
+_CACHE_FORM = 1
+_MOST_WARNINGS = 20
+# Names that Ansible gives a meaning of its own.
+_TAKEN = ("all", "ungrouped", "localhost")
+_REGION_FIELDS = {"EKS": "region", "GKE": "region", "AKS": "location", "Vultr": "region"}
+
+
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+    """Hosts and groups of a fleet."""
+
+    NAME = "modelplane.fleet.fleet"
+
+    def verify_file(self, path: str) -> bool:
+        """Whether the file is meant for this plugin, by its name."""
+        return super().verify_file(path) and path.endswith(ENDINGS)
+
+    def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
+        """Read the file and fill the inventory. All that can fail comes before the first host."""
+        super().parse(inventory, loader, path, cache)
+        if PYDANTIC_IMPORT_ERROR:
+            raise AnsibleParserError(missing_required_lib("pydantic"))
+        self._read_config_data(path)
+        config = self._checked(path)
+        found = self._cached(path, config, cache)
+        self._refuse_names(config["control_host"], [cluster["name"] for cluster in found])
+        self._fill(config, found)
+
+    def _checked(self, path: str) -> dict[str, Any]:
+        """The options of this plugin, with absolute paths."""
+        given = self.loader.load_from_file(path, cache="none")
+        known = {"plugin", *self.option_definitions}
+        problems = [f"{key} is not a known option. {nearest_key(key, known)}" for key in given if key not in known]
+        self.templar.available_variables = self._vars
+        folder = os.path.dirname(os.path.abspath(path))
+        values = {name: self._option(name) for name in ("resources", "control", "build", "control_host")}
+        resources = [connections.absolute(str(each), folder) for each in values["resources"] or ()]
+        control: dict[str, Any] = {}
+        if values["control"]:
+            try:
+                control = connections.checked_control("control", values["control"], folder)
+            except connections.ConnectionsError as error:
+                problems.extend(error.problems)
+        elif not resources:
+            problems.append("there is nothing to read: give resources, control, or both")
+        if problems:
+            raise AnsibleParserError(f"{path}:\n" + "\n".join(problems))
+        return {
+            "resources": resources,
+            "control": control,
+            "build": connections.absolute(str(values["build"]), folder) if values["build"] else "",
+            "control_host": str(values["control_host"]),
+        }
+
+    def _option(self, name: str) -> Any:
+        return self.templar.template(self.get_option(name))
+
+    def _cached(self, path: str, config: Mapping[str, Any], cache: bool) -> list[dict[str, Any]]:
+        """The clusters, from the cache if there is one and it was made of the same options."""
+        if not self.get_option("cache"):
+            return self._read(config)
+        key = self.get_cache_key(path)
+        # No secret is among them: checked_control refuses those.
+        of = hashlib.sha256(
+            json.dumps([_CACHE_FORM, config["resources"], config["control"], self.get_option("strict")]).encode()
+        ).hexdigest()
+        if cache:
+            try:
+                entry = self._cache[key]
+            except KeyError:
+                entry = None
+            if isinstance(entry, Mapping) and entry.get("of") == of:
+                return list(entry["clusters"])
+        found = self._read(config)
+        # Check mode leaves no trace.
+        if not context.CLIARGS.get("check"):
+            self._cache[key] = {"of": of, "clusters": found}
+        return found
+
+    def _read(self, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What is told of each cluster, sorted by name."""
+        written, problems = _from_manifests(config["resources"])
+        live, more = _from_control(config["control"])
+        problems += more
+        found = dict(live)
+        for name, cluster in written.items():
+            if name in live and _conflict(cluster, live[name]):
+                problems.append(
+                    Problem(
+                        "is on the control cluster too, where it differs and was not put by this collection",
+                        hint="Delete one of the two, or make them equal",
+                        ref=cluster.ref,
+                    )
+                )
+            found[name] = cluster
+        self._tell(problems)
+        return [_told(found[name]) for name in sorted(found)]
+
+    def _tell(self, problems: Iterable[Problem]) -> None:
+        lines = [str(problem) for problem in problems]
+        if lines and self.get_option("strict"):
+            count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+            raise AnsibleParserError(f"{count} in the InferenceClusters of the fleet:\n" + "\n".join(lines))
+        for line in lines[:_MOST_WARNINGS]:
+            self.display.warning(line)
+        if len(lines) > _MOST_WARNINGS:
+            self.display.warning(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.validate tells all of them")
+
+    def _refuse_names(self, control_host: str, names: list[str]) -> None:
+        if control_host in names:
+            raise AnsibleParserError(
+                f"InferenceCluster {control_host} has the name of the host in {CONTROL_PLANE}: set control_host to "
+                "another name"
+            )
+        for name in names:
+            if name in _TAKEN:
+                raise AnsibleParserError(
+                    f"InferenceCluster {name} cannot be a host, as Ansible uses that name itself: write the inventory "
+                    f"by hand, where a host of another name has fleet_cluster: {name}"
+                )
+
+    def _fill(self, config: Mapping[str, Any], found: list[dict[str, Any]]) -> None:
+        for group in (CONTROL_PLANE, WORKLOAD_CLUSTERS):
+            self.inventory.add_group(group)
+            # On groups, and not on hosts, so that files in group_vars win.
+            self.inventory.set_variable(group, "ansible_connection", "local")
+            interpreter = trust_as_template("{{ ansible_playbook_python }}")
+            self.inventory.set_variable(group, "ansible_python_interpreter", interpreter)
+            if config["build"]:
+                self.inventory.set_variable(group, "fleet_build", config["build"])
+        if config["resources"]:
+            self.inventory.set_variable(CONTROL_PLANE, "fleet_resources", config["resources"])
+        if config["control"]:
+            self.inventory.set_variable(CONTROL_PLANE, "fleet_control", config["control"])
+        self.inventory.add_host(config["control_host"], group=CONTROL_PLANE)
+        for cluster in found:
+            self._add(cluster, bool(config["control"]))
+
+    def _add(self, cluster: Mapping[str, Any], control: bool) -> None:
+        name = cluster["name"]
+        self.inventory.add_host(name, group=WORKLOAD_CLUSTERS)
+        variables = {
+            "fleet_cluster": name,
+            "fleet_source": cluster["source"],
+            "fleet_region": cluster["region"],
+            "fleet_labels": dict(cluster["labels"]),
+        }
+        if cluster["connection"]:
+            variables["fleet_connection"] = dict(cluster["connection"])
+        for key, value in variables.items():
+            self.inventory.set_variable(name, key, value)
+        target = connections.target_of(cluster["connection"], control)
+        known = {**variables, "fleet_target": target}
+        strict = self.get_option("strict")
+        self._set_composite_vars(self.get_option("compose"), known, name, strict=strict)
+        self._add_host_to_composed_groups(self.get_option("groups"), known, name, strict=strict)
+        self._add_host_to_keyed_groups(self.get_option("keyed_groups"), known, name, strict=strict)
+        composed = self.inventory.get_host(name).get_vars().get("fleet_target", target)
+        for group in _groups(cluster):
+            self.inventory.add_host(name, group=self.inventory.add_group(group))
+        if composed in (connections.KUBERNETES, connections.DIRECTORY):
+            group = self.inventory.add_group(f"target_{composed}")
+            self.inventory.set_variable(group, "fleet_target", str(composed))
+            self.inventory.add_host(name, group=group)
+
+
+def _groups(cluster: Mapping[str, Any]) -> list[str]:
+    """The groups of a cluster by what is told of it."""
+    names = [f"source_{cluster['source'].lower()}"]
+    if cluster["region"]:
+        names.append(f"region_{cluster['region']}")
+    names += [f"label_{key}_{value}" if value else f"label_{key}" for key, value in sorted(cluster["labels"].items())]
+    return [to_safe_group_name(name, force=True, silent=True) for name in names]
+
+
+def _told(cluster: api.InferenceCluster) -> dict[str, Any]:
+    """What variables, groups and the cache tell of a cluster; nothing of it is a secret."""
+    return {
+        "name": cluster.name,
+        "source": cluster.spec.cluster.source,
+        "region": _region(cluster),
+        "labels": _labels(cluster),
+        "connection": connections.of_manifest(cluster),
+    }
+
+
+def _labels(cluster: api.InferenceCluster) -> dict[str, str]:
+    """The labels somebody gave the cluster, sorted; not the one that copies on the control cluster are marked with."""
+    return {key: value for key, value in sorted(cluster.labels.items()) if key != MANAGED_BY_LABEL}
+
+
+def _region(cluster: api.InferenceCluster) -> str:
+    """The region in the words of the cloud; for sources that name none, what the label says."""
+    source = cluster.spec.cluster.source
+    field = _REGION_FIELDS.get(source)
+    block = getattr(cluster.spec.cluster, source.lower(), None)
+    found = getattr(block, field, "") if field else ""
+    return str(found or cluster.labels.get(REGION_LABEL, ""))
+
+
+def _from_manifests(paths: list[str]) -> tuple[dict[str, api.InferenceCluster], list[Problem]]:
+    """The InferenceClusters below `paths`, and what is wrong with them."""
+    sources, problems = manifests.read(paths)
+    # A fleet has many more deployments than clusters, and to validate them here would take its time.
+    loaded = load(source for source in sources if KIND.lower().encode() in source.data.lower())
+    problems += [
+        problem
+        for problem in loaded.errors
+        if problem.ref is None or (problem.ref.kind == KIND and problem.ref in loaded.invalid)
+    ]
+    found = (*loaded.resources, *loaded.unresolved)
+    return {each.name: each for each in found if isinstance(each, api.InferenceCluster)}, problems
+
+
+def _from_control(control: Mapping[str, Any]) -> tuple[dict[str, api.InferenceCluster], list[Problem]]:
+    """The InferenceClusters on the control cluster, and what is wrong with them. Raises AnsibleParserError."""
+    if not control:
+        return {}, []
+    # The client library takes most of a second to import, and manifests need none of it.
+    from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import connection
+    from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+    try:
+        with connection.connect(_connection(connection, control)) as client:
+            listing = client.list(api.InferenceCluster.group_version(), KIND)
+    except ApiError as error:
+        raise AnsibleParserError(str(error)) from None
+    found: dict[str, api.InferenceCluster] = {}
+    problems: list[Problem] = []
+    for item in listing.items:
+        try:
+            cluster = api.parse(item)
+        except api.InvalidResource as error:
+            name = (item.get("metadata") or {}).get("name", "")
+            place = f"control cluster, {KIND} {name}"
+            problems.extend(problem.at(file=place, line=None, document=None) for problem in error.problems)
+            continue
+        if isinstance(cluster, api.InferenceCluster):
+            found[cluster.name] = cluster
+    return found, problems
+
+
+def _connection(room: Any, control: Mapping[str, Any]) -> Any:
+    """A checked `control` as the client room takes it."""
+    parts = {"eks": room.Eks, "gke": room.Gke}
+    return room.Connection(
+        name="control", **{key: parts[key](**value) if key in parts else value for key, value in control.items()}
+    )
+
+
+def _conflict(written: api.InferenceCluster, live: api.InferenceCluster) -> bool:
+    """Whether two descriptions of one cluster differ, and nobody can tell which of them is newer."""
+    if live.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
+        return False
+    return written.spec != live.spec or _labels(written) != _labels(live)

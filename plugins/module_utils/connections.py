@@ -1,0 +1,333 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How clusters are reached: variables of the inventory -> the `clusters` and `control` arguments of the modules.
+
+The inventory contract (docs/inventory.md) is read here, and nowhere else. No message repeats a value of a connection:
+any of them may be a secret, and a key that is written in the wrong place takes its value with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key, short_value
+
+KUBERNETES = "kubernetes"
+DIRECTORY = "directory"
+_TEXT = {"type": "str"}
+_PATH = {"type": "path"}
+_NEEDED = {"type": "str", "required": True}
+CONNECTION: dict[str, Any] = {
+    "kubeconfig": _PATH,
+    "kubeconfig_text": {"type": "str", "no_log": True},
+    "context": _TEXT,
+    "secret": {"type": "dict", "options": {"namespace": _NEEDED, "name": _NEEDED, "key": _TEXT}},
+    "eks": {
+        "type": "dict",
+        "options": {"cluster": _NEEDED, "region": _TEXT, "profile": _TEXT, "role_arn": _TEXT, "endpoint": _TEXT},
+    },
+    "gke": {
+        "type": "dict",
+        "options": {
+            "project": _TEXT,
+            "location": _NEEDED,
+            "cluster": _NEEDED,
+            "credentials_file": _PATH,
+            "endpoint": _TEXT,
+        },
+    },
+    "server": _TEXT,
+    "token": {"type": "str", "no_log": True},
+    "ca_file": _PATH,
+    "ca_text": _TEXT,
+    "proxy": _TEXT,
+    "tls_server_name": _TEXT,
+    "verify": {"type": "bool"},
+    "impersonate": _TEXT,
+}
+CLUSTER_VARIABLES = (
+    "fleet_target",
+    "fleet_cluster",
+    "fleet_connection",
+    "fleet_kubeconfig",
+    "fleet_context",
+    "inventory_dir",
+)
+"""The variables of a host of `workload_clusters` that say how it is reached."""
+CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
+"""The variables of the host of `control_plane` that say how the control cluster is reached."""
+
+WAYS = ("kubeconfig", "kubeconfig_text", "secret", "eks", "gke", "server")
+"""Keys of which a connection has exactly one; `context` alone means the user's own kubeconfig."""
+LITERAL_SECRETS = ("token", "kubeconfig_text")
+_WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
+# What belongs to one way of reaching a cluster, and goes when another way takes its place.
+_OF_A_WAY = (*WAYS, "context", "token", "ca_file", "ca_text")
+# Longest name of a GKE cluster, in characters (Google Cloud: "Cluster names").
+_GKE_NAME = 40
+_MOST_PROBLEMS = 20
+
+
+class ConnectionsError(Exception):
+    """Variables say nothing that can be used; `problems` has a line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        shown = list(problems[:_MOST_PROBLEMS])
+        if len(problems) > len(shown):
+            shown.append(f"and {len(problems) - len(shown)} more")
+        super().__init__("\n".join(shown))
+        self.problems = tuple(problems)
+
+
+def clusters(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The `clusters` argument for `hosts` (inventory name -> variables), in their order, without those that are files
+    only. Raises ConnectionsError with all problems of all hosts."""
+    found: dict[str, dict[str, Any]] = {}
+    places: dict[str, str] = {}
+    problems: list[str] = []
+    for host, variables in hosts.items():
+        try:
+            connection = cluster_connection(host, variables)
+        except ConnectionsError as error:
+            problems.extend(error.problems)
+            continue
+        if connection is None:
+            continue
+        name = connection["name"]
+        if name in found:
+            problems.append(f"{host}: fleet_cluster is {name}, as of host {places[name]}: one host for each cluster")
+            continue
+        found[name], places[name] = connection, host
+    if problems:
+        raise ConnectionsError(problems)
+    return list(found.values())
+
+
+def is_unused(variables: Mapping[str, Any]) -> bool:
+    """Whether somebody says where a cluster's kubeconfig is that is files only."""
+    shorthands = ("fleet_kubeconfig", "fleet_context")
+    return variables.get("fleet_target") == DIRECTORY and any(variables.get(name) for name in shorthands)
+
+
+def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """One entry of the `clusters` argument, None for a cluster that is files only. Raises ConnectionsError."""
+    given = [name for name in ("fleet_kubeconfig", "fleet_context", "fleet_connection") if variables.get(name)]
+    target = variables.get("fleet_target")
+    if target is None and given:
+        raise ConnectionsError(
+            [
+                f"{host}: {given[0]} is set, and fleet_target is not: set fleet_target to {KUBERNETES} to work on the "
+                f"cluster, or to {DIRECTORY} to write files only"
+            ]
+        )
+    if target is None or target == DIRECTORY:
+        return None
+    if target != KUBERNETES:
+        raise ConnectionsError(
+            [f"{host}: fleet_target is {short_value(target)}: it must be {KUBERNETES} or {DIRECTORY}"]
+        )
+    name = variables.get("fleet_cluster") or host
+    problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text, is {type_words(name)}"]
+    connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
+    _shorten(host, connection, variables, problems)
+    if not problems:
+        problems.extend(_contradictions(f"{host}: fleet_connection", connection))
+    if not problems and not _ways(connection) and "context" not in connection:
+        problems.append(
+            f"{host}: fleet_target is {KUBERNETES}, and nothing says how to reach the cluster: set fleet_kubeconfig, "
+            f"or one of {', '.join(WAYS)} in fleet_connection"
+        )
+    if problems:
+        raise ConnectionsError(problems)
+    return {"name": str(name), **_absolute(connection, variables.get("inventory_dir"))}
+
+
+def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The `control` argument, empty for a fleet without a control cluster. Raises ConnectionsError."""
+    where = f"{host}: fleet_control"
+    problems: list[str] = []
+    connection = _written(where, variables.get("fleet_control"), problems)
+    kubeconfig = variables.get("fleet_control_kubeconfig")
+    if kubeconfig:
+        if isinstance(kubeconfig, str):
+            connection = {key: value for key, value in connection.items() if key not in _OF_A_WAY}
+            connection["kubeconfig"] = kubeconfig
+        else:
+            problems.append(f"{host}: fleet_control_kubeconfig must be text, is {type_words(kubeconfig)}")
+    problems = problems or (_control_problems(where, connection) if connection else [])
+    if problems:
+        raise ConnectionsError(problems)
+    return _absolute(connection, variables.get("inventory_dir"))
+
+
+def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
+    """A connection to the control cluster that is written at `where`; relative paths start from `folder`. Raises
+    ConnectionsError, also for a secret in it: what is written there becomes a variable, and variables are shown."""
+    problems: list[str] = []
+    connection = _written(where, value, problems)
+    problems = problems or _control_problems(where, connection)
+    problems.extend(
+        f"{where}.{key} is a secret, which cannot be written here: its value would be shown by ansible-inventory. "
+        "Give the path of a kubeconfig, or write fleet_control into a vaulted variable file"
+        for key in LITERAL_SECRETS
+        if key in connection
+    )
+    problems.extend(
+        f"{where}.{key} must not hold a user or a password: its value would be shown by ansible-inventory"
+        for key in ("proxy", "server")
+        if "@" in str(connection.get(key, ""))
+    )
+    if problems:
+        raise ConnectionsError(problems)
+    return _absolute(connection, folder)
+
+
+def of_manifest(cluster: api.InferenceCluster) -> dict[str, Any]:
+    """How a cluster is reached as its manifest tells it, empty when it does not.
+
+    An Existing cluster by its kubeconfig, a Secret on the control cluster. A cluster that is built for the fleet by its
+    name in the cloud, which follows from the manifest's name. The kubeconfigs of AKS, Nebius and Vultr are not told by
+    manifests.
+    """
+    source = cluster.spec.cluster
+    if source.source == "Existing" and source.existing is not None:
+        ref = source.existing.secret_ref
+        return {"secret": {"namespace": SYSTEM_NAMESPACE, "name": ref.name, "key": ref.key}}
+    if source.source == "EKS" and source.eks is not None:
+        return {"eks": {"cluster": eks_name(cluster.name), "region": source.eks.region}}
+    if source.source == "GKE" and source.gke is not None:
+        project = {"project": source.gke.project} if source.gke.project else {}
+        return {"gke": {**project, "location": source.gke.region, "cluster": gke_name(cluster.name)}}
+    return {}
+
+
+def target_of(connection: Mapping[str, Any], control: bool) -> str:
+    """The `fleet_target` of a cluster that is reached so. `control`: whether its Secret can be read."""
+    if not connection or ("secret" in connection and not control):
+        return DIRECTORY
+    try:
+        _ = cluster_connection("", {"fleet_target": KUBERNETES, "fleet_connection": connection, "fleet_cluster": "-"})
+    except ConnectionsError:
+        return DIRECTORY
+    return KUBERNETES
+
+
+def eks_name(cluster: str) -> str:
+    """The name in AWS of the EKS cluster that is built for an InferenceCluster, as in the reference implementation."""
+    return child_name(SYSTEM_NAMESPACE, cluster, "eks")
+
+
+def gke_name(cluster: str) -> str:
+    """The name in Google Cloud of the GKE cluster that is built for an InferenceCluster, at most 40 characters."""
+    return child_name(SYSTEM_NAMESPACE, cluster, "gke", limit=_GKE_NAME)
+
+
+def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any], problems: list[str]) -> None:
+    """Put the shorthands in; a way that one of them replaces goes with all that belongs to it."""
+    for name in ("fleet_kubeconfig", "fleet_context"):
+        value = variables.get(name)
+        if not value:
+            continue
+        if not isinstance(value, str):
+            problems.append(f"{host}: {name} must be text, is {type_words(value)}")
+            continue
+        key = name.removeprefix("fleet_")
+        if key == "kubeconfig" or not any(way in connection for way in _WITH_CONTEXT):
+            for other in _OF_A_WAY:
+                connection.pop(other, None)
+        connection[key] = value
+
+
+def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
+    """The keys of a connection that have a value; problems of unknown keys and wrong types are added."""
+    if value is None or value == "":
+        return {}
+    return _options(where, value, CONNECTION, problems)
+
+
+def _options(where: str, value: Any, known: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        problems.append(f"{where} must be a mapping, is {type_words(value)}")
+        return {}
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if key not in known:
+            problems.append(f"{where}.{key} is not a known key. {nearest_key(key, known)}")
+        elif item is not None and item != "":
+            found[str(key)] = _option(f"{where}.{key}", item, known[key], problems)
+    problems.extend(
+        f"{where}.{key} is missing" for key, option in known.items() if option.get("required") and key not in found
+    )
+    return found
+
+
+def _option(where: str, value: Any, option: Mapping[str, Any], problems: list[str]) -> Any:
+    kind = option["type"]
+    if kind == "dict":
+        return _options(where, value, option["options"], problems)
+    if kind == "bool":
+        # Extra variables of the form `-e key=value` are text.
+        if not isinstance(value, bool) and str(value).lower() not in ("true", "false", "yes", "no"):
+            problems.append(f"{where} must be true or false, is {type_words(value)}")
+    elif not isinstance(value, str):
+        problems.append(f"{where} must be text, is {type_words(value)}")
+    return value
+
+
+def _ways(connection: Iterable[str]) -> list[str]:
+    return [way for way in WAYS if way in connection]
+
+
+def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:
+    ways = _ways(connection)
+    problems = []
+    if len(ways) > 1:
+        problems.append(f"{where}: {' and '.join(ways)} are different ways to reach one cluster: keep one")
+    elif "context" in connection and ways and ways[0] not in _WITH_CONTEXT:
+        problems.append(f"{where}: context is a part of a kubeconfig, and cannot stand beside {ways[0]}")
+    if "ca_file" in connection and "ca_text" in connection:
+        problems.append(f"{where}: ca_file and ca_text are the same thing: keep one")
+    if "token" in connection and any(way in connection for way in ("eks", "gke")):
+        problems.append(f"{where}: token cannot stand beside {ways[0]}, whose tokens are made when they are needed")
+    return problems
+
+
+def _control_problems(where: str, connection: Mapping[str, Any]) -> list[str]:
+    problems = _contradictions(where, connection)
+    if "secret" in connection:
+        problems.append(
+            f"{where}.secret is on the control cluster itself: give a kubeconfig or another way to reach it"
+        )
+    if not _ways(connection) and "context" not in connection:
+        ways = ", ".join(way for way in WAYS if way != "secret")
+        problems.append(f"{where} does not say how to reach the control cluster: give one of {ways}")
+    return problems
+
+
+def _absolute(connection: dict[str, Any], folder: Any) -> dict[str, Any]:
+    """With relative paths made to start from `folder`, if there is one."""
+    found = dict(connection)
+    for key, option in CONNECTION.items():
+        if key in found and option["type"] == "path":
+            found[key] = absolute(found[key], folder)
+        elif key in found and option["type"] == "dict":
+            nested = dict(found[key])
+            for inner, its in option["options"].items():
+                if inner in nested and its["type"] == "path":
+                    nested[inner] = absolute(nested[inner], folder)
+            found[key] = nested
+    return found
+
+
+def absolute(path: str, folder: Any) -> str:
+    """`path` with `~` and environment variables in it replaced, from `folder` on where it is relative."""
+    expanded = os.path.expanduser(os.path.expandvars(path))
+    if folder and isinstance(folder, str) and not os.path.isabs(expanded):
+        return os.path.normpath(os.path.join(folder, expanded))
+    return expanded
