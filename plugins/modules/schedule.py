@@ -136,7 +136,7 @@ def main() -> None:
     )
     prepare(module)
     outcome = run(module, build.decide, settings(module))
-    warn(module, outcome.loaded, more=[str(refusal) for refusal in outcome.plan.schedule.overcommitted])
+    warn(module, outcome.loaded, more=outcome.plan.warnings)
     module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))
 
 

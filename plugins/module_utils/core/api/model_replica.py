@@ -42,10 +42,31 @@ class ReplicaServing(ServingBase):
     """How requests reach the engines, as in the ModelDeployment."""
 
 
+VolumeId = Annotated[str, Words("must be 10 hexadecimal digits")]
+
+
+class PreviousVolume(ModelCacheRef):
+    """A volume that pods may still mount."""
+
+    volume: VolumeId | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{10}$",
+        description="As in modelCacheRef; absent is the first of the ModelCache.",
+    )
+
+
 class MountedCache(ModelCacheRef):
     """A ModelCache of the same namespace, as it is mounted."""
 
-    layout: Layout = Field(default="Folder", description="Layout of the ModelCache when the replica was placed.")
+    layout: Layout = Field(default="Folder", description="Layout of the weights in the mounted volume.")
+    volume: VolumeId | None = Field(
+        default=None,
+        pattern=r"^[0-9a-f]{10}$",
+        description="Which volume of the ModelCache, by a digest of its artifact; absent is its first.",
+    )
+    previous: PreviousVolume | None = Field(
+        default=None, description="What was mounted before; it stays while pods may mount it."
+    )
 
 
 class ResolvedDeviceRequest(Model):

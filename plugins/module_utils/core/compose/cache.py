@@ -16,12 +16,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydr
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
 
-__all__ = ["SecretCopy", "artifact", "cache_objects", "claim_name", "job_name", "token_copy"]
+__all__ = [
+    "ARTIFACT_ANNOTATION",
+    "SecretCopy",
+    "artifact",
+    "cache_objects",
+    "claim_name",
+    "job_claim",
+    "job_name",
+    "token_copy",
+    "token_copy_of",
+    "volume_id",
+]
 
 Object = dict[str, Any]
 
 ARTIFACT_ANNOTATION = "modelplane.ai/artifact"
-"""On hydration Jobs: what they download, so that a Job which ended for something else is not taken for this one."""
+"""On claims what they hold, on hydration Jobs what they download, so that nothing is taken for something else."""
+SECRET_ANNOTATION = "modelplane.ai/auth-secret"
+"""On hydration Jobs: the name of the Secret on the control cluster that their token comes from."""
 DEFAULT_TOKEN_KEY = "HF_TOKEN"
 DEFAULT_REVISION = "main"
 
@@ -51,9 +64,35 @@ def artifact(cache: Mapping[str, Any]) -> str:
     return f"{source['repo']}@{source.get('revision') or DEFAULT_REVISION}@{_layout(cache)}"
 
 
-def job_name(namespace: str, cache: str) -> str:
-    """The name of the hydration Job of a ModelCache where somebody sees its end."""
-    return names.child_name("modelcache", namespace, cache, "hydrate")
+def volume_id(cache: Mapping[str, Any]) -> str:
+    """What tells the volumes of a ModelCache (wire form) apart when its artifact is edited: a digest of the artifact.
+
+    The first volume of a cache has none: its names are those of the reference implementation.
+    """
+    return sha256(artifact(cache).encode()).hexdigest()[:_DIGEST_DIGITS]
+
+
+def job_name(namespace: str, cache: str, volume: str = "") -> str:
+    """The name of the Job that fills a volume of a ModelCache, where somebody sees its end."""
+    return names.child_name("modelcache", namespace, cache, "hydrate", *filter(None, [volume]))
+
+
+def job_claim(job: Mapping[str, Any]) -> str:
+    """The name of the claim that a composed hydration Job fills."""
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    found = (volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume)
+    return str(next(found)["claimName"])
+
+
+def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
+    """The token that a composed hydration Job reads, for when its ModelCache of this namespace cannot tell any more."""
+    secret = (job["metadata"].get("annotations") or {}).get(SECRET_ANNOTATION)
+    for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]:
+        if secret and variable["name"] == "HF_TOKEN":
+            target = variable["valueFrom"]["secretKeyRef"]
+            there = names.workload_namespace(namespace)
+            return SecretCopy(namespace, secret, target["key"], there, target["name"], target["key"])
+    return None
 
 
 def token_copy(cache: Mapping[str, Any]) -> SecretCopy | None:
@@ -68,9 +107,19 @@ def token_copy(cache: Mapping[str, Any]) -> SecretCopy | None:
 
 
 def cache_objects(
-    cache: Mapping[str, Any], storage_class: str, *, hydrate: bool, settled: bool, options: Options
+    cache: Mapping[str, Any],
+    storage_class: str,
+    *,
+    hydrate: bool,
+    settled: bool,
+    options: Options,
+    volume: str = "",
+    least_gib: int = 0,
 ) -> tuple[Object, ...]:
     """The Namespace and the claim of a valid ModelCache (wire form) on one cluster, and with `hydrate` the Job.
+
+    `volume` is which of the cache's volumes it is. `least_gib`: the size that the claim has already, in GiB, below
+    which it is never asked for, as Kubernetes refuses to make a claim smaller.
 
     `settled`: somebody observes the Job and then takes it away. It may then remove itself some time after its end, and
     has to be replaced by who applies when it changes, as Kubernetes lets nobody change a Job's pods. Otherwise it
@@ -78,18 +127,19 @@ def cache_objects(
     changes with what it does, so that it never has to be changed.
     """
     namespace, _name = _identity(cache)
-    objects = [workload_namespace(namespace), _claim(cache, storage_class)]
+    objects = [workload_namespace(namespace), _claim(cache, storage_class, volume, least_gib)]
     if hydrate:
-        objects.append(_job(cache, settled, options))
+        objects.append(_job(cache, settled, options, volume))
     return tuple(objects)
 
 
-def _claim(cache: Mapping[str, Any], storage_class: str) -> Object:
-    size = cache["spec"]["huggingFace"]["sizeGiB"]
+def _claim(cache: Mapping[str, Any], storage_class: str, volume: str, least_gib: int) -> Object:
+    size = max(cache["spec"]["huggingFace"]["sizeGiB"], least_gib)
+    metadata = _metadata(cache, claim_name(*_identity(cache), volume))
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": _metadata(cache, claim_name(*_identity(cache))),
+        "metadata": {**metadata, "annotations": {ARTIFACT_ANNOTATION: artifact(cache)}},
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "storageClassName": storage_class,
@@ -98,7 +148,7 @@ def _claim(cache: Mapping[str, Any], storage_class: str) -> Object:
     }
 
 
-def _job(cache: Mapping[str, Any], settled: bool, options: Options) -> Object:
+def _job(cache: Mapping[str, Any], settled: bool, options: Options, volume: str) -> Object:
     source = cache["spec"]["huggingFace"]
     env = {
         "REPO": source["repo"],
@@ -110,17 +160,20 @@ def _job(cache: Mapping[str, Any], settled: bool, options: Options) -> Object:
     token = {"name": secret.name, "key": secret.key} if secret else None
     template = {
         "metadata": {"labels": _identity_labels(cache)},
-        "spec": pod_spec(claim_name(*_identity(cache)), options.hydration_image, env, token),
+        "spec": pod_spec(claim_name(*_identity(cache), volume), options.hydration_image, env, token),
     }
     spec: dict[str, Any] = {"backoffLimit": 3}
     if settled:
         spec["ttlSecondsAfterFinished"] = _FINISHED_JOB_SECONDS
-        name = job_name(*_identity(cache))
+        name = job_name(*_identity(cache), volume)
     else:
         digest = sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:_DIGEST_DIGITS]
         name = names.child_name("modelcache", *_identity(cache), "hydrate", digest)
     spec["template"] = template
-    metadata = {**_metadata(cache, name), "annotations": {ARTIFACT_ANNOTATION: artifact(cache)}}
+    annotations = {ARTIFACT_ANNOTATION: artifact(cache)}
+    if secret:
+        annotations[SECRET_ANNOTATION] = secret.source_name
+    metadata = {**_metadata(cache, name), "annotations": annotations}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 

@@ -22,9 +22,10 @@ HUB_FOLDER = "hub"
 _VOLUME = "model-cache"
 
 
-def claim_name(namespace: str, cache: str) -> str:
-    """The name of the PersistentVolumeClaim of a ModelCache, on every cluster."""
-    return child_name("modelcache", namespace, cache)
+def claim_name(namespace: str, cache: str, volume: str = "") -> str:
+    """The name of a PersistentVolumeClaim of a ModelCache: of its first one, or with `volume` of that for another
+    artifact (see `cache.volume_id`)."""
+    return child_name("modelcache", namespace, cache, *filter(None, [volume]))
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class CacheMount:
         """The mount for `spec.modelCacheRef` of a ModelReplica of this namespace; None without one."""
         if not reference:
             return None
-        return cls(claim_name(namespace, reference["name"]), reference.get("layout") or FOLDER)
+        claim = claim_name(namespace, reference["name"], reference.get("volume") or "")
+        return cls(claim, reference.get("layout") or FOLDER)
 
     @property
     def is_model(self) -> bool:

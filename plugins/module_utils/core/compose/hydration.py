@@ -24,18 +24,14 @@ if holds "$complete"; then
 fi
 
 if ! holds "$started"; then
-  if [ -e "$complete" ] || [ -e "$started" ]; then
-    printf 'The volume holds something else: removing it.\\n'
-    # Empty, it lets a run that is interrupted here begin here again.
-    : >"$started"
-    rm -f "$complete"
-    for entry in "$VOLUME"/* "$VOLUME"/.[!.]* "$VOLUME"/..?*; do
-      case "${entry##*/}" in
-        .modelplane-hydrating | lost+found | .snapshot) ;;
-        *) rm -rf "$entry" ;;
-      esac
-    done
-  fi
+  for mark in "$complete" "$started"; do
+    # A mark is empty where a run was interrupted while it wrote it.
+    if [ -s "$mark" ]; then
+      printf 'The volume holds %s, which engines may read: nothing in it is touched.\\n' "$(cat "$mark")" >&2
+      printf 'For %s delete the claim when no pod mounts it, or name another ModelCache.\\n' "$ARTIFACT" >&2
+      exit 1
+    fi
+  done
   printf '%s\\n' "$ARTIFACT" >"$started"
 fi
 
@@ -82,8 +78,8 @@ printf 'The volume holds %s.\\n' "$ARTIFACT"
 
 What users write reaches it by variables alone: REPO, REVISION (or empty), LAYOUT, ARTIFACT (their identity), VOLUME.
 The volume holds ARTIFACT once `.modelplane-hydrated` says so. `.modelplane-hydrating` names what is being downloaded:
-a repeated run resumes that, and a run for anything else first removes all there is, since a folder with the weights of
-two models would be loaded as one.
+a repeated run resumes that, and a run for anything else touches nothing and fails: engines may be reading what is
+there, and a folder with the weights of two models would be loaded as one.
 """
 
 VOLUME_PATH = "/mnt/artifact"

@@ -18,12 +18,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import caches, clusters, rollout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import caches, clusters, mounts, rollout
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
-    Fleet,
     Key,
     Object,
     nothing_earlier,
@@ -35,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.tr
     composed_endpoints,
     traffic,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes, reference
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -85,6 +85,20 @@ class Plan:
     traffic: Traffic
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What people should know of the decision: pools that hold more than they can, edits that cannot be made."""
+        return (
+            *map(str, self.schedule.overcommitted),
+            *(str(problem) for staged in self.caches for problem in staged.warnings),
+        )
+
+    @property
+    def strangers(self) -> tuple[str, ...]:
+        """Clusters that somebody observed and that are not of the fleet; sorted."""
+        observed = self.situation.observed
+        return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.capacity}))
+
 
 def assumed_address(cluster: str) -> str:
     """The gateway address of a cluster that nobody observes. It names the cluster and resolves nowhere (RFC 9476 keeps
@@ -124,18 +138,19 @@ def plan(
     known = {deployment.key for deployment in deployments}
     existing_replicas = [translate.replica(wire) for wire in fleet.replicas.values()]
     running = [replica for replica in existing_replicas if (replica.namespace, replica.deployment) in known]
-    manual = {key: wire for key, wire in fleet.manual.items() if _placed(wire, capacity)}
+    volumes = Volumes(situation)
+    manual = {key: _manual(key, wire, volumes) for key, wire in fleet.manual.items() if _placed(wire, capacity)}
     decided = schedule(
         deployments, capacity, [*running, *(translate.replica(wire) for wire in manual.values())], options
     )
-    wanted = tuple(_replica(placement, fleet) for placement in decided.placements)
+    wanted = tuple(_replica(placement, volumes) for placement in decided.placements)
     _refuse_equal_names(wanted, manual)
     waiting = _waiting(situation, decided, wanted)
     replicas = tuple(fleet.replicas[_key(wire)] if _key(wire) in waiting else wire for wire in wanted)
     composed = [*replicas, *manual.values()]
     objects = {_key(wire): replica_objects(wire, situation.composing) for wire in composed}
     states = _states(situation, composed, objects)
-    staged = caches.stage(situation, {name: site.resource for name, site in sites.items()}, composed)
+    staged = caches.stage(volumes, {name: site.resource for name, site in sites.items()}, composed)
     flow = traffic(situation, _endpoints(situation, composed, capacity, states))
     return Plan(
         situation=situation,
@@ -196,27 +211,23 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
     return deployments, capacity
 
 
-def _replica(placement: Placement, fleet: Fleet) -> Object:
+def _manual(key: Key, wire: Object, volumes: Volumes) -> Object:
+    """A hand-written ModelReplica with the volume it mounts, unless it names one or its manifest has errors."""
+    if Ref("ModelReplica", *key) in volumes.situation.fleet.held or reference(wire).get("volume"):
+        return wire
+    there = volumes.situation.fleet.manual_before.get(key)
+    stays = there is not None and there["spec"]["clusterName"] == wire["spec"]["clusterName"]
+    return mounts.remount(volumes, wire, there if stays else None)
+
+
+def _replica(placement: Placement, volumes: Volumes) -> Object:
+    fleet = volumes.situation.fleet
     there = fleet.replicas.get((placement.namespace, placement.replica))
     if placement.state == "held" and there:
         return there
     deployment = fleet.deployments[(placement.namespace, placement.deployment)]
-    return model_replica(
-        api.wire(deployment, set_only=True),
-        placement.cluster,
-        placement.index,
-        placement.engines,
-        cache_layout=_layout(deployment, fleet, there),
-    )
-
-
-def _layout(deployment: api.ModelDeployment, fleet: Fleet, there: Object | None) -> str:
-    """The layout of the cache that a deployment mounts; while the cache cannot be read, that which a replica has."""
-    reference = deployment.spec.template.spec.model_cache_ref
-    cache = fleet.caches.get((deployment.namespace, reference.name)) if reference else None
-    if cache and cache.spec.hugging_face:
-        return cache.spec.hugging_face.layout
-    return str((((there or {}).get("spec") or {}).get("modelCacheRef") or {}).get("layout") or "Folder")
+    wire = model_replica(api.wire(deployment, set_only=True), placement.cluster, placement.index, placement.engines)
+    return mounts.remount(volumes, wire, there, stays=placement.state == "kept")
 
 
 def _waiting(situation: Situation, decided: Schedule, wanted: Iterable[Object]) -> frozenset[Key]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -13,14 +13,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     artifact,
     cache_objects,
     claim_name,
-    job_name,
+    job_claim,
     token_copy,
+    token_copy_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import is_true
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import cache_phase
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
+    Claim,
+    Volumes,
+    current,
+    previous,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import joined, listed
 
 
 @dataclass(frozen=True)
@@ -35,80 +42,186 @@ class Phase:
 
 @dataclass(frozen=True)
 class Staged:
-    """A ModelCache on its clusters. `phases` are those of the clusters that its selector matches; `objects` and
-    `copies` are by cluster, `copies` being Secrets whose values have to be brought there while it downloads."""
+    """A ModelCache on its clusters. `phases` are those of the clusters that its selector matches, `leaving` those of
+    others where replicas mount it still; `objects` and `copies` are by cluster, `copies` being Secrets whose values
+    have to be brought there while it downloads. `warnings` tell what of its manifest cannot be done to what runs."""
 
     namespace: str
     name: str
     artifact: str
     phases: tuple[Phase, ...] = ()
+    leaving: tuple[Phase, ...] = ()
     objects: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     copies: Mapping[str, SecretCopy] = field(default_factory=dict)
     token_missing: bool = False
+    warnings: tuple[Problem, ...] = ()
+
+
+@dataclass
+class _Mounts:
+    """The claims of a cache that replicas mount or mounted before, by cluster. `now`: clusters with one that is
+    mounted now."""
+
+    claims: dict[str, set[str]] = field(default_factory=dict)
+    now: set[str] = field(default_factory=set)
 
 
 def stage(
-    situation: Situation, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[Object]
+    volumes: Volumes, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[Object]
 ) -> tuple[Staged, ...]:
     """Every cache of the fleet. `clusters` are those that can be told, `replicas` all ModelReplicas that are composed.
 
-    A cache stays on a cluster that its selector left as long as a replica there mounts it, and so does one whose
-    manifest has errors or is gone.
+    A cache stays on a cluster that its selector left as long as a replica there mounts it, and is filled to the end;
+    so is one whose manifest is gone. One whose manifest has errors stays as it is.
     """
-    mounted: dict[Key, set[str]] = {}
+    situation = volumes.situation
+    mounts: dict[Key, _Mounts] = {}
     for wire in replicas:
-        reference = wire["spec"].get("modelCacheRef")
-        if reference:
-            key = (wire["metadata"]["namespace"], reference["name"])
-            mounted.setdefault(key, set()).add(wire["spec"]["clusterName"])
-    kinds = {name: storage_class(api.wire(cluster)) for name, cluster in clusters.items()}
+        cluster = wire["spec"]["clusterName"]
+        for volume, is_current in ((current(wire), True), (previous(wire), False)):
+            if volume:
+                entry = mounts.setdefault(volume.cache, _Mounts())
+                entry.claims.setdefault(cluster, set()).add(volume.claim)
+                entry.now |= {cluster} if is_current else set()
     found = [
-        _stage(situation, cache, clusters, kinds, mounted.get(key, set()))
-        for key, cache in situation.fleet.caches.items()
+        _Stage(volumes, cache, mounts.get(key, _Mounts())).on(clusters) for key, cache in situation.fleet.caches.items()
     ]
     held = {(ref.namespace, ref.name) for ref in situation.fleet.held if ref.kind == "ModelCache"}
-    for key in sorted((set(mounted) | held) - set(situation.fleet.caches)):
-        kept: dict[str, tuple[Object, ...]] = {}
-        for place, value in situation.earlier(Ref("ModelCache", *key)):
-            if key in held or (place in mounted[key] and value["kind"] == "PersistentVolumeClaim"):
-                kept[place] = (*kept.get(place, ()), value)
-        found.append(Staged(*key, "", objects=kept))
+    for key in (set(mounts) | held) - set(situation.fleet.caches):
+        objects: dict[str, tuple[Object, ...]] = {}
+        for place in sorted(volumes.clusters(key)):
+            claims = mounts.get(key, _Mounts()).claims.get(place, set())
+            objects[place] = tuple(volumes.earlier(key, place)) if key in held else _kept(volumes, key, place, claims)
+        found.append(Staged(*key, "", objects=objects, copies=_copies(key, objects)))
     return tuple(sorted(found, key=lambda staged: (staged.namespace, staged.name)))
 
 
-def _stage(
-    situation: Situation,
-    cache: api.ModelCache,
-    clusters: Mapping[str, api.InferenceCluster],
-    kinds: Mapping[str, str],
-    mounted: set[str],
-) -> Staged:
-    wire = api.wire(cache)
-    copy = token_copy(wire)
-    missing = _token_missing(situation, copy)
-    phases = []
-    objects: dict[str, tuple[Object, ...]] = {}
-    copies: dict[str, SecretCopy] = {}
-    for name, cluster in sorted(clusters.items()):
-        kind = kinds[name]
-        selected = bool(kind) and _selected(cache, cluster)
-        phase = _phase(situation, cache, wire, name)
-        if selected:
-            phases.append(phase)
-        if not selected and name not in mounted:
-            continue
-        hydrate = selected and phase.phase != "Ready" and not missing
-        if kind:
-            objects[name] = cache_objects(
-                wire, kind, hydrate=hydrate, settled=situation.observed is not None, options=situation.composing
+def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple[Object, ...]:
+    """These claims as earlier runs built them, and the Jobs that fill them, until those are seen to have done so."""
+    seen = volumes.situation.seen(cluster)
+    found = []
+    for value in volumes.earlier(cache, cluster):
+        if value["kind"] == "PersistentVolumeClaim" and value["metadata"]["name"] in claims:
+            found.append(value)
+        elif value["kind"] == "Job" and job_claim(value) in claims:
+            done = seen is not None and is_true(seen.objects.like(value), "Complete")
+            found += [] if done else [value]
+    return tuple(found)
+
+
+def _copies(cache: Key, objects: Mapping[str, Iterable[Object]]) -> dict[str, SecretCopy]:
+    """The tokens that these hydration Jobs read, by cluster."""
+    found = {}
+    for cluster, values in objects.items():
+        for value in values:
+            copy = token_copy_of(value, cache[0]) if value["kind"] == "Job" else None
+            if copy:
+                found[cluster] = copy
+    return found
+
+
+class _Stage:
+    """One ModelCache on all clusters."""
+
+    def __init__(self, volumes: Volumes, cache: api.ModelCache, mounts: _Mounts) -> None:
+        self._volumes = volumes
+        self._situation = volumes.situation
+        self._cache = cache
+        self._key = (cache.namespace, cache.name)
+        self._wire = api.wire(cache)
+        self._mounts = mounts
+        self._copy = token_copy(self._wire)
+        self._token_missing = _token_missing(self._situation, self._copy)
+        self._smaller: dict[int, list[str]] = {}
+        self._moved: dict[str, list[str]] = {}
+
+    def on(self, clusters: Mapping[str, api.InferenceCluster]) -> Staged:
+        phases: list[Phase] = []
+        leaving: list[Phase] = []
+        objects: dict[str, tuple[Object, ...]] = {}
+        copies: dict[str, SecretCopy] = {}
+        for name, cluster in sorted(clusters.items()):
+            selected = bool(self._volumes.storage_class(name)) and _selected(self._cache, cluster)
+            mounted = self._mounts.claims.get(name, set())
+            if not selected and not mounted:
+                continue
+            built: tuple[Object, ...] = ()
+            if selected or name in self._mounts.now:
+                phase, built = self._wanted(name)
+                (phases if selected else leaving).append(phase)
+                if self._copy and any(value["kind"] == "Job" for value in built):
+                    copies[name] = self._copy
+            others = mounted - {value["metadata"]["name"] for value in built}
+            kept = _kept(self._volumes, self._key, name, others)
+            objects[name] = (*built, *kept)
+            copies = {**_copies(self._key, {name: kept}), **copies}
+        for name in sorted({ref.name for ref in self._situation.fleet.held if ref.kind == "InferenceCluster"}):
+            if kept := tuple(self._volumes.earlier(self._key, name)):
+                objects[name] = kept
+                copies.update(_copies(self._key, {name: kept}))
+        return Staged(
+            *self._key,
+            artifact(self._wire),
+            tuple(phases),
+            tuple(leaving),
+            objects,
+            copies,
+            self._token_missing,
+            tuple(self._warnings()),
+        )
+
+    def _wanted(self, cluster: str) -> tuple[Phase, tuple[Object, ...]]:
+        """How far a cluster is with what the cache asks for now, and its objects."""
+        volume = self._volumes.wanted(self._cache, cluster)
+        name = claim_name(*self._key, volume)
+        there = self._volumes.claims(self._key, cluster).get(name, Claim())
+        kind = self._volumes.storage_class(cluster)
+        how_far = self._volumes.phase(self._cache, cluster)
+        notes = []
+        if there.size_gib > self._asked:
+            self._smaller.setdefault(there.size_gib, []).append(cluster)
+            notes.append(f"the volume stays at {there.size_gib} GiB, as none can be made smaller")
+        if there.storage_class and there.storage_class != kind:
+            self._moved.setdefault(there.storage_class, []).append(cluster)
+            notes.append(f"the volume stays in StorageClass {there.storage_class}")
+        phase = Phase(cluster, how_far.phase, how_far.artifact, joined(how_far.message, *notes))
+        if not (there.storage_class or kind):
+            return phase, ()
+        objects = cache_objects(
+            self._wire,
+            there.storage_class or kind,
+            hydrate=how_far.phase != "Ready" and not self._token_missing,
+            settled=self._situation.observed is not None,
+            options=self._situation.composing,
+            volume=volume,
+            least_gib=there.size_gib,
+        )
+        return phase, objects
+
+    @property
+    def _asked(self) -> int:
+        size: int = self._wire["spec"]["huggingFace"]["sizeGiB"]
+        return size
+
+    def _warnings(self) -> Iterator[Problem]:
+        for size, places in sorted(self._smaller.items()):
+            yield Problem(
+                f"the volume on {listed(places)} has {size} GiB and stays so, as Kubernetes makes none smaller",
+                path="spec.huggingFace.sizeGiB",
+                value=str(self._asked),
+                hint=f"Set it to {size} or more; for a smaller volume make another ModelCache and refer to that",
+                severity="warning",
+                ref=self._cache.ref,
             )
-            if hydrate and copy:
-                copies[name] = copy
-    for name in sorted({ref.name for ref in situation.fleet.held if ref.kind == "InferenceCluster"}):
-        kept = tuple(situation.kept(cache.ref, name))
-        if kept:
-            objects[name] = kept
-    return Staged(cache.namespace, cache.name, artifact(wire), tuple(phases), objects, copies, missing)
+        for kind, places in sorted(self._moved.items()):
+            now = sorted({self._volumes.storage_class(place) or "none" for place in places})
+            yield Problem(
+                f"the volume on {listed(places)} stays in StorageClass {kind}, as Kubernetes moves none; "
+                f"the cluster's is {', '.join(now)}",
+                hint="To move the weights make another ModelCache and refer to that",
+                severity="warning",
+                ref=self._cache.ref,
+            )
 
 
 def _selected(cache: api.ModelCache, cluster: api.InferenceCluster) -> bool:
@@ -121,17 +234,3 @@ def _token_missing(situation: Situation, copy: SecretCopy | None) -> bool:
         return False
     keys = situation.observed.secret_keys.get((copy.source_namespace, copy.source_name), frozenset())
     return copy.source_key not in keys
-
-
-def _phase(situation: Situation, cache: api.ModelCache, wire: Object, cluster: str) -> Phase:
-    if situation.observed is None:
-        return Phase(cluster, "")
-    phase, held, message = cache_phase(
-        wire,
-        cluster,
-        claim_name(cache.namespace, cache.name),
-        job_name(cache.namespace, cache.name),
-        situation.seen(cluster),
-        situation.statuses.get(cache.ref),
-    )
-    return Phase(cluster, phase, held, message)

@@ -30,8 +30,8 @@ class Fleet:
     """The resources by kind, and what the last run left.
 
     `replicas` and `endpoints` are the ModelReplicas and composed ModelEndpoints that exist, `manual` hand-written
-    ModelReplicas, `external` hand-written ModelEndpoints. `held` are resources whose manifests cannot be used: what was
-    made of them stays.
+    ModelReplicas, `manual_before` what those were in the last run, `external` hand-written ModelEndpoints. `held` are
+    resources whose manifests cannot be used: what was made of them stays.
     """
 
     deployments: dict[Key, api.ModelDeployment] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Fleet:
     external: dict[Key, Object] = field(default_factory=dict)
     replicas: dict[Key, Object] = field(default_factory=dict)
     manual: dict[Key, Object] = field(default_factory=dict)
+    manual_before: dict[Key, Object] = field(default_factory=dict)
     endpoints: dict[Key, Object] = field(default_factory=dict)
     held: frozenset[Ref] = frozenset()
 
@@ -88,8 +89,10 @@ def _left_behind(existing: Iterable[Mapping[str, Any]], held: frozenset[Ref]) ->
             fleet.endpoints[key] = dict(wire)
         elif names.DEPLOYMENT_LABEL in (wire["metadata"].get("labels") or {}):
             fleet.replicas[key] = dict(wire)
-        elif Ref("ModelReplica", *key) in held:
-            fleet.manual[key] = dict(wire)
+        else:
+            fleet.manual_before[key] = dict(wire)
+            if Ref("ModelReplica", *key) in held:
+                fleet.manual[key] = dict(wire)
     return fleet
 
 

@@ -4,24 +4,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     endpoint_fault,
     endpoint_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, number, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import GATEWAY_NAME, usable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import model_cache
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import model_deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
@@ -44,11 +46,16 @@ def statuses(plan: Plan, now: str) -> tuple[Object, ...]:
     for kind, wire, status in _all(plan, observed):
         metadata = {key: wire["metadata"][key] for key in ("name", "namespace") if wire["metadata"].get(key)}
         ref = Ref(kind, metadata.get("namespace", ""), metadata["name"])
-        generation = wire["metadata"].get("generation")
+        generation = wire["metadata"].get("generation") or _generation(observed, ref)
         value = status.wire(plan.situation.statuses.get(ref), generation, now)
         head = {"apiVersion": wire["apiVersion"], "kind": kind, "metadata": metadata}
         found.append({**head, "status": value})
     return tuple(found)
+
+
+def _generation(observed: Observed, ref: Ref) -> int | None:
+    """The generation that the control cluster gave to a resource that is not read from there."""
+    return number(observed.control.find(ref.kind, ref.namespace, ref.name), "metadata", "generation") or None
 
 
 def _all(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Status]]:
@@ -59,16 +66,45 @@ def _all(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Status]]
     for site in plan.sites.values():
         if site.status is not None:
             yield "InferenceCluster", api.wire(site.resource), site.status
+            yield from _infrastructure(plan, observed, site)
     yield from _gateway(plan, observed)
     yield from _replicas(plan)
-    yield from _endpoints(plan, observed)
+    endpoints = list(_endpoints(plan, observed))
+    yield from endpoints
     yield from _services(plan, observed)
     yield from _caches(plan)
-    yield from _deployments(plan)
+    yield from _deployments(plan, _unready(endpoints))
 
 
 def _before(plan: Plan, ref: Ref) -> Mapping[str, Any] | None:
     return plan.situation.statuses.get(ref)
+
+
+def _infrastructure(plan: Plan, observed: Observed, site: Site) -> Iterator[tuple[str, Object, Status]]:
+    """The status of what is composed for a cluster: its ServingStack, and the cloud cluster if the fleet makes it."""
+    seen = observed.clusters.get(site.resource.name)
+    silent = seen is None or bool(seen.unreachable)
+    for wire in site.objects:
+        previous = _before(plan, Ref(wire["kind"], wire["metadata"].get("namespace", ""), wire["metadata"]["name"]))
+        fields: dict[str, Any] = {}
+        if wire["kind"] == "ServingStack":
+            component = None if silent or seen is None else seen.stack
+            address = text(site.status.fields if site.status else None, "gateway", "address")
+            fields = {"gateway": {"address": address}} if address else {}
+        else:
+            component = None if silent or seen is None else seen.provisioned
+        yield wire["kind"], wire, infrastructure(wire, component, fields, previous=previous)
+
+
+def _unready(endpoints: Iterable[tuple[str, Object, Status]]) -> dict[tuple[str, str], list[str]]:
+    """The composed ModelEndpoints that are not Ready, by deployment."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for _, wire, status in endpoints:
+        deployment = text(wire, "metadata", "labels", names.DEPLOYMENT_LABEL)
+        ready = status.condition(READY)
+        if deployment and ready is not None and ready.status == "False":
+            found.setdefault((wire["metadata"]["namespace"], deployment), []).append(wire["metadata"]["name"])
+    return found
 
 
 def _gateway(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Status]]:
@@ -139,11 +175,12 @@ def _caches(plan: Plan) -> Iterator[tuple[str, Object, Status]]:
             {phase.cluster: (phase.phase, phase.artifact, phase.message) for phase in staged.phases},
             staged.token_missing,
             previous=_before(plan, cache.ref),
+            leaving={phase.cluster: (phase.phase, phase.artifact, phase.message) for phase in staged.leaving},
         )
         yield "ModelCache", api.wire(cache), status
 
 
-def _deployments(plan: Plan) -> Iterator[tuple[str, Object, Status]]:
+def _deployments(plan: Plan, unready: Mapping[tuple[str, str], Sequence[str]]) -> Iterator[tuple[str, Object, Status]]:
     fleet = plan.situation.fleet
     placements: dict[tuple[str, str], list[Placement]] = {}
     states: dict[tuple[str, str], dict[tuple[str, int], ReplicaState]] = {}
@@ -173,6 +210,7 @@ def _deployments(plan: Plan) -> Iterator[tuple[str, Object, Status]]:
             states.get(key, {}),
             cache,
             invalid,
+            unready_endpoints=unready.get(key, ()),
             previous=_before(plan, deployment.ref),
         )
         yield "ModelDeployment", wire, status

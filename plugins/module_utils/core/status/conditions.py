@@ -148,6 +148,15 @@ def earlier(resource: Mapping[str, Any], previous: Mapping[str, Any] | None) -> 
     return fields(previous) if previous is not None else fields(resource, "status")
 
 
+def joined(*parts: str) -> str:
+    """What is told, one after the other, each once: a message of before may hold some of them."""
+    text = ""
+    for part in parts:
+        if part and part not in text:
+            text = f"{text}; {part}" if text else part
+    return text
+
+
 def listed(names: Iterable[str], limit: int = 3) -> str:
     """Names for people: the first few, sorted, and how many more there are."""
     found = sorted(set(names))

@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     Status,
     cut,
     earlier,
+    joined,
     listed,
     ready,
     unknown,
@@ -107,15 +108,17 @@ def model_cache(
     token_missing: bool,
     *,
     previous: Mapping[str, Any] | None = None,
+    leaving: Mapping[str, CachePhase | tuple[str, str, str]] | None = None,
 ) -> Status:
     """The status of a ModelCache (wire form). `matched` are the clusters that should have it, `phases` those of each;
-    a cluster without one was never observed."""
+    a cluster without one was never observed. `leaving` are clusters that have it only while replicas mount it: they are
+    told, and make no condition."""
     before = earlier(cache, previous)
     each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
     done = [name for name, phase in each.items() if phase.phase == "Ready"]
     fields = {
         "summary": {"ready": f"{len(done)}/{len(each)}"},
-        "clusters": [_on_cluster(name, phase) for name, phase in each.items()],
+        "clusters": [_on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **each}.items())],
     }
     if not each:
         message = "No InferenceCluster with storage for caches matches clusterSelector"
@@ -125,6 +128,12 @@ def model_cache(
     staged = _artifact_ready(cache, each, done, token_missing)
     overall = {"True": True, "False": False}.get(staged.status)
     return Status((matches, staged, ready(overall, before, "" if overall else staged.message)), fields)
+
+
+def _leaving(phases: Mapping[str, CachePhase | tuple[str, str, str]]) -> dict[str, CachePhase]:
+    why = "clusterSelector does not match; it stays while replicas mount it"
+    each = {name: CachePhase(*phase) for name, phase in phases.items()}
+    return {name: phase._replace(message=joined(phase.message, why)) for name, phase in each.items()}
 
 
 def _on_cluster(name: str, phase: CachePhase) -> dict[str, Any]:

@@ -230,12 +230,15 @@ def test_d11_a_missing_class_holds_what_is_there_and_nothing_else(fleet: Fleet) 
 def test_d11_a_missing_cache_stops_new_replicas_and_lets_edits_through(fleet: Fleet) -> None:
     fleet.run()
     fleet.edit("qwen", "engines:", "modelCacheRef: {name: weights}\n      engines:")
+    fleet.edit("qwen", "v0.23.0", "v0.24.0")
     fleet.edit("qwen", "replicas: 1", "replicas: 2")
     outcome = fleet.run()
     assert states(outcome) == ["changed", "pending"]
     assert outcome.plan.schedule.pending[0].reason == "ModelCacheNotFound"
     (deployment,) = [value for value in fleet.objects("Deployment") if "epp" not in value["metadata"]["name"]]
-    assert "model-cache" in {volume["name"] for volume in deployment["spec"]["template"]["spec"]["volumes"]}
+    template = deployment["spec"]["template"]["spec"]
+    assert template["containers"][0]["image"] == "vllm/vllm-openai:v0.24.0"
+    assert "model-cache" not in {volume["name"] for volume in template["volumes"]}, "pods would wait for it for ever"
     fleet.edit("qwen", "replicas: 2", "replicas: 0")
     assert states(fleet.run()) == ["removed"]
 

@@ -119,7 +119,8 @@ class Fleet:
             clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
             if name in self.silent:
                 clusters[name] = {"unreachable": "connection refused"}
-        return {"control": {"objects": [], "secrets": self.secrets}, "clusters": clusters}
+        control = [up(value) for value in self.objects("control")]
+        return {"control": {"objects": control, "secrets": self.secrets}, "clusters": clusters}
 
     def run(self, **more: Any) -> build.Outcome:
         manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
@@ -311,3 +312,238 @@ def test_what_waits_for_clusters_is_told_and_drawn(fleet: Fleet) -> None:
     assert not fleet.objects("control", "ModelReplica")
     assert [entry.count for entry in outcome.plan.schedule.pending] == [2]
     assert "qwen" in (fleet.built / "report.html").read_text()
+
+
+# Caches: nothing that runs is hurt by an edit.
+
+SELECTOR = "spec:\n  clusterSelector: {matchLabels: {tier: none}}\n  source: HuggingFace"
+CACHE_TEXT = MANIFESTS[
+    MANIFESTS.index("apiVersion: modelplane.ai/v1alpha1\nkind: ModelCache") : MANIFESTS.index(
+        "---\napiVersion: modelplane.ai/v1alpha1\nkind: ModelDeployment"
+    )
+]
+
+
+def downloading(_cluster: str, value: Object) -> Object:
+    """Everything is up, and no download ends."""
+    return {**value, "status": {}} if value["kind"] == "Job" else up(value)
+
+
+def claims(fleet: Fleet, cluster: str = "") -> dict[str, Object]:
+    return {value["metadata"]["name"]: value for value in fleet.objects(f"clusters/{cluster}", "PersistentVolumeClaim")}
+
+
+def mounted(fleet: Fleet, cluster: str) -> str:
+    """The claim that the engines on a cluster mount."""
+    (name,) = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for value in fleet.objects(f"clusters/{cluster}", "Deployment")
+        for volume in value["spec"]["template"]["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+    return str(name)
+
+
+FIRST = "modelcache-team-weights-ba7c8"
+
+
+@pytest.mark.parametrize("how", ["narrowed", "deleted", "invalid"])
+def test_a_volume_that_a_replica_waits_for_is_filled_to_the_end(fleet: Fleet, how: str) -> None:
+    fleet.shown = downloading
+    fleet.settle()
+    before = {job["metadata"]["name"] for job in fleet.objects("clusters/east", "Job")}
+    assert before
+    if how == "narrowed":
+        fleet.edit("spec:\n  source: HuggingFace", SELECTOR)
+    elif how == "deleted":
+        fleet.edit(CACHE_TEXT + "---\n", "")
+    else:
+        fleet.edit("sizeGiB: 40", "sizeGiB: forty")
+    for _ in range(3):
+        outcome = fleet.run(invalid="hold")
+    assert {job["metadata"]["name"] for job in fleet.objects("clusters/east", "Job")} == before
+    assert FIRST in claims(fleet, "east")
+    (staged,) = outcome.plan.caches
+    assert staged.copies["east"].source_name == "hf", "without its token the Job could not go on"
+    if how == "invalid":
+        return
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert not fleet.objects("clusters", "Job")
+    assert FIRST in claims(fleet, "east")
+
+
+@pytest.mark.parametrize(
+    "edit", [("Qwen/Qwen3-8B,", "Qwen/Qwen3-8B, revision: v2,"), ("sizeGiB", "layout: HubCache, sizeGiB")]
+)
+def test_an_edit_of_the_artifact_gets_a_volume_of_its_own(fleet: Fleet, edit: tuple[str, str]) -> None:
+    fleet.settle()
+    assert set(claims(fleet, "east")) == {FIRST}
+    before = fleet.objects("clusters", "Deployment")
+    fleet.edit(*edit)
+    fleet.shown = downloading
+    fleet.settle()
+    assert len(claims(fleet, "east")) == 2
+    assert claims(fleet, "east")[FIRST]["metadata"]["annotations"]["modelplane.ai/artifact"] == (
+        "Qwen/Qwen3-8B@main@Folder"
+    )
+    assert fleet.objects("clusters", "Deployment") == before, "nothing rolls before the weights are there"
+    assert fleet.backends() == ["east", "west"]
+    (new,) = set(claims(fleet, "east")) - {FIRST}
+    (job,) = fleet.objects("clusters/east", "Job")
+    assert job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == new
+
+    fleet.shown = lambda _cluster, value: up(value)
+    rolled = []
+    for _ in range(8):
+        if not fleet.run().changes:
+            break
+        rolled.append((mounted(fleet, "east") == new, mounted(fleet, "west") == new))
+        for cluster in ("east", "west"):
+            assert mounted(fleet, cluster) in claims(fleet, cluster)
+            if FIRST not in claims(fleet, cluster):
+                assert mounted(fleet, cluster) == new
+    assert (True, False) in rolled, "cluster by cluster"
+    assert set(claims(fleet)) == {new}
+    assert not fleet.objects("clusters", "Job")
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
+
+
+def test_the_volume_before_stays_while_pods_of_the_revision_before_mount_it(fleet: Fleet) -> None:
+    fleet.settle()
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "old",
+            "namespace": fleet.objects("clusters/east", "Deployment")[0]["metadata"]["namespace"],
+        },
+        "spec": {"volumes": [{"name": "m", "persistentVolumeClaim": {"claimName": FIRST}}]},
+    }
+    observe = fleet.observations
+
+    def with_pod() -> Object:
+        seen = observe()
+        seen["clusters"]["east"]["objects"].append(pod)
+        return seen
+
+    fleet.observations = with_pod  # type: ignore[method-assign]
+    fleet.edit("Qwen/Qwen3-8B,", "Qwen/Qwen3-8B, revision: v2,")
+    fleet.settle()
+    assert mounted(fleet, "east") != FIRST
+    assert FIRST in claims(fleet, "east")
+    assert FIRST not in claims(fleet, "west")
+    fleet.observations = observe  # type: ignore[method-assign]
+    fleet.settle()
+    assert FIRST not in claims(fleet, "east")
+
+
+def test_an_edit_that_is_taken_back_finds_its_weights(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.edit("Qwen/Qwen3-8B,", "Qwen/Typo,")
+    fleet.shown = downloading
+    fleet.settle()
+    fleet.edit("Qwen/Typo,", "Qwen/Qwen3-8B,")
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert set(claims(fleet)) == {FIRST}
+    assert mounted(fleet, "east") == FIRST
+
+
+def test_a_deployment_and_its_cache_are_edited_together(fleet: Fleet) -> None:
+    """New args with old weights would be something that nobody asked for."""
+    fleet.settle()
+    before = fleet.objects("clusters", "Deployment")
+    fleet.edit("Qwen/Qwen3-8B,", "Qwen/Qwen3-32B,")
+    fleet.edit("v0.23.0", "v0.24.0")
+    fleet.shown = downloading
+    fleet.settle()
+    assert fleet.objects("clusters", "Deployment") == before
+    fleet.shown = lambda cluster, value: downloading(cluster, value if value["kind"] != "Deployment" else down(value))
+    fleet.shown = lambda cluster, value: down(value) if value["kind"] == "Deployment" else downloading(cluster, value)
+    fleet.settle()
+    assert fleet.objects("clusters", "Deployment") != before, "one that does not serve gets what may mend it"
+    assert mounted(fleet, "east") == FIRST
+
+
+@pytest.mark.parametrize("cache_stays", [True, False])
+def test_a_cache_under_another_name_is_waited_for(fleet: Fleet, cache_stays: bool) -> None:
+    fleet.settle()
+    other = CACHE_TEXT.replace("name: weights", "name: other")
+    fleet.edit(CACHE_TEXT, f"{CACHE_TEXT}---\n{other}" if cache_stays else other)
+    fleet.edit("modelCacheRef: {name: weights}", "modelCacheRef: {name: other}")
+    fleet.shown = downloading
+    fleet.settle()
+    assert mounted(fleet, "east") == FIRST
+    assert len(claims(fleet, "east")) == 2, "equal artifacts of two caches have two volumes"
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert mounted(fleet, "east") != FIRST
+    assert (FIRST in claims(fleet, "east")) is cache_stays
+
+
+def test_a_volume_is_never_made_smaller(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.edit("sizeGiB: 40", "sizeGiB: 20")
+    (warning,) = fleet.run().plan.warnings
+    assert "sizeGiB" in warning
+    assert "40 GiB" in warning
+    assert "(got 20)" in warning
+    assert "Set it to 40 or more" in warning
+    fleet.settle()
+    sizes = {value["spec"]["resources"]["requests"]["storage"] for value in claims(fleet).values()}
+    assert sizes == {"40Gi"}
+    assert "40 GiB" in fleet.status("ModelCache")["clusters"][0]["message"]
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
+    fleet.edit("sizeGiB: 20", "sizeGiB: 60")
+    assert not fleet.run().plan.warnings
+    assert {value["spec"]["resources"]["requests"]["storage"] for value in claims(fleet).values()} == {"60Gi"}
+
+
+def test_a_volume_that_was_made_larger_on_the_cluster_stays_so(fleet: Fleet) -> None:
+    """The API server writes 1024Gi as 1Ti."""
+
+    def grown(_cluster: str, value: Object) -> Object:
+        if value["kind"] == "PersistentVolumeClaim":
+            value = {**value, "spec": {**value["spec"], "resources": {"requests": {"storage": "1Ti"}}}}
+        return up(value)
+
+    fleet.shown = grown
+    fleet.settle()
+    assert {value["spec"]["resources"]["requests"]["storage"] for value in claims(fleet).values()} == {"1024Gi"}
+
+
+@pytest.mark.parametrize("new", ["cache: {storageClassName: other}", "cache: {}"])
+def test_a_volume_stays_in_its_storage_class(fleet: Fleet, new: str) -> None:
+    fleet.settle()
+    fleet.edit("secretRef: {name: east}, cache: {storageClassName: rwx}", f"secretRef: {{name: east}}, {new}")
+    (warning,) = fleet.run().plan.warnings
+    assert "StorageClass rwx" in warning
+    assert "another ModelCache" in warning
+    fleet.settle()
+    assert {value["spec"]["storageClassName"] for value in claims(fleet).values()} == {"rwx"}
+    assert mounted(fleet, "east") in claims(fleet, "east")
+
+
+def test_a_token_under_another_name_hurts_nothing(fleet: Fleet) -> None:
+    fleet.settle()
+    before = fleet.objects("clusters")
+    fleet.edit("authSecret: {name: hf}", "authSecret: {name: hf2, key: token}")
+    fleet.settle()
+    assert fleet.objects("clusters") == before
+    assert fleet.reason("ModelCache", "ArtifactReady") == ("True", "Staged")
+
+
+def test_what_a_volume_holds_is_known_from_the_cluster_when_the_build_folder_is_lost(fleet: Fleet) -> None:
+    fleet.settle()
+    seen = fleet.observations()
+    for path in fleet.built.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    fleet.edit("Qwen/Qwen3-8B,", "Qwen/Qwen3-8B, revision: v2,")
+    fleet.observations = lambda: seen  # type: ignore[method-assign]
+    fleet.run()
+    assert FIRST not in {
+        job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+        for job in fleet.objects("clusters", "Job")
+    }

@@ -106,6 +106,7 @@ ADDITIONS = {
     r"Model(Deployment|Replica) (spec\.template\.)?spec\.serving\.(picker|sidecar)(\..*)?": "not only for vLLM",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.nodePools(\[\](\.\w+)?)?": "a gang may span pools of one fabric",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
+    r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",
     r"ModelCache status\.clusters\[\]\.artifact": "a phase holds only for what was staged",
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",

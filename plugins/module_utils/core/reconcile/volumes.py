@@ -1,0 +1,206 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which volumes a ModelCache has on a cluster, and which of them holds what it asks for now.
+
+A volume holds one artifact for as long as it lives: engines read from it. An edit of the artifact gets another volume,
+and the one before stays while a replica mounts it. The first volume that a cache has on a cluster bears the documented
+names; the others bear a digest of their artifact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
+    ARTIFACT_ANNOTATION,
+    artifact,
+    claim_name,
+    job_name,
+    volume_id,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
+
+_CLAIM = "PersistentVolumeClaim"
+_GIBIBYTE = 2**30
+_JOB_LABEL = "batch.kubernetes.io/job-name"
+_MOUNTING = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is known of a claim that exists: "" and 0 where it does not tell."""
+
+    artifact: str = ""
+    storage_class: str = ""
+    size_gib: int = 0
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A volume by the ModelCache it belongs to and its claim; of `spec.modelCacheRef` or `.previous` of a replica."""
+
+    cache: Key
+    claim: str
+
+
+def reference(wire: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The `modelCacheRef` of a ModelReplica (wire form); empty without one."""
+    found: Mapping[str, Any] = (wire.get("spec") or {}).get("modelCacheRef") or {}
+    return found
+
+
+def current(wire: Mapping[str, Any]) -> Mounted | None:
+    """The volume that the pods of a ModelReplica (wire form) are composed with."""
+    return _mounted(wire, reference(wire))
+
+
+def previous(wire: Mapping[str, Any]) -> Mounted | None:
+    """The volume that its pods were composed with before."""
+    return _mounted(wire, reference(wire).get("previous") or {})
+
+
+def _mounted(wire: Mapping[str, Any], ref: Mapping[str, Any]) -> Mounted | None:
+    if not ref:
+        return None
+    namespace = wire["metadata"].get("namespace") or "default"
+    return Mounted((namespace, ref["name"]), claim_name(namespace, ref["name"], ref.get("volume") or ""))
+
+
+@dataclass
+class Volumes:
+    """The volumes of all caches. What is asked twice is looked up once."""
+
+    situation: Situation
+    _earlier: dict[Key, dict[str, list[Object]]] = field(default_factory=dict)
+    _mounts: dict[tuple[Key, str], set[str]] | None = None
+    _classes: dict[str, str] | None = None
+
+    def earlier(self, cache: Key, cluster: str) -> Sequence[Object]:
+        """What earlier runs composed of a cache on a cluster."""
+        if cache not in self._earlier:
+            found: dict[str, list[Object]] = {}
+            for place, value in self.situation.earlier(Ref("ModelCache", *cache)):
+                found.setdefault(place, []).append(value)
+            self._earlier[cache] = found
+        return self._earlier[cache].get(cluster, ())
+
+    def clusters(self, cache: Key) -> frozenset[str]:
+        """Where earlier runs composed something of a cache."""
+        self.earlier(cache, "")
+        return frozenset(self._earlier[cache])
+
+    def storage_class(self, cluster: str) -> str:
+        """The StorageClass that a cluster has for caches, "" for none."""
+        if self._classes is None:
+            self._classes = {}
+        if cluster not in self._classes:
+            found = self.situation.fleet.clusters.get(cluster)
+            self._classes[cluster] = storage_class(api.wire(found)) if found else ""
+        return self._classes[cluster]
+
+    def claims(self, cache: Key, cluster: str) -> Mapping[str, Claim]:
+        """The claims of a cache that are known on a cluster, by name: built, seen, or mounted by replicas."""
+        found = dict.fromkeys(self._mounted_there(cache, cluster), Claim())
+        for wire in (*self.earlier(cache, cluster), *self._seen(cache, cluster)):
+            if wire["kind"] == _CLAIM:
+                name = text(wire, "metadata", "name")
+                found[name] = _merged(found.get(name, Claim()), wire)
+        return found
+
+    def wanted(self, cache: api.ModelCache, cluster: str) -> str:
+        """The id of the volume that holds, or is to hold, what a cache asks for on a cluster; "" is its first.
+
+        A claim that does not tell what it holds is taken to hold it; the Job looks, and touches nothing else.
+        """
+        wire = api.wire(cache)
+        known = self.claims((cache.namespace, cache.name), cluster)
+        digest = volume_id(wire)
+        first = known.get(claim_name(cache.namespace, cache.name))
+        if claim_name(cache.namespace, cache.name, digest) in known:
+            return digest
+        if not known or (first and first.artifact in ("", artifact(wire))):
+            return ""
+        return digest
+
+    def phase(self, cache: api.ModelCache, cluster: str) -> CachePhase:
+        """How far a cluster is with what a cache asks for; the phase is "" when nobody looks."""
+        if self.situation.observed is None:
+            return CachePhase("")
+        volume = self.wanted(cache, cluster)
+        return cache_phase(
+            api.wire(cache),
+            cluster,
+            claim_name(cache.namespace, cache.name, volume),
+            job_name(cache.namespace, cache.name, volume),
+            self.situation.seen(cluster),
+            self.situation.statuses.get(cache.ref),
+        )
+
+    def in_use(self, volume: Mounted, cluster: str) -> bool:
+        """Whether something on a cluster may mount a volume: it was seen to, or nobody can tell."""
+        seen = self.situation.seen(cluster)
+        if seen is None or seen.unreachable:
+            return True
+        namespace = names.workload_namespace(volume.cache[0])
+        return any(
+            volume.claim in _claim_names(value)
+            for kind in _MOUNTING
+            for value in seen.objects.of_kind(kind)
+            if text(value, "metadata", "namespace") == namespace and not text(value, "metadata", "labels", _JOB_LABEL)
+        )
+
+    def _mounted_there(self, cache: Key, cluster: str) -> set[str]:
+        """Claims of a cache that replicas of the last run mount on a cluster."""
+        if self._mounts is None:
+            self._mounts = {}
+            fleet = self.situation.fleet
+            for wire in (*fleet.replicas.values(), *fleet.manual_before.values()):
+                for volume in filter(None, (current(wire), previous(wire))):
+                    place = (volume.cache, wire["spec"]["clusterName"])
+                    self._mounts.setdefault(place, set()).add(volume.claim)
+        return self._mounts.get((cache, cluster), set())
+
+    def _seen(self, cache: Key, cluster: str) -> Sequence[Any]:
+        seen = self.situation.seen(cluster)
+        if seen is None:
+            return ()
+        namespace, name = cache
+        there = names.workload_namespace(namespace)
+        return seen.objects.labelled(_CLAIM, there, names.CACHE_LABEL, names.label_value(name))
+
+
+def _merged(known: Claim, wire: Mapping[str, Any]) -> Claim:
+    """What is known of a claim with what this object of it tells; the later one wins, the larger size stays."""
+    requested = text(wire, "spec", "resources", "requests", "storage")
+    try:
+        size = ceil(Quantity.parse(requested).value / _GIBIBYTE) if requested else 0
+    except QuantityError:
+        size = 0
+    return Claim(
+        text(wire, "metadata", "annotations", ARTIFACT_ANNOTATION) or known.artifact,
+        text(wire, "spec", "storageClassName") or known.storage_class,
+        max(size, known.size_gib),
+    )
+
+
+def _claim_names(value: Any) -> Iterator[str]:
+    """The claims that an object's pods mount, wherever its pod templates are."""
+    if isinstance(value, Mapping):
+        for entry in entries(value, "volumes"):
+            if name := text(entry, "persistentVolumeClaim", "claimName"):
+                yield name
+        for below in value.values():
+            yield from _claim_names(below)
+    elif isinstance(value, (list, tuple)):
+        for below in value:
+            yield from _claim_names(below)
