@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -72,13 +73,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run decided and, in a build, changed. `before` and `after` are file texts by relative path."""
+    """What a run decided and, in a build, changed. `before` and `after` are file texts by relative path; `warnings` are
+    of the run itself, not of a manifest."""
 
     plan: Plan
     loaded: Loaded
     changes: Changes = field(default_factory=lambda: Changes((), (), ()))
     before: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def read_manifests(paths: Sequence[str], folder: str = "") -> Loaded:
@@ -100,8 +103,16 @@ def decide(settings: Settings) -> Outcome:
     return Outcome(_plan(settings, loaded, before), loaded, before=before)
 
 
-def build(settings: Settings) -> Outcome:
-    """Read, decide, and bring the build folder there, unless in check mode. Raises ManifestError and StoreError."""
+def draw(decided: Plan, changes: Changes) -> str:
+    """The page of a plan, with what the run changes."""
+    return report.html(picture.model(decided, changes))
+
+
+def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> Outcome:
+    """Read, decide, and bring the build folder there, unless in check mode. Raises ManifestError and StoreError.
+
+    `drawn` makes the page for people. Nothing depends on it, so whatever is wrong with it is a warning.
+    """
     store = DirectoryStore(settings.folder)
     # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes. The
     # manifests are read under the lock, so that a run that waited does not undo what a later one decided.
@@ -110,16 +121,36 @@ def build(settings: Settings) -> Outcome:
         before = store.read()
         decided = _plan(settings, loaded, before)
         after = _files(decided)
-        changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
-        # The picture tells what a run changes, so it stays until the next run that changes something.
-        if changes or REPORT_FILE not in before:
-            after[REPORT_FILE] = "" if settings.check_mode else report.html(picture.model(decided, changes))
-        else:
-            after[REPORT_FILE] = before[REPORT_FILE]
-        changes = store.compare(before, after)
-        if changes and not settings.check_mode:
+        pages = {name: text for name, text in before.items() if name == REPORT_FILE}
+        changes = store.compare({name: text for name, text in before.items() if name not in pages}, after)
+        warnings: tuple[str, ...] = ()
+        new_pages = pages
+        if settings.check_mode:
+            new_pages = {REPORT_FILE: ""} if changes else pages or {REPORT_FILE: ""}
+        elif changes or not pages:
+            # The page tells what a run changes, so it stays until the next run that changes something. It goes before
+            # the change and comes after it: a run that stops on the way leaves none, and the next one draws it.
+            store.write({}, store.compare(pages, {}))
             store.write(after, changes)
-    return Outcome(decided, loaded, changes, before, after)
+            new_pages, warnings = _pages(decided, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
+            store.write(new_pages, store.compare({}, new_pages))
+        after |= new_pages
+    return Outcome(decided, loaded, store.compare(before, after), before, after, warnings)
+
+
+def _pages(
+    decided: Plan, changes: Changes, drawn: Callable[[Plan, Changes], str], name: str
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The page by its file's name, or a warning in its place."""
+    try:
+        return {REPORT_FILE: drawn(decided, changes)}, ()
+    except Exception as error:  # a plan that is decided and written is worth more than its picture, whatever is wrong
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return {}, (
+            f"{name} is not drawn; everything else of the build is written and complete. This is a fault of "
+            f"modelplane.fleet, please report it: {type(error).__name__} in {os.path.basename(place.filename)}:"
+            f"{place.lineno}: {error}",
+        )
 
 
 def _load(settings: Settings) -> Loaded:

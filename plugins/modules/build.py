@@ -176,7 +176,7 @@ def main() -> None:
         f"{module.params['observations']}: clusters: {name} is no InferenceCluster of the manifests, so it is ignored"
         for name in outcome.plan.strangers
     ]
-    warn(module, outcome.loaded, more=[*outcome.plan.warnings, *strangers])
+    warn(module, outcome.loaded, more=[*outcome.warnings, *outcome.plan.warnings, *strangers])
     result = {
         "changed": bool(outcome.changes),
         "table": table.table(outcome.plan, module.params["table_width"]),

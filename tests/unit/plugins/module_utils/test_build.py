@@ -298,3 +298,40 @@ def test_no_manifests_at_all_are_an_error(fleet: Fleet) -> None:
 @pytest.mark.parametrize("path", sorted(MANIFESTS.rglob("*.yaml")), ids=lambda path: str(path.relative_to(MANIFESTS)))
 def test_every_manifest_of_the_reference_project_validates_by_itself(path: Path) -> None:
     assert not build.read_manifests([str(path)]).errors
+
+
+def test_a_fault_of_the_picture_is_a_warning_and_the_build_is_complete(fleet: Fleet) -> None:
+    fleet.run()
+    fleet.edit("qwen", "v0.23.0", "v0.24.0")
+
+    def broken(*_: object) -> str:
+        return {}["no such key"]
+
+    settings = build.Settings((str(fleet.manifests),), str(fleet.built))
+    outcome = build.build(settings, broken)
+    (warning,) = outcome.warnings
+    for part in (str(fleet.built / "report.html"), "KeyError", "no such key", "test_build.py:", "complete"):
+        assert part in warning
+    assert "\n" not in warning
+    # The page of an earlier plan would tell something else than what is there now.
+    assert "report.html" in outcome.changes.removed
+    assert not (fleet.built / "report.html").exists()
+    assert (fleet.built / "plan.json").exists()
+    (replica,) = fleet.objects("ModelReplica")
+    assert "v0.24.0" in str(replica)
+    again = build.build(settings, broken)
+    assert (bool(again.changes), len(again.warnings)) == (False, 1)
+    mended = fleet.run()
+    assert (mended.changes.added, mended.warnings) == (("report.html",), ())
+    assert not fleet.run().changes
+
+
+def test_objects_are_there_when_the_picture_is_drawn(fleet: Fleet) -> None:
+    seen = []
+
+    def drawn(plan: Any, changes: Any) -> str:
+        seen.append((len(fleet.objects("ModelReplica")), (fleet.built / "plan.json").exists(), len(changes.added) > 2))
+        return build.draw(plan, changes)
+
+    build.build(build.Settings((str(fleet.manifests),), str(fleet.built)), drawn)
+    assert seen == [(1, True, True)]
