@@ -14,6 +14,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, egress_config
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import (
+    disruption_budget,
+    spread_over_nodes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
     control_labels,
     control_metadata,
@@ -52,7 +56,7 @@ def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway
     return (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
         _deployment(endpoint, metadata, selector, files, options),
-        _disruption_budget(metadata, selector),
+        disruption_budget(metadata, selector),
         _network_policy(metadata, selector, gateway_namespace),
         _service(metadata, selector),
     )
@@ -100,16 +104,7 @@ def _pod_spec(endpoint: Endpoint, name: str, selector: Mapping[str, str], option
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "terminationGracePeriodSeconds": _STREAM_GRACE_SECONDS + 30,
-        # One pod per node where there are two nodes; on a cluster with one node both still start.
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": constants.HOSTNAME_LABEL,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": dict(selector)},
-                "matchLabelKeys": ["pod-template-hash"],
-            }
-        ],
+        "topologySpreadConstraints": [spread_over_nodes(selector)],
         "volumes": _volumes(endpoint, name),
         "containers": [_container(endpoint, options)],
     }
@@ -169,19 +164,6 @@ def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts],
-    }
-
-
-def _disruption_budget(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> Object:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": dict(metadata),
-        "spec": {
-            "maxUnavailable": 1,
-            "selector": {"matchLabels": dict(selector)},
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        },
     }
 
 

@@ -9,6 +9,10 @@ from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import (
+    disruption_budget,
+    spread_over_nodes,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
@@ -39,7 +43,7 @@ def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> t
         _role_binding(owner),
         _config_map(owner, text),
         _deployment(owner, text, written, options),
-        _disruption_budget(owner),
+        disruption_budget(owner.metadata(owner.picker_name), _selector(owner)),
         _service(owner),
     )
 
@@ -101,7 +105,7 @@ def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: 
                 "spec": {
                     "serviceAccountName": owner.picker_name,
                     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-                    "topologySpreadConstraints": [_spread(owner)],
+                    "topologySpreadConstraints": [spread_over_nodes(_selector(owner))],
                     "volumes": [
                         {"name": "config", "configMap": {"name": owner.picker_name}},
                         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
@@ -110,18 +114,6 @@ def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: 
                 },
             },
         },
-    }
-
-
-def _spread(owner: Owner) -> dict[str, Any]:
-    """One pod per node where there are two nodes; on a cluster with one node both still start."""
-    return {
-        "maxSkew": 1,
-        "topologyKey": constants.HOSTNAME_LABEL,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": _selector(owner)},
-        # Pods of the revision that is on its way out do not count.
-        "matchLabelKeys": ["pod-template-hash"],
     }
 
 
@@ -163,20 +155,6 @@ def _probe(initial_delay: int) -> dict[str, Any]:
         "initialDelaySeconds": initial_delay,
         "periodSeconds": 10,
         "timeoutSeconds": 5,
-    }
-
-
-def _disruption_budget(owner: Owner) -> dict[str, Any]:
-    """One healthy picker at a time may be evicted; one that is not ready anyway never holds up a node's drain."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": owner.metadata(owner.picker_name),
-        "spec": {
-            "maxUnavailable": 1,
-            "selector": {"matchLabels": _selector(owner)},
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        },
     }
 
 
