@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The programs of a Kubernetes control plane: `find` them, or `build` them once from their Go modules.
+
+    python3 tests/kube/binaries.py          # what `make kube` runs
+
+A program is looked for in the folder that KUBEBUILDER_ASSETS names (as users of envtest know it), then in a cache
+folder whose name is the digest of what it is built from. Uses the standard library alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULES = Path(__file__).resolve().parent / "build"
+KUBERNETES = "v1.36.3"
+_VERSION = "k8s.io/component-base/version"
+_STRIP = "-s -w"
+# Unstamped, an API server says that it is v0.0.0-master, and clients that compare versions refuse it.
+_STAMP = (
+    f"{_STRIP} -X {_VERSION}.gitVersion={KUBERNETES} -X {_VERSION}.gitMajor={KUBERNETES[1:].split('.')[0]}"
+    f" -X {_VERSION}.gitMinor={KUBERNETES.split('.')[1]} -X {_VERSION}.gitTreeState=clean"
+)
+
+
+class UnavailableError(Exception):
+    """Programs are missing; the text says which and what to do."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: its Go package, the folder below build/ with the go.mod that pins it, and flags of the linker."""
+
+    name: str
+    module: str
+    package: str
+    flags: str = _STRIP
+
+
+# In the order of what tests need first; each uses most of what the one before compiled.
+PROGRAMS = (
+    Program("etcd", "control-plane", "go.etcd.io/etcd/server/v3"),
+    Program("kube-apiserver", "control-plane", "k8s.io/kubernetes/cmd/kube-apiserver", _STAMP),
+    Program("kube-controller-manager", "control-plane", "k8s.io/kubernetes/cmd/kube-controller-manager", _STAMP),
+    Program("kube-scheduler", "control-plane", "k8s.io/kubernetes/cmd/kube-scheduler", _STAMP),
+    Program("kwok", "control-plane", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("kubectl", "control-plane", "k8s.io/kubernetes/cmd/kubectl", _STAMP),
+    Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
+)
+
+
+def find() -> Mapping[str, Path]:
+    """Name -> path of each program that is there. Raises UnavailableError when one is missing."""
+    paths = {program.name: path for program in PROGRAMS if (path := _find(program))}
+    missing = [program.name for program in PROGRAMS if program.name not in paths]
+    if missing:
+        raise UnavailableError(f"{', '.join(missing)} not found: run `make kube` (needs Go), or set KUBEBUILDER_ASSETS")
+    return paths
+
+
+def build() -> None:
+    """Build what `find` does not find, one line of output for each program. Safe to kill and to run twice at once.
+
+    Raises UnavailableError when there is no Go or when it refuses.
+    """
+    missing = [program for program in PROGRAMS if not _find(program)]
+    if missing and not shutil.which("go"):
+        names = ", ".join(program.name for program in missing)
+        raise UnavailableError(
+            f"Go was not found, so {names} cannot be built: tests on real control planes will be skipped"
+        )
+    for program in missing:
+        _build(program)
+
+
+def _find(program: Program) -> Path | None:
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    candidates = [Path(assets) / program.name] if assets else []
+    candidates.append(_cached(program))
+    return next((path for path in candidates if os.access(path, os.X_OK) and path.is_file()), None)
+
+
+def _cached(program: Program) -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    digest = hashlib.sha256(f"{program.flags} {sys.platform} {platform.machine()}".encode())
+    for name in ("go.mod", "go.sum"):
+        digest.update((MODULES / program.module / name).read_bytes())
+    return Path(home) / "modelplane-fleet" / "kube" / digest.hexdigest()[:16] / program.name
+
+
+def _build(program: Program) -> None:
+    path = _cached(program)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(path.parent / f".{program.name}.lock", program.name):
+        if path.exists():
+            return
+        unfinished = path.parent / f".{program.name}.unfinished"
+        print(f"{program.name}: building {program.package} (minutes, once)", flush=True)
+        begin = time.monotonic()
+        done = subprocess.run(
+            ["go", "build", "-trimpath", "-ldflags", program.flags, "-o", str(unfinished), program.package],
+            cwd=MODULES / program.module,
+            env={**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"},
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"go build ended with {done.returncode}"]
+            raise UnavailableError(f"{program.name} could not be built: " + "\n".join(lines[-5:]))
+        unfinished.replace(path)
+        size = path.stat().st_size // 2**20
+        print(f"{program.name}: built in {time.monotonic() - begin:.0f} s, {size} MiB, {path}", flush=True)
+
+
+@contextlib.contextmanager
+def _alone(lock: Path, name: str) -> Iterator[None]:
+    """Hold a lock that goes with this process, however it ends."""
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{name}: another process is building it, waiting", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> int:
+    """Exit status 0 when all is there or there is no Go (tests skip then), 1 when a build fails."""
+    try:
+        build()
+        for name, path in find().items():
+            print(f"{name}: {path}")
+    except UnavailableError as error:
+        print(error, file=sys.stderr)
+        return 1 if shutil.which("go") else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
