@@ -1,0 +1,167 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What of an object that was seen is worth keeping: what is read of it, and what does not change by itself.
+
+So observations of a large fleet stay small, and two looks at a fleet in which nothing happened are equal. Of objects
+that are not resources of this collection no pod template is kept, where somebody may have written a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    LAST_APPLIED,
+    Object,
+    entries,
+    fields,
+    identity,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EVENT_CONDITION
+
+Lean = dict[str, Any]
+
+_METADATA = ("name", "namespace", "generation", "labels", "annotations", "deletionTimestamp")
+_OWN_METADATA = (*_METADATA, "creationTimestamp", "uid", "finalizers")
+_TIMES = frozenset({"lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbeatTime"})
+_EVENTS = frozenset(
+    {
+        "FailedAttachVolume",
+        "FailedBinding",
+        "FailedCreatePodSandBox",
+        "FailedMapVolume",
+        "FailedMount",
+        "FailedPrepareDynamicResources",
+        "NetworkNotReady",
+        "ProvisioningFailed",
+    }
+)
+"""Reasons of events that keep something from starting and appear nowhere in its status."""
+
+
+def lean(value: Object) -> Lean:
+    """An object without what nobody reads. Resources of this collection keep their spec and status as they are."""
+    group, kind, _, _ = identity(value)
+    own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
+    found: Lean = {"apiVersion": value.get("apiVersion"), "kind": kind}
+    found["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
+    spec = dict(fields(value, "spec")) if own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
+    status = dict(fields(value, "status")) if own else _STATUSES.get(kind, _status)(fields(value, "status"))
+    return {**found, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
+
+
+def with_events(value: Object, events: Iterable[Object]) -> Lean:
+    """A lean object with the latest of its Warning events that tells what nothing else does, as a condition."""
+    telling = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
+    if not telling:
+        return dict(value)
+    latest = max(telling, key=lambda event: (_when(event), text(event, "metadata", "name")))
+    condition = {
+        "type": EVENT_CONDITION,
+        "status": "True",
+        "reason": text(latest, "reason"),
+        "message": text(latest, "message"),
+    }
+    status = fields(value, "status")
+    return {**value, "status": {**status, "conditions": [*entries(status, "conditions"), condition]}}
+
+
+def _when(event: Object) -> str:
+    """The time of an event; RFC 3339 in UTC sorts as text."""
+    times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
+    return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
+
+
+def _metadata(metadata: Object, kept: Iterable[str]) -> Lean:
+    found = {key: metadata[key] for key in kept if metadata.get(key)}
+    if "annotations" in found:
+        annotations = {key: value for key, value in fields(metadata, "annotations").items() if key != LAST_APPLIED}
+        found["annotations"] = annotations
+    return {key: value for key, value in found.items() if value}
+
+
+def _nothing(_spec: Object) -> Lean:
+    return {}
+
+
+def _picked(*names: str) -> Callable[[Object], Lean]:
+    return lambda value: {name: value[name] for name in names if name in value}
+
+
+def _workload(spec: Object) -> Lean:
+    return {**_picked("replicas")(spec), **_claims(spec)}
+
+
+def _claims(value: Object) -> Lean:
+    """The parts of a spec that name PersistentVolumeClaims which pods mount, wherever its pod templates are."""
+    found: Lean = {key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))}
+    claims = [entry for entry in entries(value, "volumes") if fields(entry, "persistentVolumeClaim")]
+    return {**found, "volumes": claims} if claims else found
+
+
+def _status(status: Object) -> Lean:
+    """A status without times, at any depth where conditions are."""
+    return {key: _timeless(value) for key, value in status.items() if key not in ("startTime", "completionTime")}
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _timeless(inner) for key, inner in value.items() if key not in _TIMES}
+    if isinstance(value, (list, tuple)):
+        return [_timeless(inner) for inner in value]
+    return value
+
+
+def _pod_status(status: Object) -> Lean:
+    found = _picked("phase", "reason", "message")(status)
+    if conditions := [_timeless(entry) for entry in entries(status, "conditions")]:
+        found["conditions"] = conditions
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        if containers := [_container(entry) for entry in entries(status, kind)]:
+            found[kind] = containers
+    return found
+
+
+def _container(status: Object) -> Lean:
+    """A container without its times and counts, which change while nothing is new."""
+    found = _picked("name", "ready")(status)
+    for kind in ("state", "lastState"):
+        state = {}
+        if "waiting" in fields(status, kind):
+            state["waiting"] = _waiting(fields(status, kind, "waiting"))
+        if "terminated" in fields(status, kind):
+            state["terminated"] = _picked("reason", "exitCode")(fields(status, kind, "terminated"))
+        if state:
+            found[kind] = state
+    return found
+
+
+def _waiting(state: Object) -> Lean:
+    # While it backs off from a crash, the kubelet counts seconds in the message.
+    return (
+        _picked("reason")(state) if state.get("reason") == "CrashLoopBackOff" else _picked("reason", "message")(state)
+    )
+
+
+def _only_conditions(status: Object) -> Lean:
+    conditions = [_timeless(entry) for entry in entries(status, "conditions")]
+    return {"conditions": conditions} if conditions else {}
+
+
+_SPECS: Mapping[str, Callable[[Object], Lean]] = {
+    "CustomResourceDefinition": _picked("group"),
+    "Deployment": _workload,
+    "Gateway": _picked("gatewayClassName"),
+    "GatewayClass": _picked("controllerName"),
+    "Job": _claims,
+    "LeaderWorkerSet": _workload,
+    "PersistentVolumeClaim": _picked("accessModes", "resources", "storageClassName", "volumeMode", "volumeName"),
+    "Pod": _claims,
+}
+_STATUSES: Mapping[str, Callable[[Object], Lean]] = {
+    "CustomResourceDefinition": _only_conditions,
+    "Pod": _pod_status,
+}
