@@ -1,0 +1,294 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at a workload cluster: one entry of `clusters` of an observation (`core/observed.py`), and what people ask.
+
+A look costs one LIST per kind, by our label, plus single objects by name. Pods are asked for only where a workload has
+some that are not ready, events only of pods about which nothing else tells what keeps them. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    entries,
+    fields,
+    first_address,
+    is_true,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    WORKLOADS,
+    availability,
+    failures,
+    unsettled,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Forbidden,
+    NotServed,
+)
+
+OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+JOB_LABEL = "batch.kubernetes.io/job-name"
+NOT_THIS_RUN = "not part of this run"
+"""What is said of a cluster that nobody was asked to look at."""
+
+_ROUTE = (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute")
+_GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
+_GANG = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet")
+_DEVICE_CLASS = ("resource.k8s.io/v1", "DeviceClass")
+_SLICE = ("resource.k8s.io/v1", "ResourceSlice")
+_KINDS = (
+    ("apps/v1", "Deployment"),
+    _GANG,
+    ("batch/v1", "Job"),
+    ("v1", "PersistentVolumeClaim"),
+    _ROUTE,
+)
+"""What is composed for workload clusters and whose status somebody reads."""
+_STACK = (_GATEWAY, _ROUTE, (f"{constants.POOL_GROUP}/v1", "InferencePool"), _GANG, _SLICE, _DEVICE_CLASS)
+_MOST_VALUES = 40
+"""So many names fit into a label selector before the URL gets too long for some proxies (8 KiB)."""
+_MOST_EVENTS = 5
+"""Pods per cluster whose events are read."""
+_PATIENCE = 60.0
+"""Seconds that a pod may take to start before its events are read."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes of a pool."""
+
+    ready: int
+    total: int
+
+
+@dataclass(frozen=True)
+class ClusterLook:
+    """What was seen of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people."""
+
+    entry: Mapping[str, Any]
+    version: str = ""
+    nodes: Mapping[str, Nodes] = field(default_factory=dict)
+    gateway: str = ""
+    workloads: Sequence[Mapping[str, Any]] = ()
+    failing_pods: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    requests: int = 0
+
+    @property
+    def unreachable(self) -> str:
+        """Why it did not answer; empty when it did."""
+        return str(self.entry.get("unreachable") or "")
+
+
+def unreachable(why: ApiError | str) -> ClusterLook:
+    """The look at a cluster that could not be looked at. What is known of it stays as it was."""
+    return ClusterLook({"unreachable": reason(why) if isinstance(why, ApiError) else why})
+
+
+def reason(error: ApiError) -> str:
+    """What went wrong, without the name of the cluster, which whoever reads it knows."""
+    return str(error).removeprefix(f"cluster {error.cluster}: ")
+
+
+def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
+    """Look at a cluster. Raises ApiError when it does not answer, or does not let us see what is ours: half a look
+    would count what it left out as gone."""
+    version = client.version()
+    found = [lean(value) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    pods = _pods(client, found)
+    nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
+    gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
+    missing, warnings = _missing_from_stack(client, cluster, gateway)
+    warnings += _device_warnings(client, cluster, nodes)
+    pools = _pools(nodes)
+    entry: dict[str, Any] = {
+        "unreachable": "",
+        "stack": {"ready": not missing, "message": "; ".join(missing)},
+        "nodes": {pool: counts.ready for pool, counts in pools.items()},
+        "objects": sorted([*found, *pods, *([lean(gateway)] if gateway else [])], key=_order),
+    }
+    if cluster.made:
+        # The fleet makes it, and it answers.
+        entry["provisioned"] = {"ready": True, "message": ""}
+    return ClusterLook(
+        entry=entry,
+        version=".".join(map(str, version)),
+        nodes=pools,
+        gateway=first_address(gateway),
+        workloads=[workload_state(value) for value in found if value["kind"] in (*WORKLOADS, "Job")],
+        failing_pods=failing_pods(pods),
+        warnings=warnings,
+        requests=sum(client.requests.values()),
+    )
+
+
+def listed(client: Client, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
+    """The objects of a kind with our label (or another selection); none when the kind is not served."""
+    try:
+        return client.list(api_version, kind, **(selection or {"labels": OURS})).items
+    except NotServed:
+        return ()
+
+
+def workload_state(value: Object) -> dict[str, Any]:
+    """A Deployment, LeaderWorkerSet or Job for people."""
+    metadata = fields(value, "metadata")
+    state = {
+        "kind": value["kind"],
+        "namespace": text(metadata, "namespace"),
+        "name": text(metadata, "name"),
+        "replica": text(metadata, "labels", names.REPLICA_LABEL),
+    }
+    if value["kind"] == "Job":
+        done = is_true(value, "Complete")
+        failed = is_true(value, "Failed")
+        return {**state, "ready": done, "message": "" if done else "it failed" if failed else "it is not done yet"}
+    found = availability(value, value)
+    return {**state, "ready": found.available, "message": found.message}
+
+
+def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
+    """The pods that something keeps from running, for people."""
+    return [
+        {"namespace": text(pod, "metadata", "namespace"), "name": text(pod, "metadata", "name"), "reasons": reasons}
+        for pod in pods
+        if (reasons := failures(pod)) and not text(pod, "metadata", "deletionTimestamp")
+    ]
+
+
+def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
+    """The pods (lean) that match any of these label selectors and are not ready, with what events tell of a few of
+    those of which nothing else tells."""
+    pods: dict[tuple[str, str], dict[str, Any]] = {}
+    silent = []
+    for selector in selectors:
+        for pod in client.list("v1", "Pod", labels=selector).items:
+            key = (text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
+            if is_true(pod, "Ready") or key in pods:
+                continue
+            pods[key] = lean(pod)
+            if not failures(pods[key]) and _waits(pod, now()):
+                silent.append(key)
+    for key in sorted(silent)[:_MOST_EVENTS]:
+        try:
+            pods[key] = with_events(pods[key], _events(client, *key))
+        except Forbidden:
+            # Whoever may not read events still learns all the rest.
+            break
+    return [pods[key] for key in sorted(pods)]
+
+
+def selectors(label: str, values: Iterable[str]) -> list[str]:
+    """The label selector for objects with any of these values; for many values, that of all which have the label."""
+    wanted = sorted(set(values) - {""})
+    if not wanted:
+        return []
+    return [f"{label} in ({','.join(wanted)})" if len(wanted) <= _MOST_VALUES else label]
+
+
+def clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _events(client: Client, namespace: str, pod: str) -> Sequence[Object]:
+    wanted = f"involvedObject.kind=Pod,involvedObject.name={pod},type=Warning"
+    return client.list("v1", "Event", namespace=namespace, fields=wanted).items
+
+
+def _waits(pod: Object, now: datetime) -> bool:
+    """Whether a pod that is not ready has not even started for longer than that should take."""
+    created = text(pod, "metadata", "creationTimestamp")
+    if text(pod, "status", "phase") != "Pending" or not created:
+        return False
+    try:
+        return (now - datetime.fromisoformat(created)).total_seconds() > _PATIENCE
+    except (TypeError, ValueError):
+        return False
+
+
+def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
+    """The pods that are not ready, of workloads that have some."""
+    replicas, jobs = set(), set()
+    for value in found:
+        if value["kind"] == "Job" and unsettled(value):
+            jobs.add(text(value, "metadata", "name"))
+        elif value["kind"] in WORKLOADS and unsettled(value):
+            replicas.add(text(value, "metadata", "labels", names.REPLICA_LABEL))
+    wanted = [*selectors(names.REPLICA_LABEL, replicas), *selectors(JOB_LABEL, jobs)]
+    return troubled_pods(client, wanted, clock)
+
+
+def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
+    counts: dict[str, list[bool]] = {}
+    for node in nodes:
+        counts.setdefault(text(node, "metadata", "labels", constants.POOL_LABEL), []).append(is_true(node, "Ready"))
+    return {pool: Nodes(sum(ready), len(ready)) for pool, ready in sorted(counts.items())}
+
+
+def _missing_from_stack(
+    client: Client, cluster: ExpectedCluster, gateway: Object | None
+) -> tuple[list[str], list[str]]:
+    """What the serving stack lacks, and what could not be looked at."""
+    warnings = []
+    absent = [(api_version, kind) for api_version, kind in _STACK if not client.serves(api_version, kind)]
+    missing = []
+    if absent:
+        kinds = ", ".join(f"{kind} ({api_version})" for api_version, kind in absent)
+        missing.append(f"the cluster does not serve {kinds}")
+    if _DEVICE_CLASS not in absent:
+        try:
+            unknown = [name for name in cluster.device_classes if client.get(*_DEVICE_CLASS, name) is None]
+            missing += [f"DeviceClass {name} is not there" for name in unknown]
+        except Forbidden as error:
+            warnings.append(f"DeviceClasses were not looked at: {reason(error)}")
+    if _GATEWAY not in absent:
+        name = f"Gateway {constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
+        if gateway is None:
+            missing.append(f"{name} is not there")
+        elif not is_true(gateway, "Programmed"):
+            missing.append(f"{name} is not programmed yet{_said(gateway)}")
+    return missing, warnings
+
+
+def _said(gateway: Object) -> str:
+    """What the controller of a Gateway says about its being programmed, or taken at all."""
+    for kind in ("Accepted", "Programmed"):
+        for entry in entries(gateway, "status", "conditions"):
+            if entry.get("type") == kind and entry.get("status") != "True" and text(entry, "message"):
+                return f": {' '.join(text(entry, 'message').split())}"
+    return ""
+
+
+def _device_warnings(client: Client, cluster: ExpectedCluster, nodes: Iterable[Object]) -> list[str]:
+    """Where what drivers publish is not what the classes of the pools promise."""
+    ready: dict[str, list[str]] = {}
+    for node in nodes:
+        if is_true(node, "Ready"):
+            pool = text(node, "metadata", "labels", constants.POOL_LABEL)
+            ready.setdefault(pool, []).append(text(node, "metadata", "name"))
+    if not ready or not client.serves(*_SLICE):
+        return []
+    try:
+        slices = [
+            value for driver in cluster.drivers for value in listed(client, *_SLICE, fields=f"spec.driver={driver}")
+        ]
+    except Forbidden as error:
+        return [f"devices were not compared with the classes: {reason(error)}"]
+    return [str(mismatch) for mismatch in mismatches(cluster.promises, ready, slices)]
+
+
+def _order(value: Object) -> tuple[str, str, str]:
+    return text(value, "kind"), text(value, "metadata", "namespace"), text(value, "metadata", "name")

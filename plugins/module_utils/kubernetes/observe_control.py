@@ -1,0 +1,165 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at the control cluster: `control` of an observation (`core/observed.py`). Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    fields,
+    identity,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
+    Expected,
+    SecretKeys,
+    expected,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
+    any_availability,
+    pod_failures,
+    unsettled,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    clock,
+    failing_pods,
+    listed,
+    reason,
+    selectors,
+    troubled_pods,
+)
+
+_KINDS = (
+    ("apps/v1", "Deployment"),
+    ("v1", "Service"),
+    ("discovery.k8s.io/v1", "EndpointSlice"),
+    (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute"),
+    (f"{constants.GATEWAY_GROUP}/v1", "BackendTLSPolicy"),
+)
+"""What is composed for the control cluster and whose status somebody reads."""
+_GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
+_GATEWAY_CLASS = (f"{constants.GATEWAY_GROUP}/v1", "GatewayClass")
+_CHART_LABEL = "app.kubernetes.io/name"
+
+
+@dataclass(frozen=True)
+class ControlLook:
+    """What was seen of the control cluster. `entry` is `control` of an observation; `warnings` are for people."""
+
+    entry: Mapping[str, Any]
+    version: str = ""
+    failing_pods: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    requests: int = 0
+    resources: Sequence[Object] = field(default=(), repr=False)
+
+
+def observe_control(client: Client, wanted: Expected) -> ControlLook:
+    """Look at the control cluster. `wanted` is what the resources that are known already expect; those that are found
+    there are added. Raises ApiError when it does not answer, or does not let us see what is ours."""
+    version = client.version()
+    resources = [
+        value for kind in api.KINDS.values() for value in listed(client, kind.group_version(), kind.KIND, labels="")
+    ]
+    found = expected(resources)
+    ours = [lean(value) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    endpoints = {
+        text(value, "metadata", "labels", names.ENDPOINT_LABEL)
+        for value in ours
+        if value["kind"] == "Deployment" and unsettled(value)
+    }
+    pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
+    gateway = wanted.gateway or found.gateway
+    controller, warnings = _controller(client, gateway)
+    secrets, unread = _secrets(client, _merged(wanted.secrets, found.secrets))
+    objects = [*map(lean, resources), *ours, *pods, *map(lean, _gateway(client))]
+    return ControlLook(
+        entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
+        version=".".join(map(str, version)),
+        failing_pods=failing_pods(pods),
+        warnings=[*warnings, *unread],
+        requests=sum(client.requests.values()),
+        resources=resources,
+    )
+
+
+def no_control(wanted: Expected) -> ControlLook:
+    """The look at a control cluster that nobody was told how to reach. Its Secrets are taken to be there: what runs
+    must not be withdrawn because nobody looked."""
+    message = "nobody looked at the control cluster"
+    secrets = [_secret(key, keys) for key, keys in sorted(wanted.secrets.items())]
+    return ControlLook({"objects": [], "secrets": secrets, "controller": {"ready": False, "message": message}})
+
+
+def _gateway(client: Client) -> list[Object]:
+    """The Gateway, and the class that it is of."""
+    gateway = client.get(*_GATEWAY, constants.CONTROL_GATEWAY, constants.SYSTEM_NAMESPACE)
+    if gateway is None:
+        return []
+    class_name = text(gateway, "spec", "gatewayClassName")
+    kind = client.get(*_GATEWAY_CLASS, class_name) if class_name else None
+    return [gateway, *([kind] if kind else [])]
+
+
+def _controller(client: Client, gateway: Object | None) -> tuple[dict[str, Any], list[str]]:
+    """Whether all that is installed for the gateway runs, and what could not be looked at.
+
+    The Deployments of a chart are found by the label that charts give them (Helm documentation, "Labels and
+    Annotations").
+    """
+    if gateway is None:
+        return {"ready": False, "message": "there is no InferenceGateway"}, []
+    if fields(gateway, "spec").get("backend") not in BACKENDS:
+        return {"ready": False, "message": "the InferenceGateway has a backend that is not known here"}, []
+    missing = []
+    for release in backend_of(gateway).releases(gateway):
+        labels = f"{_CHART_LABEL}={release.chart}"
+        try:
+            found = client.list("apps/v1", "Deployment", namespace=release.namespace, labels=labels).items
+            if not found:
+                missing.append(f"{release.chart} is not installed in namespace {release.namespace}")
+            unready = [message for value in found if (message := any_availability(value, value).message)]
+            missing += unready
+            if unready:
+                pods = client.list("v1", "Pod", namespace=release.namespace, labels=labels).items
+                missing += [why] if (why := pod_failures(pods)) else []
+        except Forbidden as error:
+            message = f"{release.chart} was not looked at: {reason(error)}"
+            return {"ready": False, "message": message}, [message]
+    return {"ready": not missing, "message": "; ".join(missing)}, []
+
+
+def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
+    return {key: one.get(key, frozenset()) | other.get(key, frozenset()) for key in {*one, *other}}
+
+
+def _secrets(client: Client, wanted: SecretKeys) -> tuple[list[dict[str, Any]], list[str]]:
+    """Which keys of Secrets have a value. Secrets that we may not read are taken to have what is wanted of them: a
+    running endpoint must not be withdrawn because of a missing permission."""
+    found, unread = [], []
+    for key, keys in sorted(wanted.items()):
+        namespace, name = key
+        try:
+            secret = client.get("v1", "Secret", name, namespace)
+        except Forbidden as error:
+            unread.append(f"Secret {namespace}/{name} is taken to have {', '.join(sorted(keys))}: {reason(error)}")
+            found.append(_secret(key, keys))
+            continue
+        if secret is not None:
+            found.append(_secret(key, {entry for entry, value in fields(secret, "data").items() if value}))
+    return found, unread
+
+
+def _secret(key: tuple[str, str], keys: Any) -> dict[str, Any]:
+    namespace, name = key
+    return {"namespace": namespace, "name": name, "keys": sorted(keys)}
