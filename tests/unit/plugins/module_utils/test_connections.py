@@ -1,0 +1,304 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Variables of the inventory -> arguments of the modules: what is accepted, what is refused, and what is never told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from hypothesis import given
+from hypothesis import strategies as st
+
+SECRET = {"namespace": "modelplane-system", "name": "west", "key": "kubeconfig"}
+EKS = {"cluster": "prod", "region": "us-west-2"}
+GKE = {"project": "my-project", "location": "us-central1", "cluster": "prod"}
+
+
+def kubernetes(**variables: Any) -> dict[str, Any]:
+    return {"fleet_target": "kubernetes", **variables}
+
+
+ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "nothing said": ({}, None),
+    "files only": ({"fleet_target": "directory"}, None),
+    "files only, whatever else is said": ({"fleet_target": "directory", "fleet_connection": {"eks": EKS}}, None),
+    "shorthand": (kubernetes(fleet_kubeconfig="/k"), {"kubeconfig": "/k"}),
+    "shorthands": (kubernetes(fleet_kubeconfig="/k", fleet_context="c"), {"kubeconfig": "/k", "context": "c"}),
+    "a context of the user's kubeconfig": (kubernetes(fleet_context="c"), {"context": "c"}),
+    "a Secret": (kubernetes(fleet_connection={"secret": SECRET}), {"secret": SECRET}),
+    "EKS": (kubernetes(fleet_connection={"eks": EKS}), {"eks": EKS}),
+    "GKE": (kubernetes(fleet_connection={"gke": GKE}), {"gke": GKE}),
+    "server and token": (
+        kubernetes(fleet_connection={"server": "https://k:6443", "token": "t", "verify": False}),
+        {"server": "https://k:6443", "token": "t", "verify": False},
+    ),
+    "another name": (kubernetes(fleet_cluster="eks-1", fleet_kubeconfig="/k"), {"name": "eks-1", "kubeconfig": "/k"}),
+    "empty values are absent": (
+        kubernetes(fleet_connection={"kubeconfig": "/k", "context": "", "secret": None}, fleet_kubeconfig=""),
+        {"kubeconfig": "/k"},
+    ),
+    "the shorthand replaces the way, and keeps the proxy": (
+        kubernetes(fleet_connection={"eks": EKS, "proxy": "http://p"}, fleet_kubeconfig="/k"),
+        {"kubeconfig": "/k", "proxy": "http://p"},
+    ),
+    "the shorthand replaces a server with its token and CA": (
+        kubernetes(fleet_connection={"server": "https://k", "token": "t", "ca_file": "/ca"}, fleet_kubeconfig="/k"),
+        {"kubeconfig": "/k"},
+    ),
+    "the context of another kubeconfig goes with it": (
+        kubernetes(fleet_connection={"kubeconfig": "/old", "context": "old"}, fleet_kubeconfig="/k"),
+        {"kubeconfig": "/k"},
+    ),
+    "the context is chosen in the kubeconfig that is there": (
+        kubernetes(fleet_connection={"secret": SECRET, "context": "old"}, fleet_context="c"),
+        {"secret": SECRET, "context": "c"},
+    ),
+    "a context replaces a way that has none": (
+        kubernetes(fleet_connection={"eks": EKS}, fleet_context="c"),
+        {"context": "c"},
+    ),
+    "a relative path starts from the inventory": (
+        kubernetes(fleet_kubeconfig="keys/k", inventory_dir="/fleet"),
+        {"kubeconfig": "/fleet/keys/k"},
+    ),
+    "also further in": (
+        kubernetes(fleet_connection={"gke": {**GKE, "credentials_file": "../sa.json"}}, inventory_dir="/fleet"),
+        {"gke": {**GKE, "credentials_file": "/sa.json"}},
+    ),
+    "without an inventory folder it stays": (kubernetes(fleet_kubeconfig="k", inventory_dir=None), {"kubeconfig": "k"}),
+}
+
+
+@pytest.mark.parametrize(("variables", "expected"), ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(variables: dict[str, Any], expected: dict[str, Any] | None) -> None:
+    found = connections.cluster_connection("west", variables)
+    assert found == (None if expected is None else {"name": "west", **expected})
+
+
+def test_environment_and_home_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("KEYS", "/keys")
+    for written, expected in (("~/k", "/home/someone/k"), ("$KEYS/k", "/keys/k")):
+        found = connections.cluster_connection("west", kubernetes(fleet_kubeconfig=written, inventory_dir="/fleet"))
+        assert found == {"name": "west", "kubeconfig": expected}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "target unknown": (
+        {"fleet_target": "kubernets"},
+        'fleet_target is "kubernets": it must be kubernetes or directory',
+    ),
+    "target not said": ({"fleet_kubeconfig": "/k"}, "fleet_kubeconfig is set, and fleet_target is not"),
+    "no way": (kubernetes(), "nothing says how to reach the cluster"),
+    "no way but a proxy": (kubernetes(fleet_connection={"proxy": "http://p"}), "nothing says how to reach"),
+    "unknown key": (
+        kubernetes(fleet_connection={"kubeconf": "/k"}),
+        "kubeconf is not a known key. Did you mean kubeconfig",
+    ),
+    "unknown key further in": (
+        kubernetes(fleet_connection={"eks": {**EKS, "profil": "p"}}),
+        "eks.profil is not a known",
+    ),
+    "missing key": (kubernetes(fleet_connection={"gke": {"project": "p", "cluster": "c"}}), "gke.location is missing"),
+    "two ways": (kubernetes(fleet_connection={"eks": EKS, "secret": SECRET}), "secret and eks are different ways"),
+    "three ways": (
+        kubernetes(fleet_connection={"eks": EKS, "server": "https://k", "kubeconfig": "/k"}),
+        "kubeconfig and eks and server are different ways",
+    ),
+    "context of a server": (
+        kubernetes(fleet_connection={"server": "https://k", "context": "c"}),
+        "context is a part of a kubeconfig, and cannot stand beside server",
+    ),
+    "token for EKS": (kubernetes(fleet_connection={"eks": EKS, "token": "t"}), "token cannot stand beside eks"),
+    "two CAs": (
+        kubernetes(fleet_connection={"server": "https://k", "ca_file": "/a", "ca_text": "b"}),
+        "ca_file and ca_text are the same thing",
+    ),
+    "text as a connection": (kubernetes(fleet_connection="t0p-secret"), "fleet_connection must be a mapping, is text"),
+    "number as a path": (kubernetes(fleet_connection={"kubeconfig": 7}), "kubeconfig must be text, is a whole number"),
+    "mapping as a shorthand": (kubernetes(fleet_kubeconfig={"a": "t0p-secret"}), "fleet_kubeconfig must be text"),
+    "verify": (
+        kubernetes(fleet_connection={"server": "https://k", "verify": "t0p-secret"}),
+        "verify must be true or false",
+    ),
+}
+
+
+@pytest.mark.parametrize(("variables", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(variables: dict[str, Any], words: str) -> None:
+    with pytest.raises(connections.ConnectionsError) as caught:
+        connections.cluster_connection("west", variables)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("west: ")
+    assert "t0p-secret" not in str(caught.value)
+
+
+def test_all_problems_of_all_hosts_are_told() -> None:
+    hosts = {
+        "a": kubernetes(fleet_connection={"kubeconf": "/k", "eks": EKS, "tokn": "x"}),
+        "b": kubernetes(),
+        "c": {"fleet_target": "directory"},
+        "d": kubernetes(fleet_kubeconfig="/k", fleet_cluster="x"),
+        "e": kubernetes(fleet_kubeconfig="/k", fleet_cluster="x"),
+    }
+    with pytest.raises(connections.ConnectionsError) as caught:
+        connections.clusters(hosts)
+    assert [line.partition(":")[0] for line in caught.value.problems] == ["a", "a", "b", "e"]
+    assert "fleet_cluster is x, as of host d" in caught.value.problems[-1]
+
+
+def test_a_thousand_problems_are_not_told_one_by_one() -> None:
+    with pytest.raises(connections.ConnectionsError) as caught:
+        connections.clusters({f"host-{number}": kubernetes() for number in range(1000)})
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "and 980 more"
+
+
+def test_clusters_keep_the_order_of_hosts() -> None:
+    names = ["b", "a", "c"]
+    found = connections.clusters({name: kubernetes(fleet_context=name) for name in names})
+    assert [each["name"] for each in found] == names
+
+
+CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "none": ({}, {}),
+    "empty": ({"fleet_control": {}, "fleet_control_kubeconfig": ""}, {}),
+    "kubeconfig": ({"fleet_control": {"kubeconfig": "k"}, "inventory_dir": "/fleet"}, {"kubeconfig": "/fleet/k"}),
+    "shorthand": ({"fleet_control_kubeconfig": "/k"}, {"kubeconfig": "/k"}),
+    "shorthand wins": (
+        {"fleet_control": {"eks": EKS, "proxy": "http://p"}, "fleet_control_kubeconfig": "/k"},
+        {"kubeconfig": "/k", "proxy": "http://p"},
+    ),
+    "with a token": (
+        {"fleet_control": {"server": "https://k", "token": "t"}},
+        {"server": "https://k", "token": "t"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("variables", "expected"), CONTROLS.values(), ids=CONTROLS)
+def test_control(variables: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert connections.control_connection("control", variables) == expected
+
+
+BAD_CONTROLS: dict[str, tuple[dict[str, Any], str]] = {
+    "a Secret on itself": (
+        {"fleet_control": {"secret": SECRET}},
+        "fleet_control.secret is on the control cluster itself",
+    ),
+    "unknown key": ({"fleet_control": {"kubecfg": "x"}}, "fleet_control.kubecfg is not a known key"),
+    "no way": ({"fleet_control": {"verify": True}}, "does not say how to reach the control cluster"),
+    "two ways": ({"fleet_control": {"eks": EKS, "gke": GKE}}, "eks and gke are different ways"),
+    "list": ({"fleet_control_kubeconfig": ["/k"]}, "fleet_control_kubeconfig must be text, is a list"),
+}
+
+
+@pytest.mark.parametrize(("variables", "words"), BAD_CONTROLS.values(), ids=BAD_CONTROLS)
+def test_control_refused(variables: dict[str, Any], words: str) -> None:
+    with pytest.raises(connections.ConnectionsError) as caught:
+        connections.control_connection("control", variables)
+    assert words in str(caught.value)
+
+
+SHOWN: dict[str, tuple[dict[str, Any], str]] = {
+    "token": ({"server": "https://k", "token": "t0p-secret"}, "control.token is a secret"),
+    "kubeconfig_text": ({"kubeconfig_text": "t0p-secret"}, "control.kubeconfig_text is a secret"),
+    "proxy": ({"kubeconfig": "/k", "proxy": "http://me:t0p-secret@p"}, "control.proxy must not hold a user"),
+    "server": ({"server": "https://me:t0p-secret@k"}, "control.server must not hold a user"),
+}
+
+
+@pytest.mark.parametrize(("value", "words"), SHOWN.values(), ids=SHOWN)
+def test_what_becomes_a_variable_holds_no_secret(value: dict[str, Any], words: str) -> None:
+    with pytest.raises(connections.ConnectionsError) as caught:
+        connections.checked_control("control", value, "/fleet")
+    assert words in str(caught.value)
+    assert "t0p-secret" not in str(caught.value)
+
+
+def cluster(**source: Any) -> api.InferenceCluster:
+    found = api.parse(
+        {
+            "apiVersion": "modelplane.ai/v1alpha1",
+            "kind": "InferenceCluster",
+            "metadata": {"name": "eks-us-west"},
+            "spec": {"cluster": source},
+        }
+    )
+    assert isinstance(found, api.InferenceCluster)
+    return found
+
+
+MANIFESTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    # (source, connection, target without and with a control cluster)
+    "Existing": (
+        {"source": "Existing", "existing": {"secretRef": {"name": "k"}}},
+        {"secret": {"namespace": "modelplane-system", "name": "k", "key": "kubeconfig"}},
+        "directory",
+        "kubernetes",
+    ),
+    "Existing with a key": (
+        {"source": "Existing", "existing": {"secretRef": {"name": "k", "key": "config"}}},
+        {"secret": {"namespace": "modelplane-system", "name": "k", "key": "config"}},
+        "directory",
+        "kubernetes",
+    ),
+    # The name is the one that the reference implementation gives the cluster.
+    "EKS": (
+        {"source": "EKS", "eks": {"region": "us-west-2"}},
+        {"eks": {"cluster": "modelplane-system-eks-us-west-eks-03b8e", "region": "us-west-2"}},
+        "kubernetes",
+        "kubernetes",
+    ),
+    "GKE": (
+        {"source": "GKE", "gke": {"region": "europe-west4", "project": "my-project"}},
+        {
+            "gke": {
+                "project": "my-project",
+                "location": "europe-west4",
+                "cluster": "modelplane-system-eks-us-west-gke-4c136",
+            }
+        },
+        "kubernetes",
+        "kubernetes",
+    ),
+    "AKS": ({"source": "AKS", "aks": {"location": "westeurope"}}, {}, "directory", "directory"),
+    "Nebius": ({"source": "Nebius", "nebius": {}}, {}, "directory", "directory"),
+    "Vultr": ({"source": "Vultr", "vultr": {"region": "ewr"}}, {}, "directory", "directory"),
+}
+
+
+@pytest.mark.parametrize(("source", "connection", "alone", "with_control"), MANIFESTS.values(), ids=MANIFESTS)
+def test_what_a_manifest_tells(
+    source: dict[str, Any], connection: dict[str, Any], alone: str, with_control: str
+) -> None:
+    found = connections.of_manifest(cluster(**source))
+    assert found == connection
+    assert connections.target_of(found, control=False) == alone
+    assert connections.target_of(found, control=True) == with_control
+
+
+def test_names_in_google_cloud_fit() -> None:
+    assert len(connections.gke_name("a-cluster-name-that-is-much-longer-than-the-limit-allows-x")) == 40
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*connections.CLUSTER_VARIABLES, "other"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.sampled_from(["kubernetes", "directory", "", "x", "/k"]),
+            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*connections.CONNECTION, "x"]), inner),
+        ),
+    )
+)
+def test_any_variables_are_read_or_refused(variables: dict[str, Any]) -> None:
+    for read in (connections.cluster_connection, connections.control_connection):
+        try:
+            found = read("host", variables)
+        except connections.ConnectionsError:
+            continue
+        assert found is None or isinstance(found, dict)
