@@ -19,15 +19,12 @@ def model_replica(
     cluster: str,
     index: int,
     engines: Sequence[PlacedEngine],
-    *,
-    cache_layout: str = "Folder",
 ) -> dict[str, Any]:
     """The ModelReplica number `index` of a ModelDeployment (wire form) on a cluster.
 
     Engines come in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
-    copied; managed labels win over them. `cache_layout` is that of the ModelCache the deployment refers to; the replica
-    tells it only where engines are to find the weights otherwise than in a plain folder. Raises ValueError when
-    `engines` is no placement of this deployment's engines.
+    copied; managed labels win over them. Its ModelCache is named, and not yet which of that cache's volumes is mounted.
+    Raises ValueError when `engines` is no placement of this deployment's engines.
     """
     metadata = deployment["metadata"]
     namespace = metadata.get("namespace") or "default"
@@ -46,8 +43,6 @@ def model_replica(
     spec: dict[str, Any] = {"clusterName": cluster}
     if body.get("modelCacheRef"):
         spec["modelCacheRef"] = {"name": body["modelCacheRef"]["name"]}
-        if cache_layout != "Folder":
-            spec["modelCacheRef"]["layout"] = cache_layout
     if body.get("serving"):
         spec["serving"] = deepcopy(dict(body["serving"]))
     spec["engines"] = _engines(body["engines"], engines)

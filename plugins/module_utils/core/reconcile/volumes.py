@@ -83,7 +83,10 @@ class Volumes:
     situation: Situation
     _earlier: dict[Key, dict[str, list[Object]]] = field(default_factory=dict)
     _mounts: dict[tuple[Key, str], set[str]] | None = None
-    _classes: dict[str, str] | None = None
+    _classes: dict[str, str] = field(default_factory=dict)
+    _claims: dict[tuple[Key, str], Mapping[str, Claim]] = field(default_factory=dict)
+    _wanted: dict[tuple[Key, str], str] = field(default_factory=dict)
+    _phases: dict[tuple[Key, str], CachePhase] = field(default_factory=dict)
 
     def earlier(self, cache: Key, cluster: str) -> Sequence[Object]:
         """What earlier runs composed of a cache on a cluster."""
@@ -101,8 +104,6 @@ class Volumes:
 
     def storage_class(self, cluster: str) -> str:
         """The StorageClass that a cluster has for caches, "" for none."""
-        if self._classes is None:
-            self._classes = {}
         if cluster not in self._classes:
             found = self.situation.fleet.clusters.get(cluster)
             self._classes[cluster] = storage_class(api.wire(found)) if found else ""
@@ -110,41 +111,41 @@ class Volumes:
 
     def claims(self, cache: Key, cluster: str) -> Mapping[str, Claim]:
         """The claims of a cache that are known on a cluster, by name: built, seen, or mounted by replicas."""
-        found = dict.fromkeys(self._mounted_there(cache, cluster), Claim())
-        for wire in (*self.earlier(cache, cluster), *self._seen(cache, cluster)):
-            if wire["kind"] == _CLAIM:
-                name = text(wire, "metadata", "name")
-                found[name] = _merged(found.get(name, Claim()), wire)
-        return found
+        if (cache, cluster) not in self._claims:
+            found = dict.fromkeys(self._mounted_there(cache, cluster), Claim())
+            for wire in (*self.earlier(cache, cluster), *self._seen(cache, cluster)):
+                if wire["kind"] == _CLAIM:
+                    name = text(wire, "metadata", "name")
+                    found[name] = _merged(found.get(name, Claim()), wire)
+            self._claims[cache, cluster] = found
+        return self._claims[cache, cluster]
 
     def wanted(self, cache: api.ModelCache, cluster: str) -> str:
         """The id of the volume that holds, or is to hold, what a cache asks for on a cluster; "" is its first.
 
         A claim that does not tell what it holds is taken to hold it; the Job looks, and touches nothing else.
         """
-        wire = api.wire(cache)
-        known = self.claims((cache.namespace, cache.name), cluster)
-        digest = volume_id(wire)
-        first = known.get(claim_name(cache.namespace, cache.name))
-        if claim_name(cache.namespace, cache.name, digest) in known:
-            return digest
-        if not known or (first and first.artifact in ("", artifact(wire))):
-            return ""
-        return digest
+        key = (cache.namespace, cache.name)
+        if (key, cluster) not in self._wanted:
+            self._wanted[key, cluster] = _chosen(api.wire(cache), key, self.claims(key, cluster))
+        return self._wanted[key, cluster]
 
     def phase(self, cache: api.ModelCache, cluster: str) -> CachePhase:
         """How far a cluster is with what a cache asks for; the phase is "" when nobody looks."""
         if self.situation.observed is None:
             return CachePhase("")
-        volume = self.wanted(cache, cluster)
-        return cache_phase(
-            api.wire(cache),
-            cluster,
-            claim_name(cache.namespace, cache.name, volume),
-            job_name(cache.namespace, cache.name, volume),
-            self.situation.seen(cluster),
-            self.situation.statuses.get(cache.ref),
-        )
+        key = (cache.namespace, cache.name)
+        if (key, cluster) not in self._phases:
+            volume = self.wanted(cache, cluster)
+            self._phases[key, cluster] = cache_phase(
+                api.wire(cache),
+                cluster,
+                claim_name(*key, volume),
+                job_name(*key, volume),
+                self.situation.seen(cluster),
+                self.situation.statuses.get(cache.ref),
+            )
+        return self._phases[key, cluster]
 
     def in_use(self, volume: Mounted, cluster: str) -> bool:
         """Whether something on a cluster may mount a volume: it was seen to, or nobody can tell."""
@@ -177,6 +178,14 @@ class Volumes:
         namespace, name = cache
         there = names.workload_namespace(namespace)
         return seen.objects.labelled(_CLAIM, there, names.CACHE_LABEL, names.label_value(name))
+
+
+def _chosen(cache: Mapping[str, Any], key: Key, known: Mapping[str, Claim]) -> str:
+    digest = volume_id(cache)
+    first = known.get(claim_name(*key))
+    if claim_name(*key, digest) in known:
+        return digest
+    return "" if not known or (first and first.artifact in ("", artifact(cache))) else digest
 
 
 def _merged(known: Claim, wire: Mapping[str, Any]) -> Claim:

@@ -90,21 +90,6 @@ def test_all_that_is_set_is_copied() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("layout", "reference"),
-    [("Folder", {"name": "weights"}), ("HubCache", {"name": "weights", "layout": "HubCache"})],
-)
-def test_the_layout_of_the_cache_is_told_where_it_matters(layout: str, reference: dict[str, str]) -> None:
-    source = deployment(spec={"modelCacheRef": {"name": "weights"}, "engines": [engine("main")]})
-    replica = model_replica(source, "west", 0, [placed("main", "gpu")], cache_layout=layout)
-    assert replica["spec"]["modelCacheRef"] == reference
-
-
-def test_without_a_cache_there_is_no_layout() -> None:
-    replica = model_replica(deployment(), "west", 0, [placed("main", "gpu")], cache_layout="HubCache")
-    assert "modelCacheRef" not in replica["spec"]
-
-
 def test_serving_is_copied_word_by_word() -> None:
     config = {"plugins": [{"type": "x", "parameters": None}], "kind": "EndpointPickerConfig", "z": {}, "a": [1, 0.5]}
     serving = {
