@@ -1,0 +1,61 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What changed of an object, for people: the fields that we own, before and after, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
+    managed,
+    project,
+    union,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
+
+_VALUES = ("data", "stringData")
+
+
+def change(before: Object | None, after: Object | None, manager: str) -> tuple[str, str]:
+    """The text of our fields of an object before and after; empty where it is not there.
+
+    `after` None stands for a deletion. A field that somebody else held before we took it is shown with its old value.
+    """
+    known = [found for live in (before, after) if (found := managed(live, manager)) is not None]
+    owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else {"f:metadata": {"f:labels": {}}}
+    shown = [_shown(live, owned) for live in (before, after)]
+    if text(after or before, "kind") == "Secret":
+        shown = _without_values(shown[0], shown[1])
+    texts = [masked(to_yaml(value)) if value else "" for value in shown]
+    if texts[0] == texts[1] and shown[0] != shown[1]:
+        texts[1] = texts[1].replace(MASK, f"{MASK} (changed)")
+    return texts[0], texts[1]
+
+
+def _shown(live: Object | None, owned: Mapping[str, Any]) -> dict[str, Any]:
+    if live is None:
+        return {}
+    own = dict(project(live, owned))
+    metadata = {key: live["metadata"][key] for key in ("name", "namespace") if live["metadata"].get(key)}
+    own["metadata"] = {**metadata, **own.get("metadata", {})}
+    head = {"apiVersion": live.get("apiVersion"), "kind": live.get("kind"), "metadata": own.pop("metadata")}
+    return {**head, **{key: own[key] for key in sorted(own)}}
+
+
+def _without_values(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """Both with the names of the keys alone, and which of them changed."""
+    hidden: list[dict[str, Any]] = []
+    for own, other in ((before, {}), (after, before)):
+        shown = dict(own)
+        for field in _VALUES:
+            if isinstance(own.get(field), Mapping):
+                was = other.get(field) or {}
+                shown[field] = {
+                    key: f"{MASK} (changed)" if key in was and was[key] != value else MASK
+                    for key, value in own[field].items()
+                }
+        hidden.append(shown)
+    return hidden

@@ -1,0 +1,120 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What of a live object a field manager owns (Kubernetes, "Server-Side Apply": managedFields, fieldsV1).
+
+A set of fields is a tree: `f:<name>` is a field, `k:<keys>` the item of a list with these values of its keys,
+`v:<value>` a value of a set, `i:<index>` an item by its place, `.` the node itself. A node without children is owned
+as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+
+Fields = Mapping[str, Any]
+
+_DIGEST_DIGITS = 20
+
+
+def digest(value: Any) -> str:
+    """A fingerprint of a value: the same for equal values, 80 bits of SHA-256 over its canonical JSON."""
+    written = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
+
+
+def managed(live: Object | None, manager: str, subresource: str = "") -> Fields | None:
+    """The set of fields that a manager applied; None when it never applied this object."""
+    for entry in entries(live, "metadata", "managedFields"):
+        applied = entry.get("operation") == "Apply" and text(entry, "subresource") == subresource
+        if applied and entry.get("manager") == manager:
+            return fields(entry, "fieldsV1")
+    return None
+
+
+def appliers(live: Object | None) -> frozenset[str]:
+    """The managers that apply this object (rather than write to it now and then)."""
+    return frozenset(
+        text(entry, "manager")
+        for entry in entries(live, "metadata", "managedFields")
+        if entry.get("operation") == "Apply"
+    )
+
+
+def writers(live: Object | None) -> list[str]:
+    """All managers of an object, sorted."""
+    return sorted({text(entry, "manager") for entry in entries(live, "metadata", "managedFields")} - {""})
+
+
+def owned(live: Object | None, manager: str, subresource: str = "") -> Any:
+    """The values of the fields that a manager applied; None when it never applied this object."""
+    found = managed(live, manager, subresource)
+    return None if found is None else project(live, found)
+
+
+def project(value: Any, owned_fields: Fields) -> Any:
+    """The part of a value that a set of fields names. What is no longer there is left out; lists keep their order."""
+    children = {key: below for key, below in owned_fields.items() if key != "."}
+    if not children and "." not in owned_fields:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            name: project(value[name], below)
+            for key, below in children.items()
+            if (name := key.removeprefix("f:")) != key and name in value
+        }
+    if isinstance(value, (list, tuple)):
+        return _items(value, children)
+    # The node is owned and holds nothing that can be looked into: it became something else, or it is empty.
+    return value
+
+
+def _items(value: Sequence[Any], children: Fields) -> list[Any]:
+    keyed: list[tuple[Mapping[str, Any], Fields]] = []
+    values: set[str] = set()
+    places: dict[int, Fields] = {}
+    for key, below in children.items():
+        tag, _, rest = key.partition(":")
+        if tag == "k":
+            keyed.append((json.loads(rest), below))
+        elif tag == "v":
+            values.add(_canonical(json.loads(rest)))
+        elif tag == "i":
+            places[int(rest)] = below
+    found = []
+    for place, item in enumerate(value):
+        below = places.get(place) if place in places else _keyed(item, keyed)
+        if below is not None:
+            found.append(project(item, below))
+        elif values and _canonical(item) in values:
+            found.append(item)
+    return found
+
+
+def _keyed(item: Any, keyed: Sequence[tuple[Mapping[str, Any], Fields]]) -> Fields | None:
+    """The fields of the item's own entry. A key that the item leaves out has the default of its schema, which only the
+    entry tells."""
+    if not isinstance(item, Mapping):
+        return None
+    for keys, below in keyed:
+        if all(item.get(name, wanted) == wanted for name, wanted in keys.items()):
+            return below
+    return None
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def union(first: Fields, second: Fields) -> Fields:
+    """The fields of both sets. What one of them owns as a whole is owned as a whole."""
+    if not first or not second:
+        return {}
+    return {
+        key: union(first[key], second[key]) if key in first and key in second else first.get(key, second.get(key))
+        for key in (*first, *(key for key in second if key not in first))
+    }

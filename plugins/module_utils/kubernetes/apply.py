@@ -1,0 +1,435 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""All objects of a fleet onto one API server, and what is no longer wanted off it.
+
+Nothing is sent for an object that is as wanted, which the record of the last run decides: what was wanted then equals
+what is wanted now, and the fields that our field manager owned in the live object afterwards equal those that it owns
+now. So defaults, other writers' fields and the server's own way of writing a value never matter, and every drift of a
+field of ours does.
+
+The record is written before the first object, naming all that may come to be, and after the last one with what did. A
+run that is killed leaves nothing that the next one does not know of.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
+    digest,
+    owned,
+    writers,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import (
+    DEFINITION,
+    NAMESPACE,
+    ROUTES,
+    ordered,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import COMPOSED, Live, kinds_of, look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import prune, unwanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
+    CHANGES,
+    Result,
+    Sender,
+    going,
+    result,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
+
+_DEFINITION_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to apply.
+
+    `scope` tells the records of one API server apart that is more than one cluster of the fleet. `held` are objects
+    of which nobody can tell now whether they are wanted, so they stay as they are. `create_namespaces`: a namespace
+    that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
+    """
+
+    fleet: str = "default"
+    scope: str = ""
+    prune: bool = True
+    force: bool = False
+    check_mode: bool = False
+    wait: float = 0.0
+    create_namespaces: bool = False
+    held: frozenset[Key] = frozenset()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of all objects, in the order of the work; `notes` is what a person should know beside that."""
+
+    results: tuple[Result, ...]
+    notes: tuple[str, ...] = ()
+    requests: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        return any(found.action in CHANGES for found in self.results)
+
+    @property
+    def failed(self) -> bool:
+        return any(found.action == "failed" for found in self.results)
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that is wanted does what it is there for, as far as it was looked at."""
+        return not self.failed and all(found.ready is not False for found in self.results)
+
+
+def apply(client: Client, wanted: Sequence[Object], options: Options) -> Applied:
+    """Bring one API server to what is wanted. Raises ApiError when the server as a whole cannot be worked with; what is
+    wrong with one object is in its result."""
+    before = Counter(client.requests)
+    run = _Run(client, options)
+    results = run.results(_complete(wanted))
+    spent = Counter(client.requests)
+    spent.subtract(before)
+    return Applied(tuple(results), tuple(run.notes), {verb: count for verb, count in spent.items() if count})
+
+
+def _complete(wanted: Iterable[Object]) -> dict[Key, Object]:
+    """The objects in order, each once, with our label; with the namespace of the record unless nothing is wanted."""
+    found: dict[Key, Object] = {}
+    for value in wanted:
+        metadata = fields(value, "metadata")
+        labels = {**fields(metadata, "labels"), names.MANAGED_BY_LABEL: names.MANAGED_BY}
+        found[Key.of(value)] = {**value, "metadata": {**metadata, "labels": labels}}
+    if found:
+        found.setdefault(Key("", NAMESPACE, "", SYSTEM_NAMESPACE), system_namespace())
+    return {Key.of(value): value for value in ordered(found.values())}
+
+
+def wanted_digest(value: Object) -> str:
+    """What the record says of an object that is wanted. Of a Secret it tells no more than the names of its keys."""
+    if text(value, "kind") != "Secret":
+        return digest(value)
+    return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
+
+
+def _owned_digest(live: Object) -> str:
+    return "" if text(live, "kind") == "Secret" else digest(owned(live, FIELD_MANAGER))
+
+
+def as_wanted(value: Object, live: Object, entry: Entry | None) -> bool:
+    """Whether nothing has to be sent for an object."""
+    if entry is None or entry.wanted != wanted_digest(value):
+        return False
+    if text(value, "kind") == "Secret":
+        labels = fields(value, "metadata", "labels")
+        live_labels = fields(live, "metadata", "labels")
+        same = all(live_labels.get(name) == held for name, held in labels.items())
+        return same and fields(live, "data") == fields(value, "data") and owned(live, FIELD_MANAGER) is not None
+    return entry.owned == _owned_digest(live)
+
+
+class _Run:
+    """One run on one server."""
+
+    def __init__(self, client: Client, options: Options) -> None:
+        self.client = client
+        self.options = options
+        self.notes: list[str] = []
+        self.store = RecordStore(client, options.fleet, options.scope or client.name)
+        self.sender = Sender(client, options.check_mode, options.force)
+        self.live = Live()
+        self._namespaces: dict[str, bool] = {}
+
+    def results(self, wanted: Mapping[Key, Object]) -> list[Result]:
+        self._look(wanted)
+        known: dict[Key, Result] = {}
+        todo: list[tuple[Object, Object | None]] = []
+        for key, value in wanted.items():
+            found = self._decide(value)
+            if isinstance(found, Result):
+                known[key] = found
+            else:
+                todo.append((value, found[0]))
+        gone = self._unwanted(wanted)
+        self._record_intent([Key.of(value) for value, _ in todo], wanted)
+        known.update((found.key, found) for found in self._send(todo, known))
+        removed = self._prune(gone, known)
+        self._record_outcome(wanted, known, removed)
+        return self._awaited([*(known[key] for key in wanted), *removed])
+
+    def _look(self, wanted: Mapping[Key, Object]) -> None:
+        self.store.read()
+        kinds = kinds_of(wanted.values())
+        if self.store.own is None:
+            # The first run, or the record is lost: what an earlier run left behind is found by label alone.
+            recorded = dict(COMPOSED) if wanted or self.store.fault or self.options.prune else {}
+        else:
+            recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
+        self.live = look(self.client, {**recorded, **kinds})
+        self._forget_what_goes_with_its_namespace()
+        if self.store.own is None:
+            # Whoever applies here at the same time wrote a record before any object that was just seen.
+            fault = self.store.fault
+            self.store.read()
+            if fault:
+                self.notes.append(f"{fault}; every object was applied again")
+        for group_kind, error in sorted(self.live.faults.items()):
+            if group_kind not in kinds:
+                self.notes.append(f"{group_kind[1]} objects that are no longer wanted stay: {error}")
+
+    def _forget_what_goes_with_its_namespace(self) -> None:
+        """What is still there in a namespace that is being deleted has to be made again."""
+        ending = {key.name for key, live in self.live.objects.items() if key.kind == NAMESPACE and going(live)}
+        self.sender.new_namespaces |= ending
+        for key in [key for key in self.live.objects if key.namespace in ending]:
+            del self.live.objects[key]
+
+    def _decide(self, value: Object) -> Result | tuple[Object | None]:
+        """The result of an object for which nothing is sent, or else what is there of it now."""
+        key = Key.of(value)
+        group_kind = (key.group, key.kind)
+        if group_kind in self.live.faults:
+            return result(value, "failed", str(self.live.faults[group_kind]))
+        if group_kind in self.live.not_served:
+            return self._of_new_kind(value)
+        live = self.live.objects.get(key)
+        if live is None:
+            return self._missing(value)
+        if key in self.store.others and key.kind != NAMESPACE:
+            message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
+            return result(value, "failed", message, before=live)
+        entry = (self.store.own or {}).get(key)
+        if as_wanted(value, live, entry) and not going(live):
+            return self._unchanged(value, live)
+        return (live,)
+
+    def _unchanged(self, value: Object, live: Object, message: str = "") -> Result:
+        found = readiness(live)
+        return result(value, "unchanged", message or found.message, before=live, after=live, ready=found.ready)
+
+    def _of_new_kind(self, value: Object) -> Result | tuple[None]:
+        key = Key.of(value)
+        if (key.group, key.kind) in self.sender.new_kinds:
+            return self._in_namespace(value) or (None,)
+        return result(
+            value,
+            "failed",
+            f"cluster {self.client.name} does not serve {key.kind} ({text(value, 'apiVersion')}): install the serving "
+            "stack first",
+        )
+
+    def _missing(self, value: Object) -> Result | tuple[Object | None]:
+        """An object that nobody sees with our label: it is not there, or it is not ours."""
+        key = Key.of(value)
+        if key.namespace in self.sender.new_namespaces:
+            return (None,)
+        fault = self._in_namespace(value)
+        if fault or key.namespace in self.sender.new_namespaces:
+            return fault or (None,)
+        try:
+            there = self.client.get(text(value, "apiVersion"), key.kind, key.name, key.namespace)
+        except Forbidden as error:
+            return result(value, "failed", str(error))
+        if there is None:
+            if key.kind == NAMESPACE:
+                self.sender.new_namespaces.add(key.name)
+            if key.kind == DEFINITION:
+                self.sender.new_kinds.add((text(value, "spec", "group"), text(value, "spec", "names", "kind")))
+            return (None,)
+        labels = fields(there, "metadata", "labels")
+        if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+            return (there,)
+        if key.kind == NAMESPACE and key.name == SYSTEM_NAMESPACE:
+            return self._unchanged(value, there, "it was there before, is used as it is, and stays")
+        return result(value, "failed", _foreign(key, there), before=there)
+
+    def _in_namespace(self, value: Object) -> Result | None:
+        """Why an object cannot be made in its namespace; None when it can."""
+        namespace = Key.of(value).namespace
+        if not namespace:
+            return None
+        if namespace not in self._namespaces:
+            if any(key.namespace == namespace for key in self.live.objects):
+                self._namespaces[namespace] = True
+            else:
+                self._namespaces[namespace] = self.client.get("v1", NAMESPACE, namespace) is not None
+        if self._namespaces[namespace] or namespace in self.sender.new_namespaces:
+            return None
+        if self.options.create_namespaces:
+            self.sender.new_namespaces.add(namespace)
+            return None
+        return result(
+            value,
+            "failed",
+            f"there is no namespace {namespace} on cluster {self.client.name}: create it, and run again",
+        )
+
+    def _unwanted(self, wanted: Mapping[Key, Object]) -> list[Object]:
+        if not self.options.prune:
+            return []
+        kept = {*wanted, *self.options.held}
+        if self.options.held:
+            kept.add(Key("", NAMESPACE, "", SYSTEM_NAMESPACE))
+            kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
+        return unwanted(self.live, self.store, kept)
+
+    def _record_intent(self, sent: Iterable[Key], wanted: Mapping[Key, Object]) -> None:
+        """Before anything is made, the record names it."""
+        before = self.store.own or {}
+        new = {key: Entry(text(wanted[key], "apiVersion")) for key in sent if key not in before}
+        if new and not self.options.check_mode:
+            self._write_record({**before, **self._found(wanted), **new})
+
+    def _found(self, wanted: Mapping[Key, Object]) -> dict[Key, Entry]:
+        """With a lost record, what was found of ours that is not to be lost from sight again."""
+        if self.store.own is not None:
+            return {}
+        gone = unwanted(self.live, self.store, set(wanted))
+        return {Key.of(value): Entry(text(value, "apiVersion")) for value in gone}
+
+    def _write_record(self, record: Mapping[Key, Entry]) -> None:
+        try:
+            self.store.write(record)
+        except (Conflict, AlreadyExists) as error:
+            raise type(error)(
+                f"another run of fleet {self.options.fleet} is at work here: {error.message}",
+                cluster=error.cluster,
+                action=error.action,
+                code=error.code,
+                reason=error.reason,
+                hint="Run again when it has ended",
+            ) from error
+
+    def _send(self, todo: Sequence[tuple[Object, Object | None]], known: Mapping[Key, Result]) -> list[Result]:
+        broken = {key.name for key, found in known.items() if key.kind == NAMESPACE and found.action == "failed"}
+        made: set[str] = set()
+        results = []
+        definitions: list[Object] = []
+        for value, before in todo:
+            key = Key.of(value)
+            if definitions and key.kind != DEFINITION:
+                self._established(definitions)
+                definitions = []
+            if key.namespace in broken:
+                results.append(result(value, "failed", f"its Namespace {key.namespace} could not be applied"))
+                continue
+            if key.namespace in self.sender.new_namespaces - made:
+                made.add(key.namespace)
+                self._make_namespace(key.namespace, todo)
+            found = self.sender.send(value, before)
+            if found.after is not None and not self.options.check_mode:
+                state = readiness(found.after)
+                found = replace(found, ready=state.ready, message=found.message or state.message)
+            if key.kind == NAMESPACE and found.action == "failed":
+                broken.add(key.name)
+            if key.kind == DEFINITION and found.action in CHANGES:
+                definitions.append(value)
+            results.append(found)
+        if definitions:
+            self._established(definitions)
+        return results
+
+    def _make_namespace(self, name: str, todo: Sequence[tuple[Object, Object | None]]) -> None:
+        """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
+        composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, _ in todo)
+        if not composed and not self.options.check_mode:
+            try:
+                self.client.create({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}})
+            except AlreadyExists:
+                return
+            self.notes.append(f"namespace {name} was created")
+
+    def _established(self, definitions: Sequence[Object]) -> None:
+        if self.options.check_mode:
+            return
+        wait_ready(self.client, definitions, _DEFINITION_SECONDS, explain=False)
+        self.client.forget_discovery()
+
+    def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result]) -> list[Result]:
+        """What a route leads to stays while the route could not be changed."""
+        stuck = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
+        kept = [value for value in gone if {Key.of(value).namespace, Key.of(value).name} & stuck]
+        held = [
+            result(value, "skipped", "kept until the routes of its namespace can be applied", before=value)
+            for value in kept
+            if Key.of(value).namespace in stuck or Key.of(value).kind == NAMESPACE
+        ]
+        waiting = {found.key for found in held}
+        rest = [value for value in gone if Key.of(value) not in waiting]
+        return [*held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+
+    def _record_outcome(
+        self, wanted: Mapping[Key, Object], known: Mapping[Key, Result], removed: Sequence[Result]
+    ) -> None:
+        if self.options.check_mode:
+            return
+        before = self.store.own or {}
+        gone = {found.key for found in removed if found.action in ("deleted", "unchanged")}
+        record = {key: entry for key, entry in before.items() if self._stays(key, wanted, gone)}
+        for key, found in known.items():
+            if found.action != "failed" and found.after is not None and _is_ours(found.after):
+                digests = (wanted_digest(wanted[key]), _owned_digest(found.after))
+                record[key] = Entry(text(wanted[key], "apiVersion"), *digests)
+        for found in removed:
+            if found.key not in gone:
+                record.setdefault(found.key, Entry(found.api_version))
+        if record or self.store.keys():
+            try:
+                self._write_record(record)
+            except ApiError as error:
+                # What was made is known from before; the next run looks at each object again.
+                self.notes.append(f"the record could not be brought up to date: {error}")
+
+    def _stays(self, key: Key, wanted: Mapping[Key, Object], gone: set[Key]) -> bool:
+        """Whether an entry of the record is kept: it is wanted, or still to be removed."""
+        if key in wanted:
+            return True
+        unseen = (key.group, key.kind) in self.live.not_served or (key.group, key.kind) in self.live.faults
+        there = key in self.live.objects
+        return (there and key not in gone) or unseen or key in self.options.held
+
+    def _awaited(self, results: list[Result]) -> list[Result]:
+        if self.options.wait <= 0 or self.options.check_mode:
+            return results
+        pending = [
+            found.after
+            for found in results
+            if found.after is not None and found.ready is False and waited_for(found.kind)
+        ]
+        states = wait_ready(self.client, pending, self.options.wait)
+        return [
+            replace(found, ready=states[found.key].ready, message=states[found.key].message)
+            if found.key in states
+            else found
+            for found in results
+        ]
+
+
+def _is_ours(live: Mapping[str, Any]) -> bool:
+    return fields(live, "metadata", "labels").get(names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+
+def _foreign(key: Key, there: Object) -> str:
+    by = listed(writers(there), 4)
+    return (
+        f"{key} is there already and is not ours (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
+        f"{f'; managed by {by}' if by else ''}), so it is left alone: remove or rename it, or give it the label to "
+        "hand it over"
+    )

@@ -1,0 +1,132 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Taking away what a fleet applied and no longer wants, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import managed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import DEFINITION, NAMESPACE, ordered
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    NotServed,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import Live
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RECORD_LABEL, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, going, result
+
+# What somebody would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
+_CONTENT = (
+    ("v1", "Pod"),
+    ("v1", "PersistentVolumeClaim"),
+    ("v1", "Secret"),
+    ("v1", "ConfigMap"),
+    ("v1", "Service"),
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("batch/v1", "Job"),
+    ("batch/v1", "CronJob"),
+    ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ("gateway.networking.k8s.io/v1", "Gateway"),
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+)
+# Kubernetes and OpenShift put these into every namespace.
+_STANDARD_CONFIG = frozenset({"kube-root-ca.crt", "openshift-service-ca.crt"})
+_STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
+
+
+def unwanted(live: Live, store: RecordStore, wanted: Collection[Key]) -> list[Object]:
+    """What is to be deleted, in order: objects with our label that are in our record, or, where the record is lost,
+    that our manager applied and no other record has. Definitions of kinds stay, as all objects of the kind would go
+    with them."""
+    found = []
+    for key, value in live.objects.items():
+        if key in wanted or key in store.others or key.kind == DEFINITION or going(value):
+            continue
+        if RECORD_LABEL in fields(value, "metadata", "labels"):
+            continue
+        recorded = key in store.own if store.own is not None else managed(value, FIELD_MANAGER) is not None
+        if recorded:
+            found.append(value)
+    return ordered(found)[::-1]
+
+
+def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool) -> list[Result]:
+    """Delete objects in the order given. Raises what concerns the whole server, not one object alone.
+
+    A Namespace that holds what this run does not remove is kept, and so is the one of the record while anything is.
+    """
+    results: list[Result] = []
+    removed: set[Key] = set(store.keys())
+    for value in values:
+        key = Key.of(value)
+        if key.kind == NAMESPACE and key.name == SYSTEM_NAMESPACE and len(removed) < len(store.keys()) + len(results):
+            results.append(result(value, "skipped", "kept until everything else is gone", before=value))
+            continue
+        try:
+            kept = _foreign_content(client, key.name, removed) if key.kind == NAMESPACE else ""
+            if kept:
+                results.append(result(value, "skipped", f"kept, although it is no longer wanted: {kept}", before=value))
+                continue
+            found = _delete(client, value, check_mode)
+        except (Unreachable, Unauthorized, Throttled):
+            raise
+        except Conflict:
+            message = "it was replaced by another object of that name meanwhile: left alone"
+            found = result(value, "skipped", message, before=value)
+        except ApiError as error:
+            found = result(value, "failed", str(error), before=value)
+        if found.action in ("deleted", "unchanged"):
+            removed.add(key)
+        results.append(found)
+    return results
+
+
+def _delete(client: Client, value: Object, check_mode: bool) -> Result:
+    key = Key.of(value)
+    was_there = client.delete(
+        text(value, "apiVersion"),
+        key.kind,
+        key.name,
+        key.namespace,
+        uid=text(value, "metadata", "uid"),
+        propagation="Background",
+        dry_run=check_mode,
+    )
+    # Gone already: somebody else deleted it, which is a change of theirs.
+    return result(value, "deleted" if was_there else "unchanged", before=value)
+
+
+def _foreign_content(client: Client, namespace: str, removed: Collection[Key]) -> str:
+    """What is in a namespace that this run does not remove; empty when nothing is."""
+    found = []
+    for api_version, kind in _CONTENT:
+        try:
+            listing = client.list(api_version, kind, namespace=namespace)
+        except NotServed:
+            continue
+        except Forbidden as error:
+            return f"what is in it cannot be read ({error.message})"
+        found += [str(Key.of(value)) for value in listing.items if _is_foreign(value, removed)]
+    return f"it holds what is not of this fleet: {listed(found)}" if found else ""
+
+
+def _is_foreign(value: Object, removed: Collection[Key]) -> bool:
+    key = Key.of(value)
+    standard = (key.kind == "ConfigMap" and key.name in _STANDARD_CONFIG) or (
+        key.kind == "Secret" and text(value, "type") in _STANDARD_SECRETS
+    )
+    owned = bool(entries(value, "metadata", "ownerReferences"))
+    return not (standard or owned or going(value) or key in removed)

@@ -1,0 +1,132 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where records are kept: ConfigMaps in the namespace modelplane-system of the API server that they are about.
+
+`modelplane-record-<fleet>.<part>.<scope>`; a fleet is a DNS label, so that no two records share a name. The scope is
+the workload cluster's name, or `control`: one API server may be both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import (
+    Entry,
+    Key,
+    Record,
+    RecordError,
+    lines_of,
+    of_parts,
+    to_parts,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import NotFound
+
+FLEET_LABEL = "modelplane.ai/fleet"
+RECORD_LABEL = "modelplane.ai/record"
+"""On the ConfigMaps of records: their scope."""
+CONTROL_SCOPE = "control"
+
+_DATA = "objects"
+_FLEET = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def valid_fleet(name: str) -> bool:
+    """Whether a fleet may have this name: a DNS label."""
+    return bool(_FLEET.fullmatch(name))
+
+
+@dataclass
+class RecordStore:
+    """The record of one fleet and scope on one API server.
+
+    `own` is None when there is a record that cannot be read, with `fault` saying why, and when there is none.
+    `others` says of every object of the other records whose it is.
+    """
+
+    client: Client
+    fleet: str
+    scope: str
+    own: dict[Key, Entry] | None = None
+    fault: str = ""
+    others: Mapping[Key, str] = field(default_factory=dict)
+    _parts: dict[str, Object] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Ask the server for all records: one request."""
+        selector = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY},{RECORD_LABEL}"
+        found = self.client.list("v1", "ConfigMap", namespace=SYSTEM_NAMESPACE, labels=selector).items
+        records: dict[tuple[str, str], dict[str, Object]] = {}
+        for part in found:
+            labels = part["metadata"].get("labels") or {}
+            place = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
+            records.setdefault(place, {})[part["metadata"]["name"]] = part
+        self._parts = records.pop((self.fleet, names.label_value(self.scope)), {})
+        self.own, self.fault = None, ""
+        if self._parts:
+            try:
+                self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
+            except RecordError as error:
+                self.fault = f"the record {self._name(1)} cannot be read: {error}"
+        self.others = {
+            key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
+        }
+
+    def write(self, record: Record) -> None:
+        """Bring the server there; nothing is sent for a part that is as it should be.
+
+        Raises Conflict or AlreadyExists when somebody else wrote the record meanwhile.
+        """
+        texts = {self._name(number): part for number, part in enumerate(to_parts(record), start=1)}
+        for name, part in texts.items():
+            there = self._parts.get(name)
+            if there is None:
+                self._parts[name] = self._create(self._part(name, part))
+            elif text(there, "data", _DATA) != part:
+                # With the resourceVersion that was read: of two runs at once, one fails here.
+                self._parts[name] = self.client.replace({**there, "data": {_DATA: part}})
+        for name in sorted(set(self._parts) - set(texts)):
+            uid = text(self._parts[name], "metadata", "uid")
+            self.client.delete("v1", "ConfigMap", name, SYSTEM_NAMESPACE, uid=uid)
+            del self._parts[name]
+        self.own = dict(record)
+
+    def keys(self) -> frozenset[Key]:
+        """The ConfigMaps that hold this record."""
+        return frozenset(Key("", "ConfigMap", SYSTEM_NAMESPACE, name) for name in self._parts)
+
+    def _create(self, part: Object) -> Object:
+        try:
+            return self.client.create(dict(part))
+        except NotFound:
+            self.client.apply(system_namespace())
+            return self.client.create(dict(part))
+
+    def _name(self, number: int) -> str:
+        return f"modelplane-record-{self.fleet}.{number}.{names.label_value(self.scope)}"
+
+    def _part(self, name: str, part: str) -> Object:
+        labels = {
+            names.MANAGED_BY_LABEL: names.MANAGED_BY,
+            FLEET_LABEL: self.fleet,
+            RECORD_LABEL: names.label_value(self.scope),
+        }
+        metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_DATA: part}}
+
+
+def _readable(parts: Mapping[str, Object]) -> Record:
+    """The record of others, or what can be read of it."""
+    try:
+        return of_parts(text(part, "data", _DATA) for part in parts.values())
+    except RecordError:
+        found: dict[Key, Entry] = {}
+        for part in parts.values():
+            found.update(lines_of(text(part, "data", _DATA)))
+        return found

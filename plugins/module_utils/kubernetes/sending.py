@@ -1,0 +1,218 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One object onto one API server: created, brought to what is wanted, or made anew where it cannot be changed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    NotServed,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import GroupKind
+
+Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "failed", "skipped"]
+CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})
+
+GONE_SECONDS = 60.0
+"""How long to wait for an object to be gone that has to be made anew."""
+SERVED_SECONDS = 30.0
+"""How long a kind may take to be served after its definition was applied."""
+
+_LOOK_AGAIN = 0.25
+# How API servers say that a field cannot change (validation of Job, ResourceClaimTemplate, EndpointSlice, ConfigMap,
+# RoleBinding, StatefulSet in the API reference).
+_IMMUTABLE = re.compile(r"immutable|cannot change|may not be changed|updates to .* are forbidden", re.IGNORECASE)
+_VOLATILE = ("managedFields", "resourceVersion", "generation")
+_WHOLE_SERVER = (Unreachable, Unauthorized, Throttled)
+_TWIN = "-modelplane-check"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one object. `before` and `after` are it as the server showed it (None: not there).
+
+    `ready`: whether it does what it is there for; None where nobody can tell. `message` says why not, or what was
+    noteworthy.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    api_version: str
+    action: Action
+    message: str = ""
+    before: Object | None = None
+    after: Object | None = None
+    ready: bool | None = None
+
+    @property
+    def key(self) -> Key:
+        group, slash, _ = self.api_version.partition("/")
+        return Key(group if slash else "", self.kind, self.namespace, self.name)
+
+
+def result(value: Object, action: Action, message: str = "", **told: Any) -> Result:
+    """A result for an object."""
+    key = Key.of(value)
+    return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **told)
+
+
+def content(live: Object | None) -> Any:
+    """An object without what changes by itself: status, versions, whose its fields are."""
+    if live is None:
+        return None
+    metadata = {key: value for key, value in fields(live, "metadata").items() if key not in _VOLATILE}
+    return {**{key: value for key, value in live.items() if key != "status"}, "metadata": metadata}
+
+
+def going(live: Object | None) -> bool:
+    """Whether an object is being deleted."""
+    return "deletionTimestamp" in fields(live, "metadata")
+
+
+@dataclass
+class Sender:
+    """Sends objects to one server.
+
+    `new_namespaces` are those that this run creates, `new_kinds` those whose definitions it applies: in check mode
+    neither exists, and what belongs there counts as created.
+    """
+
+    client: Client
+    check_mode: bool = False
+    force: bool = False
+    new_namespaces: set[str] = field(default_factory=set)
+    new_kinds: set[GroupKind] = field(default_factory=set)
+
+    def send(self, wanted: Object, before: Object | None) -> Result:
+        """Bring an object to what is wanted. Raises what concerns the whole server, not this object alone."""
+        try:
+            if going(before):
+                return self._after_it_is_gone(wanted, before)
+            return self._sent(wanted, before)
+        except _WHOLE_SERVER:
+            raise
+        except ApiError as error:
+            return result(wanted, "failed", str(error), before=before)
+
+    def _sent(self, wanted: Object, before: Object | None) -> Result:
+        key = Key.of(wanted)
+        if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
+            return result(wanted, "created", after=wanted)
+        try:
+            after = self._served(wanted)
+        except Conflict as error:
+            return self._taken(wanted, before, error)
+        except Invalid as error:
+            return self._anew(wanted, before, error)
+        return _compared(wanted, before, after)
+
+    def _served(self, wanted: Object) -> Object:
+        """Applied, by patience also right after the definition of its kind was."""
+        key = Key.of(wanted)
+        deadline = time.monotonic() + SERVED_SECONDS
+        while True:
+            try:
+                return self.client.apply(dict(wanted), dry_run=self.check_mode)
+            except (NotServed, NotFound):
+                if (key.group, key.kind) not in self.new_kinds or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_LOOK_AGAIN)
+            self.client.forget_discovery()
+
+    def _taken(self, wanted: Object, before: Object | None, error: Conflict) -> Result:
+        """An object of ours with fields that another manager holds.
+
+        A manager that applies wants to have them, and only `force` takes them. One that merely wrote (kubectl edit, a
+        dashboard) left a drift behind, which is mended.
+        """
+        holders = {manager for manager, _ in error.managers}
+        drift = before is not None and bool(holders) and not holders & appliers(before)
+        if not (self.force or drift):
+            what = "; ".join(f"{manager} owns {path}" for manager, path in error.managers) or error.message
+            return result(
+                wanted,
+                "failed",
+                f"another manager wants it otherwise: {what}. Have that manager give the fields up, or set force to "
+                "take them",
+                before=before,
+            )
+        after = self.client.apply(dict(wanted), force=True, dry_run=self.check_mode)
+        taken = f"taken back from {listed(holders)}: {listed(path for _, path in error.managers)}"
+        return replace(_compared(wanted, before, after), message=taken)
+
+    def _anew(self, wanted: Object, before: Object | None, error: Invalid) -> Result:
+        """An object that the server refuses. Where a field cannot change and nothing is lost, it is made anew."""
+        key = Key.of(wanted)
+        said = " ".join([error.message, *(message for _, message in error.causes)])
+        if before is None or not _IMMUTABLE.search(said):
+            return result(wanted, "failed", str(error), before=before)
+        if (key.group, key.kind) not in RECREATED:
+            place = f" -n {key.namespace}" if key.namespace else ""
+            return result(
+                wanted,
+                "failed",
+                f"{error}. It cannot be changed in place: when it may be interrupted, delete it (kubectl delete "
+                f"{key.kind.lower()} {key.name}{place}), and the next run makes it anew",
+                before=before,
+            )
+        # Were it refused for another reason too, it would be gone and could not be made again.
+        self.client.apply(_twin(wanted), dry_run=True)
+        if self.check_mode:
+            return result(wanted, "recreated", before=before, after=wanted)
+        self.client.delete(
+            text(before, "apiVersion"), key.kind, key.name, key.namespace, uid=text(before, "metadata", "uid")
+        )
+        return replace(self._after_it_is_gone(wanted, before), action="recreated", before=before)
+
+    def _after_it_is_gone(self, wanted: Object, before: Object | None) -> Result:
+        key = Key.of(wanted)
+        if not self.check_mode and not self._gone(wanted, text(before, "metadata", "uid")):
+            finalizers = fields(before, "metadata").get("finalizers") or []
+            why = f" (finalizers: {', '.join(map(str, finalizers))})" if finalizers else ""
+            return result(wanted, "failed", f"{key} is being deleted and is not gone yet{why}: run again later")
+        if self.check_mode:
+            return result(wanted, "created", "it is being deleted, and made anew after that", after=wanted)
+        return result(wanted, "created", after=self.client.apply(dict(wanted)))
+
+    def _gone(self, wanted: Object, uid: str) -> bool:
+        key = Key.of(wanted)
+        deadline = time.monotonic() + GONE_SECONDS
+        while time.monotonic() < deadline:
+            there = self.client.get(text(wanted, "apiVersion"), key.kind, key.name, key.namespace)
+            if there is None or text(there, "metadata", "uid") != uid:
+                return True
+            time.sleep(_LOOK_AGAIN)
+        return False
+
+
+def _compared(wanted: Object, before: Object | None, after: Object) -> Result:
+    if before is None:
+        return result(wanted, "created", after=after)
+    action: Action = "unchanged" if content(before) == content(after) else "updated"
+    return result(wanted, action, before=before, after=after)
+
+
+def _twin(wanted: Object) -> dict[str, Any]:
+    """The same object under a name that nothing has."""
+    metadata: Mapping[str, Any] = wanted["metadata"]
+    name = f"{metadata['name'][: 63 - len(_TWIN)].rstrip('-.')}{_TWIN}"
+    return {**wanted, "metadata": {**metadata, "name": name}}

@@ -1,0 +1,110 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Waiting until objects do what they are there for: by watching them, not by asking again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import Readiness, readiness
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    Forbidden,
+    Gone,
+    NotServed,
+    Unreachable,
+)
+
+_LEAST_SECONDS = 0.1
+# Of how many workloads the pods are asked what keeps them from starting.
+_MOST_EXPLAINED = 20
+
+
+def wait_ready(
+    client: Client, objects: Sequence[Object], seconds: float, *, explain: bool = True
+) -> dict[Key, Readiness]:
+    """The readiness of objects once all are ready or have failed for good, or when the time is over.
+
+    One kind after the other is watched: all of them have to settle anyway, so the order costs nothing. With `explain`
+    the pods of workloads that are not ready are asked why.
+    """
+    deadline = time.monotonic() + seconds
+    states: dict[Key, Readiness] = {}
+    by_kind: dict[tuple[str, str], list[Object]] = {}
+    for value in objects:
+        by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
+    for (api_version, kind), values in sorted(by_kind.items()):
+        keys = {Key.of(value) for value in values}
+        states.update(_watched(client, api_version, kind, keys, deadline))
+    if explain:
+        unready = [value for value in objects if not states[Key.of(value)].ready]
+        for value in unready[:_MOST_EXPLAINED]:
+            states[Key.of(value)] = _explained(client, value, states[Key.of(value)])
+    return states
+
+
+def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadline: float) -> dict[Key, Readiness]:
+    """Of one kind. A server that goes away meanwhile is asked again while there is time."""
+    namespaces = {key.namespace for key in keys}
+    namespace = namespaces.pop() if len(namespaces) == 1 else ""
+    states = {key: readiness(None) for key in keys}
+    while True:
+        try:
+            listing: Listing = client.list(api_version, kind, namespace=namespace)
+            seen = {key: value for value in listing.items if (key := Key.of(value)) in keys}
+            states = {key: readiness(seen.get(key)) for key in keys}
+            left = deadline - time.monotonic()
+            if left <= 0 or all(state.settled for state in states.values()):
+                return states
+            events = client.watch(
+                api_version,
+                kind,
+                namespace=namespace,
+                resource_version=listing.resource_version,
+                timeout=max(left, _LEAST_SECONDS),
+            )
+            for event, value in events:
+                key = Key.of(value)
+                if key in keys:
+                    states[key] = readiness(None if event == "DELETED" else value)
+                    if all(state.settled for state in states.values()):
+                        return states
+        except (Gone, Unreachable):
+            if time.monotonic() >= deadline:
+                return states
+        except (NotServed, Forbidden) as error:
+            return {key: Readiness("progressing", error.message) for key in keys}
+        else:
+            if time.monotonic() >= deadline:
+                return states
+
+
+def _explained(client: Client, value: Object, state: Readiness) -> Readiness:
+    selector = _pods_of(value)
+    if not selector:
+        return state
+    try:
+        pods = client.list("v1", "Pod", namespace=text(value, "metadata", "namespace"), labels=selector).items
+    except (Forbidden, Unreachable):
+        return state
+    why = pod_failures(pods)
+    return replace(state, message="; ".join(filter(None, (state.message, why)))) if why else state
+
+
+def _pods_of(value: Object) -> str:
+    """A label selector for the pods of a workload; empty for what has none."""
+    name = text(value, "metadata", "name")
+    kind = text(value, "kind")
+    if kind == "LeaderWorkerSet":
+        return f"leaderworkerset.sigs.k8s.io/name={name}"
+    if kind == "Job":
+        return f"batch.kubernetes.io/job-name={name}"
+    labels: Mapping[str, object] = fields(value, "spec", "selector", "matchLabels")
+    if kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        return ",".join(f"{label}={wanted}" for label, wanted in sorted(labels.items()))
+    return ""
