@@ -65,7 +65,9 @@ options:
     type: bool
     default: false
   table_width:
-    description: Longest line of RV(table), at least 60. The default leaves room for what Ansible puts before it.
+    description:
+      - Longest line of RV(table) and RV(services), at least 60.
+      - The default leaves room for what Ansible puts before it.
     type: int
     default: 72
 extends_documentation_fragment:
@@ -109,6 +111,15 @@ table:
   sample:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
     - ml-team/qwen3-8b  …c39a9f76d6  gke-us-central  gpu-l4  1 gpu    new
+services:
+  description: The services for people, line by line; empty when the fleet has none.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - SERVICE       URL                                IN USE
+    - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
+    - "    to: qwen3-8b-c39a9f76d6 (weight 1)"
 summary:
   description: Counts of the plan.
   returned: success
@@ -180,6 +191,7 @@ def main() -> None:
     result = {
         "changed": bool(outcome.changes),
         "table": table.table(outcome.plan, module.params["table_width"]),
+        "services": table.services_table(outcome.plan, module.params["table_width"]),
         "summary": table.document(outcome.plan)["summary"],
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),

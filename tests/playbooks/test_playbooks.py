@@ -74,6 +74,10 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert set(recap(first)) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
+    services = first.partition("Show where services answer")[2]
+    for service in json.loads((build / "plan.json").read_text())["services"]:
+        assert f"{service['namespace']}/{service['name']}" in services
+        assert all(endpoint["name"] in services for endpoint in service["endpoints"])
     assert str(build / "clusters" / "eks-us-west") in first
     before = {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
     second = play("site", inventory=SAMPLE, fleet_build=str(build))

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
@@ -23,7 +24,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
+_SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
 _LEAST = 10
+_NO_BREAK = "\u00a0"
 # What a person reads of one pending deployment; plan.json has every refusal.
 _MOST_REASONS = 12
 
@@ -31,18 +34,60 @@ _MOST_REASONS = 12
 def table(plan: Plan, width: int = 72) -> list[str]:
     """The lines: a row per replica, under each deployment that is short the reasons. No line is longer than `width`,
     which is at least 60."""
+    return _lines(_TITLES, _rows(plan), width) or ["No replica is wanted, and none runs."]
+
+
+def services_table(plan: Plan, width: int = 72) -> list[str]:
+    """The lines of the services, in the same form: a row per service, under it the endpoints that get requests, with
+    their weights, those that get none, and what else to know. No line for a fleet without services."""
+    rows = []
+    for routed in plan.traffic.services:
+        members = routed.resolution.members
+        used = [member for member in members if member.weight]
+        # Where the gateway has no address yet, the path is all that is known.
+        cells = (
+            f"{routed.namespace}/{routed.name}",
+            f"{routed.address}{routed.path}",
+            f"{len(used)} of {len(members)}",
+        )
+        reasons = [
+            f"{what}: {_listed(names)}"
+            for what, names in (
+                ("to", [f"{_name(member)}{_NO_BREAK}(weight{_NO_BREAK}{member.weight})" for member in used]),
+                ("standing by", [_name(member) for member in members if member.usable and not member.weight]),
+                ("not usable", [_name(member) for member in members if not member.usable]),
+            )
+            if names
+        ]
+        note = service_note(routed)
+        rows.append((cells, [*reasons, *([note] if note else [])]))
+    return _lines(_SERVICE_TITLES, rows, width)
+
+
+def _name(member: Member) -> str:
+    return str(member.endpoint["metadata"]["name"])
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_REASONS
+    shown = ", ".join(names[:_MOST_REASONS])
+    return f"{shown} and {more} more (plan.json has all of them)" if more > 0 else shown
+
+
+def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]], width: int) -> list[str]:
+    """A title, and each row with what is told under it; nothing for no rows."""
     width = max(width, 60)
-    rows = _rows(plan)
-    widths = _widths([cells for cells, _ in rows], width)
+    widths = _widths(titles, [cells for cells, _ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
-    lines = [_line(_TITLES, widths, gap)]
+    lines = [_line(titles, widths, gap)]
     for cells, reasons in rows:
         lines.append(_line(cells, widths, gap))
         for reason in reasons:
-            lines += textwrap.wrap(
+            wrapped = textwrap.wrap(
                 reason, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
             )
-    return lines if rows else ["No replica is wanted, and none runs."]
+            lines += [line.replace(_NO_BREAK, " ") for line in wrapped]
+    return lines if rows else []
 
 
 def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
@@ -116,9 +161,9 @@ def devices(engines: Sequence[PlacedEngine]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "-"
 
 
-def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Column widths that fit: the widest column gives way first."""
-    widths = [max(map(len, column)) for column in zip(_TITLES, *rows, strict=True)]
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     while sum(widths) + len(widths) - 1 > width:
         widest = max(range(len(widths)), key=lambda position: widths[position])
         if widths[widest] <= _LEAST:

@@ -263,6 +263,60 @@ def test_a_table_fits_its_width_whatever_the_names(fleet: Fleet) -> None:
         assert max(map(len, table.table(outcome.plan, width))) <= width
 
 
+SERVICES = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceGateway
+metadata: {name: default}
+spec: {backend: Traefik, traefik: {version: "40.2.0"}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: spare, namespace: team, labels: {spare: yes-please}}
+spec: {url: "https://models.example.com/v1"}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: chat, namespace: team}
+spec:
+  endpoints:
+  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}
+  - selector: {matchLabels: {spare: yes-please}}
+    priority: 1
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: lost, namespace: team}
+spec: {endpoints: [{selector: {matchLabels: {modelplane.ai/deployment: nobody}}}]}
+"""
+
+
+def test_services_are_told_with_their_endpoints_weights_and_notes(fleet: Fleet) -> None:
+    assert table.services_table(fleet.run().plan) == []
+    fleet.write(services=SERVICES)
+    outcome = fleet.run()
+    (replica,) = [value["metadata"]["name"] for value in fleet.objects("ModelReplica")]
+    title, *lines = table.services_table(outcome.plan)
+    assert title.split() == ["SERVICE", "URL", "IN", "USE"]
+    assert [line.split() for line in lines] == [
+        ["team/chat", "/team/chat/", "1", "of", "2"],
+        ["to:", replica, "(weight", "1)"],
+        ["standing", "by:", "spare"],
+        ["team/lost", "/team/lost/", "0", "of", "0"],
+        ["withheld", "until", "an", "endpoint", "is", "usable:", "it", "has", "no", "endpoint"],
+    ]
+
+
+def test_many_endpoints_are_cut_and_fit_the_width(fleet: Fleet) -> None:
+    fleet.edit("one", "nodeCount: 4", "nodeCount: 40")
+    fleet.edit("qwen", "replicas: 1", "replicas: 40")
+    fleet.write(services=SERVICES.replace("name: chat", f"name: {'chat-' * 10}chat"))
+    plan = fleet.run().plan
+    for width in (60, 72, 120):
+        lines = table.services_table(plan, width)
+        assert max(map(len, lines)) <= width
+        assert "and 28 more (plan.json has all of them)" in " ".join(line.strip() for line in lines)
+
+
 def test_a_typo_in_a_class_does_not_evict(fleet: Fleet) -> None:
     fleet.run()
     before = fleet.files()
