@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     ObservationError,
     Observed,
@@ -23,10 +24,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     PLAN_FILE,
@@ -56,7 +59,9 @@ class Settings:
 
     `folder` empty: nothing is kept from earlier runs, and nothing can be written. `observations` is a file that says
     what was seen of the fleet; empty: nobody looks, and everything counts as being as it should be. `rollout`: how many
-    clusters an edit of a deployment reaches at a time.
+    clusters an edit of a deployment reaches at a time. `state`: where the fleet's state is, in the build folder or on
+    the control cluster, as `observations` show it; in the latter case resources may be there as well. `preview` is a
+    folder that in check mode gets what would be built.
     """
 
     resources: tuple[str, ...]
@@ -69,6 +74,8 @@ class Settings:
     composing: Composing = field(default_factory=Composing)
     observations: str = ""
     rollout: int = 1
+    state: Literal["folder", "control"] = "folder"
+    preview: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,25 +89,33 @@ class Outcome:
     before: Mapping[str, str] = field(default_factory=dict)
     after: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    published: Sequence[Mapping[str, Any]] = ()
 
 
-def read_manifests(paths: Sequence[str], folder: str = "") -> Loaded:
-    """All resources below `paths`, with every problem of reading them as well.
+@dataclass(frozen=True)
+class State:
+    """What the last run left: ModelReplicas and ModelEndpoints, what was composed of a resource, and statuses."""
+
+    existing: Sequence[Mapping[str, Any]]
+    earlier: Earlier
+    statuses: Mapping[Ref, Mapping[str, Any]]
+
+
+def read_manifests(paths: Sequence[str], folder: str = "", more: Sequence[Source] = ()) -> Loaded:
+    """All resources below `paths` and in `more`, with every problem of reading them as well.
 
     Raises StoreError when one of them is in the build folder: what is built must not be read as a manifest.
     """
     sources, unread = manifests.read(paths)
     if folder:
         _refuse_overlap(paths, [source.name for source in sources], folder)
-    loaded = load(sources)
+    loaded = load([*sources, *more])
     return replace(loaded, problems=(*unread, *loaded.problems))
 
 
 def decide(settings: Settings) -> Outcome:
     """Read and decide; write nothing. Raises ManifestError and StoreError."""
-    before = DirectoryStore(settings.folder).read() if settings.folder else {}
-    loaded = _load(settings)
-    return Outcome(_plan(settings, loaded, before), loaded, before=before)
+    return _decide(settings, DirectoryStore(settings.folder).read() if settings.folder else {})
 
 
 def draw(decided: Plan, changes: Changes) -> str:
@@ -117,10 +132,9 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
     # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes. The
     # manifests are read under the lock, so that a run that waited does not undo what a later one decided.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
-        loaded = _load(settings)
         before = store.read()
-        decided = _plan(settings, loaded, before)
-        after = _files(decided)
+        outcome = _decide(settings, before)
+        after = _files(outcome)
         pages = {name: text for name, text in before.items() if name == REPORT_FILE}
         changes = store.compare({name: text for name, text in before.items() if name not in pages}, after)
         warnings: tuple[str, ...] = ()
@@ -132,10 +146,40 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
             # the change and comes after it: a run that stops on the way leaves none, and the next one draws it.
             store.write({}, store.compare(pages, {}))
             store.write(after, changes)
-            new_pages, warnings = _pages(decided, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
+            new_pages, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
+        if settings.check_mode and settings.preview:
+            preview = DirectoryStore(settings.preview)
+            preview.write(after, preview.compare(preview.read(), after))
         after |= new_pages
-    return Outcome(decided, loaded, store.compare(before, after), before, after, warnings)
+    return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
+
+
+def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
+    observed = _observed(settings.observations)
+    if settings.state == "folder":
+        loaded = _load(settings)
+        files = EarlierObjects(settings.folder, before)
+        state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
+        return Outcome(_plan(settings, loaded, observed, state), loaded, before=before)
+    if observed is None:
+        raise StoreError("the state of the fleet is on the control cluster, and there are no observations of it")
+    control = ControlCluster(observed)
+    if not settings.resources and (copies := control.copies()):
+        raise StoreError(
+            f"{len(copies)} resources on the control cluster are copies of manifests ({copies[0]}, for one), and no "
+            f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from what the control "
+            "cluster shall keep by itself"
+        )
+    loaded = _load(settings, control.sources())
+    published = control.published(loaded)
+    loaded = replace(
+        loaded,
+        resources=tuple(map(control.as_scaled, loaded.resources)),
+        unresolved=tuple(map(control.as_scaled, loaded.unresolved)),
+    )
+    state = State(control.existing(), control.earlier, control.statuses())
+    return Outcome(_plan(settings, loaded, observed, state), loaded, before=before, published=published)
 
 
 def _pages(
@@ -153,10 +197,10 @@ def _pages(
         )
 
 
-def _load(settings: Settings) -> Loaded:
-    if not settings.resources:
+def _load(settings: Settings, more: Sequence[Source] = ()) -> Loaded:
+    if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
-    loaded = read_manifests(settings.resources, settings.folder)
+    loaded = read_manifests(settings.resources, settings.folder, more)
     unplaced = [problem for problem in loaded.errors if problem.ref is None]
     # A text that cannot be read may hold anything; what was in it cannot be told apart from what was deleted.
     if loaded.errors and (settings.invalid == "fail" or unplaced):
@@ -180,20 +224,19 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
             )
 
 
-def _plan(settings: Settings, loaded: Loaded, before: Mapping[str, str]) -> Plan:
+def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
     resources = (*loaded.resources, *loaded.unresolved)
-    existing = _existing(settings.folder, before)
-    if existing and not settings.allow_empty:
+    if state.existing and not settings.allow_empty:
         _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
     return plan(
         resources,
-        existing,
+        state.existing,
         loaded.invalid,
         settings.options,
         composing=settings.composing,
-        observed=_observed(settings.observations),
-        earlier=EarlierObjects(settings.folder, before),
-        statuses=_statuses(settings.folder, before),
+        observed=observed,
+        earlier=state.earlier,
+        statuses=state.statuses,
         rollout_width=settings.rollout,
     )
 
@@ -258,8 +301,9 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _files(decided: Plan) -> dict[str, str]:
-    files = {object_path("control", value): HEADER + to_yaml(value) for value in decided.control}
+def _files(outcome: Outcome) -> dict[str, str]:
+    decided = outcome.plan
+    files = {object_path("control", value): HEADER + to_yaml(value) for value in (*decided.control, *outcome.published)}
     for cluster, objects in decided.clusters.items():
         for value in objects:
             files[object_path(f"clusters/{cluster}", value)] = HEADER + to_yaml(value)

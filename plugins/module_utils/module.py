@@ -63,6 +63,8 @@ def settings(module: AnsibleModule) -> Settings:
         composing=Composing(**_images(params.get("images"))),
         observations=params.get("observations") or "",
         rollout=params.get("rollout") or 1,
+        state=params.get("state") or "folder",
+        preview=params.get("preview") or "",
     )
 
 

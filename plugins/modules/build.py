@@ -17,6 +17,30 @@ description:
   - No cluster is contacted. Without O(observations) each counts as ready with the capacity that its pools declare,
     unless the C(status) of its manifest says otherwise, and every replica counts as serving.
 options:
+  resources:
+    description:
+      - Files, folders and glob patterns with the C(modelplane.ai/v1alpha1) manifests of the fleet.
+      - Needed unless O(state=control), where the resources may be on the control cluster.
+    type: list
+    elements: path
+    required: false
+    default: []
+  state:
+    description:
+      - Where the state of the fleet is.
+      - V(folder) is the build folder, O(path).
+      - V(control) is the control cluster, as O(observations) show it. Resources that users made there belong to the
+        fleet. Those of O(resources) are published there as copies, in C(control/); a resource that is in both places is
+        an error. C(spec.replicas) of a ModelDeployment is taken from the control cluster when its manifest leaves it
+        out.
+    type: str
+    choices: [folder, control]
+    default: folder
+  preview:
+    description:
+      - A folder that in check mode gets what would be built, so that it can be compared with the clusters. It is the
+        only thing that check mode writes, and other modes do not use it.
+    type: path
   observations:
     description:
       - A file that says what was seen of the fleet, YAML or JSON. Endpoints, routes, caches and edits then follow what
@@ -164,6 +188,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             **RESOURCES,
+            "resources": {"type": "list", "elements": "path", "default": []},
+            "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
+            "preview": {"type": "path"},
             **SCHEDULING,
             "path": {"type": "path", "required": True},
             "lock_timeout": {"type": "float", "default": 60},

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 
 Object = dict[str, Any]
 
-_LABELS = {
+OWNER_LABELS = {
     "ModelService": names.SERVICE_LABEL,
     "ModelEndpoint": names.ENDPOINT_LABEL,
     "ModelCache": names.CACHE_LABEL,
@@ -39,14 +39,14 @@ class EarlierObjects:
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object with its workload cluster, or "" for the control cluster."""
-        label = _LABELS.get(ref.kind)
+        label = OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
         value = names.label_value(ref.name)
         return [
             (name.split("/")[1] if name.startswith("clusters/") else "", found)
             for name in self._candidates(ref)
-            if label in self._files[name]
+            if label in self._files[name] and value in self._files[name]
             for found in self._objects(name)
             if (found["metadata"].get("labels") or {}).get(label) == value
         ]

@@ -180,7 +180,7 @@ class ReplicaTemplate(Model):
 class ModelDeploymentSpec(Spec):
     """How many replicas of which model."""
 
-    replicas: int = Field(ge=0, le=1000, description="How many replicas; 0 runs nothing.")
+    replicas: int = Field(default=1, ge=0, le=1000, description="How many replicas; 0 runs nothing, absent is one.")
     template: ReplicaTemplate = Field(description="What each replica is made from.")
 
 

@@ -69,6 +69,8 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("GKECluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
     ("ModelDeployment", "spec.replicas", "min"): (0, "a deployment can be scaled to zero"),
     ("ModelDeployment", "spec.replicas", "max"): (1000, "fleets are larger than ten clusters"),
+    ("ModelDeployment", "spec.replicas", "default"): (1, "what an autoscaler sets is left out of manifests"),
+    ("ModelDeployment", "spec.replicas", "required"): (False, "what an autoscaler sets is left out of manifests"),
     ("ModelDeployment", "spec.template.spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
     ("ModelReplica", "spec.engines[].name", "pattern"): (_DNS_LABEL, _ENGINE_NAME),
     (

@@ -1,0 +1,150 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A control cluster as the home of the fleet: its resources and its state, out of what was observed there.
+
+Three sorts of `modelplane.ai` objects are on a control cluster, told apart by their labels. What users made there has
+none of ours. What was *published* is a copy of a manifest, made so that `kubectl get` shows the whole fleet; the
+manifest is what counts. All other managed objects are *composed*, and the ModelReplicas and ModelEndpoints of them are
+the state that a run starts from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    LAST_APPLIED,
+    Observed,
+    fields,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
+
+Object = dict[str, Any]
+
+_METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
+_STATE_METADATA = ("name", "namespace", "labels", "annotations")
+_STATE = ("ModelReplica", "ModelEndpoint")
+
+
+class ControlCluster:
+    """What an observation of a control cluster says of the fleet."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+        self._resources = [value for value in observed.control if _is_resource(value)]
+
+    def sources(self) -> list[Source]:
+        """The resources that users made on the control cluster, as manifests."""
+        return [_source(value) for value in self._resources if not _is_managed(value)]
+
+    def copies(self) -> list[str]:
+        """Which resources are copies of manifests: "<kind> <namespace>/<name>"."""
+        return [str(_ref(value)) for value in self._resources if _is_published(value)]
+
+    def published(self, loaded: Loaded) -> list[Object]:
+        """The copies of manifests that belong on the control cluster: what was written, nothing of what was left out,
+        so that others may set that (`kubectl scale`, an autoscaler). Of a manifest with errors the copy stays."""
+        made_there = {_ref(value) for value in self._resources if not _is_managed(value)}
+        kept = [
+            _cleaned(value, _STATE_METADATA)
+            for value in self._resources
+            if _is_published(value) and _ref(value) in loaded.invalid
+        ]
+        return kept + [
+            _copy(resource)
+            for resource in (*loaded.resources, *loaded.unresolved)
+            if resource.ref not in made_there and resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY
+        ]
+
+    def as_scaled(self, resource: api.Resource) -> api.Resource:
+        """A ModelDeployment whose manifest leaves `replicas` out, with the number that its copy on the control cluster
+        has: it has a scale subresource, so that `kubectl scale` and autoscalers set it there. Others as they are."""
+        if not isinstance(resource, api.ModelDeployment) or "replicas" in resource.spec.model_fields_set:
+            return resource
+        ref = resource.ref
+        there = self._observed.control.find(ref.kind, ref.namespace, ref.name)
+        replicas = fields(there, "spec").get("replicas")
+        if there is None or not _is_published(there) or not isinstance(replicas, int):
+            return resource
+        wire = api.wire(resource, set_only=True)
+        return api.parse({**wire, "spec": {**wire["spec"], "replicas": replicas}})
+
+    def existing(self) -> list[Object]:
+        """The ModelReplicas and ModelEndpoints that earlier runs composed."""
+        return [
+            _cleaned(value, _STATE_METADATA)
+            for value in self._resources
+            if value["kind"] in _STATE and _is_managed(value) and not _is_published(value)
+        ]
+
+    def statuses(self) -> dict[Ref, Mapping[str, Any]]:
+        """The status of every resource, composed ones included."""
+        return {_ref(value): value["status"] for value in self._resources if fields(value, "status")}
+
+    def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
+        """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
+
+        Of a cluster that did not answer nothing is known; nothing is applied there either.
+        """
+        label = OWNER_LABELS.get(ref.kind)
+        return list(self._composed(ref, label)) if label else ()
+
+    def _composed(self, ref: Ref, label: str) -> Iterator[tuple[str, Object]]:
+        places = [("", self._observed.control)] + [
+            (name, cluster.objects) for name, cluster in sorted(self._observed.clusters.items())
+        ]
+        for place, objects in places:
+            for value in objects:
+                labels = fields(value, "metadata", "labels")
+                if (
+                    labels.get(label) == names.label_value(ref.name)
+                    and labels.get(names.NAMESPACE_LABEL, "") == names.label_value(ref.namespace)
+                    and _is_managed(value)
+                    and not _is_published(value)
+                ):
+                    yield place, _cleaned(value, _STATE_METADATA)
+
+
+def _copy(resource: api.Resource) -> Object:
+    wire: Object = api.wire(resource, set_only=True)
+    wire.pop("status", None)
+    metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}
+    labels = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
+    return {**wire, "metadata": {**metadata, "labels": {**labels, names.PUBLISHED_LABEL: "true"}}}
+
+
+def _is_resource(value: Mapping[str, Any]) -> bool:
+    group = str(value["apiVersion"]).partition("/")[0]
+    return value["kind"] in api.KINDS and group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
+
+
+def _is_managed(value: Mapping[str, Any]) -> bool:
+    return text(value, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
+
+
+def _is_published(value: Mapping[str, Any]) -> bool:
+    return _is_managed(value) and names.PUBLISHED_LABEL in fields(value, "metadata", "labels")
+
+
+def _ref(value: Mapping[str, Any]) -> Ref:
+    return Ref(value["kind"], text(value, "metadata", "namespace"), text(value, "metadata", "name"))
+
+
+def _source(value: Mapping[str, Any]) -> Source:
+    return Source(f"control cluster: {_ref(value)}", json.dumps(_cleaned(value, _METADATA)).encode())
+
+
+def _cleaned(value: Mapping[str, Any], kept: Sequence[str]) -> Object:
+    """An object without what the API server adds to it."""
+    metadata = {key: value["metadata"][key] for key in kept if value["metadata"].get(key)}
+    if LAST_APPLIED in fields(metadata, "annotations"):
+        annotations = {key: text for key, text in metadata["annotations"].items() if key != LAST_APPLIED}
+        metadata = {key: value for key, value in metadata.items() if key != "annotations"}
+        metadata |= {"annotations": annotations} if annotations else {}
+    return {**{key: part for key, part in value.items() if key != "status"}, "metadata": metadata}

@@ -1,0 +1,157 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A fleet that somebody observes from run to run: what was built is shown as applied, ready or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+
+Object = dict[str, Any]
+
+MANIFESTS = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: l4}
+spec:
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, capacity: {memory: {value: 23034Mi}}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: east}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: east}, cache: {storageClassName: rwx}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: west}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: west}, cache: {storageClassName: rwx}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelCache
+metadata: {name: weights, namespace: team}
+spec:
+  source: HuggingFace
+  huggingFace: {repo: Qwen/Qwen3-8B, sizeGiB: 40, authSecret: {name: hf}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: qwen, namespace: team}
+spec:
+  replicas: 2
+  template:
+    spec:
+      modelCacheRef: {name: weights}
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: device.driver == "gpu.nvidia.com"}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelEndpoint
+metadata: {name: together, namespace: team, labels: {provider: together}}
+spec: {url: "https://api.together.xyz/", rewritePath: /}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelService
+metadata: {name: chat, namespace: team}
+spec:
+  endpoints:
+  - selector: {matchLabels: {modelplane.ai/deployment: qwen}}
+  - priority: 1
+    selector: {matchLabels: {provider: together}}
+"""
+
+
+def up(value: Object) -> Object:
+    """An object whose controller is through with it."""
+    copies = value.get("spec", {}).get("replicas", 1)
+    status: Object = {"conditions": [{"type": kind, "status": "True"} for kind in ("Available", "Complete")]}
+    status |= dict.fromkeys(("replicas", "availableReplicas", "readyReplicas", "updatedReplicas"), copies)
+    if value["kind"] == "PersistentVolumeClaim":
+        status["phase"] = "Bound"
+    return {**value, "status": status}
+
+
+def down(value: Object) -> Object:
+    return {**value, "status": {"conditions": [{"type": "Available", "status": "False"}], "updatedReplicas": 1}}
+
+
+class Fleet:
+    """Manifests, what is built of them, and what an observer tells of the clusters."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.built = folder / "build"
+        self.text = MANIFESTS
+        self.silent: set[str] = set()
+        self.shown: Callable[[str, Object], Object] = lambda _cluster, value: up(value)
+        self.secrets: list[Object] = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
+
+    def edit(self, old: str, new: str) -> None:
+        assert old in self.text
+        self.text = self.text.replace(old, new)
+
+    def objects(self, top: str = "", kind: str = "") -> list[Object]:
+        found = [yaml.safe_load(path.read_text()) for path in sorted((self.built / top).rglob("*.yaml"))]
+        return [value for value in found if not kind or value["kind"] == kind]
+
+    def observations(self) -> Object:
+        clusters = {}
+        for name in ("east", "west"):
+            gateway = {
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "Gateway",
+                "metadata": {"name": "inference-gateway", "namespace": "modelplane-system"},
+                "status": {"addresses": [{"type": "IPAddress", "value": f"192.0.2.{len(name + name[0])}"}]},
+            }
+            seen = [self.shown(name, value) for value in self.objects(f"clusters/{name}")]
+            clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
+            if name in self.silent:
+                clusters[name] = {"unreachable": "connection refused"}
+        control = [up(value) for value in self.objects("control")]
+        return {"control": {"objects": control, "secrets": self.secrets}, "clusters": clusters}
+
+    def run(self, **more: Any) -> build.Outcome:
+        manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
+        manifests.write_text(self.text)
+        seen.write_text(yaml.safe_dump(self.observations()))
+        return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+
+    def settle(self) -> None:
+        """Run until nothing changes."""
+        for _ in range(6):
+            if not self.run().changes:
+                return
+        raise AssertionError("six runs, and something changes still")
+
+    def status(self, kind: str, name: str = "") -> Object:
+        found = [value for value in self.objects("status", kind) if name in ("", value["metadata"]["name"])]
+        assert len(found) == 1, [value["metadata"]["name"] for value in found]
+        return found[0]["status"]
+
+    def reason(self, kind: str, condition: str, name: str = "") -> tuple[str, str]:
+        entries = self.status(kind, name)["conditions"]
+        return next((entry["status"], entry["reason"]) for entry in entries if entry["type"] == condition)
+
+    def backends(self) -> list[str]:
+        """What the service leads to: clusters of replicas, and names of other endpoints."""
+        clusters = {}
+        for endpoint in self.objects("control", "ModelEndpoint"):
+            name = endpoint["metadata"]["name"]
+            clusters[name] = endpoint["metadata"]["labels"].get("modelplane.ai/cluster", name)
+        found = []
+        for route in self.objects("control", "HTTPRoute"):
+            for reference in route["spec"]["rules"][0].get("backendRefs", ()):
+                name = reference["name"].rpartition("-endpoint-")[0]
+                found.append(clusters.get(name, name))
+        return sorted(found)

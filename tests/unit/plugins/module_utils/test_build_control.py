@@ -1,0 +1,166 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A fleet whose state is on a control cluster: what an earlier run applied there is what the next one sees."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from observed_fleet import MANIFESTS, Fleet, Object, up
+
+RESOURCES = {"InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment", "ModelEndpoint", "ModelService"}
+
+
+class Controlled(Fleet):
+    """`applied` are the objects of the control cluster, by kind, namespace and name."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.applied: dict[tuple[str, str, str], Object] = {}
+        self.manifests: list[str] = [str(folder / "fleet.yaml")]
+
+    def apply(self, *values: Object) -> None:
+        for value in values:
+            metadata = value["metadata"]
+            self.applied[value["kind"], metadata.get("namespace", ""), metadata["name"]] = value
+
+    def observations(self) -> Object:
+        found = super().observations()
+        found["control"]["objects"] = list(self.applied.values())
+        return found
+
+    def run(self, **more: Any) -> build.Outcome:
+        (self.folder / "fleet.yaml").write_text(self.text)
+        seen = self.folder / "observed.yaml"
+        seen.write_text(yaml.safe_dump(self.observations()))
+        settings = build.Settings(
+            tuple(self.manifests), str(self.built), observations=str(seen), state="control", **more
+        )
+        outcome = build.build(settings)
+        made_there = {key: value for key, value in self.applied.items() if "labels" not in value["metadata"]}
+        self.applied = made_there
+        statuses = {
+            (v["kind"], v["metadata"].get("namespace"), v["metadata"]["name"]): v for v in self.objects("status")
+        }
+        for value in self.objects("control"):
+            known = statuses.get((value["kind"], value["metadata"].get("namespace"), value["metadata"]["name"]))
+            self.apply({**value, "status": known["status"]} if known else up(value))
+        for key, value in made_there.items():
+            known = statuses.get((key[0], key[1] or None, key[2]))
+            self.apply({**value, "status": known["status"]} if known else value)
+        return outcome
+
+    def scale(self, replicas: int) -> None:
+        """What `kubectl scale` does."""
+        self.applied["ModelDeployment", "team", "qwen"]["spec"]["replicas"] = replicas
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Controlled:
+    return Controlled(tmp_path)
+
+
+def placed(fleet: Fleet) -> set[str]:
+    return {value["metadata"]["name"] for value in fleet.objects("control", "ModelReplica")}
+
+
+def test_manifests_are_published_and_marked(fleet: Controlled) -> None:
+    fleet.settle()
+    published = [v for v in fleet.objects("control") if "modelplane.ai/published" in v["metadata"].get("labels", {})]
+    assert {value["kind"] for value in published} == RESOURCES
+    written = next(value for value in published if value["kind"] == "ModelCache")
+    assert written["spec"] == {
+        "source": "HuggingFace",
+        "huggingFace": {"repo": "Qwen/Qwen3-8B", "sizeGiB": 40, "authSecret": {"name": "hf"}},
+    }
+    assert fleet.backends() == ["east", "west"]
+    assert not fleet.run().changes
+
+
+def test_a_lost_build_folder_costs_nothing(fleet: Controlled) -> None:
+    fleet.settle()
+    before = {path.relative_to(fleet.built): path.read_bytes() for path in fleet.built.rglob("*.yaml")}
+    shutil.rmtree(fleet.built / "control")
+    fleet.run()
+    assert {path.relative_to(fleet.built): path.read_bytes() for path in fleet.built.rglob("*.yaml")} == before
+
+
+def test_the_control_cluster_alone(fleet: Controlled) -> None:
+    fleet.manifests = []
+    fleet.apply(*yaml.safe_load_all(MANIFESTS))
+    fleet.settle()
+    assert fleet.backends() == ["east", "west"]
+    assert not [v for v in fleet.objects("control") if "modelplane.ai/published" in v["metadata"].get("labels", {})]
+    fleet.scale(3)
+    fleet.settle()
+    assert len(placed(fleet)) == 3
+
+
+def test_a_manifest_that_leaves_replicas_out_follows_the_control_cluster(fleet: Controlled) -> None:
+    fleet.edit("  replicas: 2\n", "")
+    fleet.settle()
+    assert len(placed(fleet)) == 1
+    one = placed(fleet)
+    fleet.scale(3)
+    outcome = fleet.run()
+    assert len(placed(fleet)) == 3
+    assert one < placed(fleet)
+    assert "replicas" not in next(v for v in outcome.published if v["kind"] == "ModelDeployment")["spec"]
+
+
+def test_a_manifest_that_says_how_many_wins(fleet: Controlled) -> None:
+    fleet.settle()
+    fleet.scale(3)
+    fleet.run()
+    assert len(placed(fleet)) == 2
+
+
+def test_a_resource_in_both_places_is_an_error(fleet: Controlled) -> None:
+    fleet.apply(*(value for value in yaml.safe_load_all(MANIFESTS) if value["kind"] == "ModelService"))
+    with pytest.raises(build.ManifestError) as caught:
+        fleet.run()
+    said = "\n".join(map(str, caught.value.problems))
+    assert "control cluster: ModelService team/chat" in said
+    assert "fleet.yaml" in said
+
+
+def test_copies_without_manifests_are_not_taken_for_deleted(fleet: Controlled) -> None:
+    fleet.settle()
+    fleet.manifests = []
+    with pytest.raises(StoreError, match="are copies of manifests"):
+        fleet.run()
+
+
+def test_h3_an_invalid_manifest_leaves_its_copy_as_it_is(fleet: Controlled) -> None:
+    fleet.settle()
+    before = {v["kind"]: v for v in fleet.objects("control") if v["kind"] in ("ModelCache", "ModelService")}
+    fleet.edit("sizeGiB: 40", "sizeGiB: forty")
+    fleet.edit("- priority: 1", "- priority: one")
+    fleet.run(invalid="hold")
+    assert {v["kind"]: v for v in fleet.objects("control") if v["kind"] in before} == before
+
+
+def test_no_observation_is_no_state(fleet: Controlled) -> None:
+    with pytest.raises(StoreError, match="no observations"):
+        build.build(build.Settings((), str(fleet.built), state="control"))
+
+
+def test_check_mode_builds_into_the_preview_alone(fleet: Controlled, tmp_path: Path) -> None:
+    fleet.settle()
+    before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
+    fleet.edit("replicas: 2", "replicas: 3")
+    outcome = fleet.run(check_mode=True, preview=str(tmp_path / "preview"))
+    assert outcome.changes
+    assert {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()} == before
+    replicas = list((tmp_path / "preview" / "control").rglob("modelreplica-*.yaml"))
+    assert len(replicas) == 3
