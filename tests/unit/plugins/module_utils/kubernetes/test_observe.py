@@ -1,0 +1,328 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Looks at clusters: what is asked, what is told, and what happens when something may not be seen."""
+
+from __future__ import annotations
+
+import sys
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
+    Expected,
+    ExpectedCluster,
+    expected,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Forbidden,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    observe_cluster,
+    selectors,
+    unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
+    no_control,
+    observe_control,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "status"))
+
+import sightings as seen
+from memory import MemoryClient
+
+EAST = expected([seen.EKS, seen.CLASS]).cluster("east")
+ENGINE = seen.available(seen.parts(seen.replica())["engine"])
+PICKER = seen.available(seen.parts(seen.replica())["picker"])
+ROUTE = seen.showing(seen.parts(seen.replica())["route"], parents=[])
+LABELS = {"modelplane.ai/replica": "qwen3-8b-6e732e38e8", "modelplane.ai/namespace": "ml-team"}
+DEVICE_CLASS = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}}
+DENIED = Forbidden("it is forbidden", cluster="east", action="list", code=403)
+KEYED = seen.endpoint("https://api.example.com/v1", credential={"apiKey": {"secretRef": {"name": "key"}}})
+
+
+def settled(value: Any) -> Any:
+    """With all counts of a workload whose pods are all ready."""
+    value = deepcopy(value)
+    copies = value["spec"]["replicas"]
+    value["status"].update(replicas=copies, readyReplicas=copies, updatedReplicas=copies)
+    return value
+
+
+def gateway(programmed: str = "True") -> Any:
+    value = seen.edge_gateway("192.0.2.7")
+    value["status"]["conditions"] = seen.conditions(Programmed=programmed)
+    return value
+
+
+def node(name: str, pool: str = "gpu-l4", ready: str = "True") -> dict[str, Any]:
+    metadata = {"name": name, "labels": {"modelplane.ai/pool": pool} if pool else {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"conditions": seen.conditions(Ready=ready)},
+    }
+
+
+def slices(node: str, count: int = 1) -> dict[str, Any]:
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": node,
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{index}"} for index in range(count)],
+    }
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": node}, "spec": spec}
+
+
+def pod(name: str, labels: dict[str, str] = LABELS, namespace: str = seen.WORKLOADS, **status: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "labels": labels, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
+
+
+WHOLE = [settled(ENGINE), settled(PICKER), ROUTE, gateway(), node("n1"), slices("n1"), DEVICE_CLASS]
+
+
+def test_a_cluster_where_all_is_well() -> None:
+    client = MemoryClient(WHOLE)
+    look = observe_cluster(client, EAST)
+    assert look.entry["stack"] == {"ready": True, "message": ""}
+    assert look.entry["nodes"] == {"gpu-l4": 1}
+    assert look.entry["provisioned"] == {"ready": True, "message": ""}
+    assert [value["kind"] for value in look.entry["objects"]] == ["Deployment", "Deployment", "Gateway", "HTTPRoute"]
+    assert (look.version, look.gateway, look.failing_pods, look.warnings) == ("1.36", "192.0.2.7", [], [])
+    assert [(entry["name"], entry["ready"]) for entry in look.workloads] == [
+        (ENGINE["metadata"]["name"], True),
+        (PICKER["metadata"]["name"], True),
+    ]
+    assert parse({"clusters": {"east": look.entry}}).clusters["east"].stack.ready
+    assert not any(kind in ("Pod", "Event") for _, kind, *_ in client.asked)
+    assert look.requests == sum(client.requests.values()) == 10
+
+
+def test_foreign_objects_are_not_looked_at() -> None:
+    foreign = deepcopy(settled(ENGINE))
+    del foreign["metadata"]["labels"]["app.kubernetes.io/managed-by"]
+    look = observe_cluster(MemoryClient([foreign, pod("p", {"app": "web"}, phase="Pending")]), EAST)
+    assert look.entry["objects"] == []
+
+
+def test_pods_of_workloads_that_are_not_ready() -> None:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}]
+    pods = [
+        pod("bad", phase="Pending", conditions=conditions),
+        pod("good", phase="Running", conditions=seen.conditions(Ready="True")),
+        pod("other", {**LABELS, "modelplane.ai/replica": "another"}, phase="Pending", conditions=conditions),
+    ]
+    look = observe_cluster(MemoryClient([seen.available(ENGINE, 0), settled(PICKER), *pods]), EAST)
+    assert look.failing_pods == [{"namespace": seen.WORKLOADS, "name": "bad", "reasons": ["Unschedulable: no node"]}]
+    assert [value["metadata"]["name"] for value in look.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
+
+
+def test_events_tell_what_nothing_else_does() -> None:
+    silent = pod("silent", phase="Pending", conditions=seen.conditions(PodScheduled="True"))
+    young = deepcopy(silent)
+    young["metadata"].update(name="young", creationTimestamp="2999-01-01T00:00:00Z")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "silent.1", "namespace": seen.WORKLOADS},
+        "involvedObject": {"kind": "Pod", "name": "silent"},
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": 'secret "ca" not found',
+    }
+    other = {**event, "involvedObject": {"kind": "Pod", "name": "young"}}
+    client = MemoryClient([seen.available(ENGINE, 0), silent, young, event, other])
+    look = observe_cluster(client, EAST)
+    reasons = ['FailedMount: secret "ca" not found']
+    assert look.failing_pods == [{"namespace": seen.WORKLOADS, "name": "silent", "reasons": reasons}]
+    parse({"clusters": {"east": look.entry}})
+    refused = MemoryClient(client.objects, faults={"Event": DENIED})
+    assert observe_cluster(refused, EAST).failing_pods == []
+
+
+def test_events_of_few_pods_are_read() -> None:
+    pods = [pod(f"p{index:02}", phase="Pending") for index in range(30)]
+    client = MemoryClient([seen.available(ENGINE, 0), *pods])
+    observe_cluster(client, EAST)
+    assert sum(kind == "Event" for _, kind, *_ in client.asked) == 5
+
+
+def test_jobs_that_download() -> None:
+    claim, job = seen.cache_parts()
+    labels = {"batch.kubernetes.io/job-name": job["metadata"]["name"]}
+    killed = {"name": "hydrate", "state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    running = [claim, seen.showing(job, active=1), pod("d", labels, phase="Failed", containerStatuses=[killed])]
+    look = observe_cluster(MemoryClient(running), EAST)
+    assert [(entry["kind"], entry["ready"], entry["message"]) for entry in look.workloads] == [
+        ("Job", False, "it is not done yet")
+    ]
+    assert look.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than it may have"]
+    done = MemoryClient([claim, seen.showing(job, conditions=seen.conditions(Complete="True"))])
+    assert [entry["ready"] for entry in observe_cluster(done, EAST).workloads] == [True]
+    assert ("list", "Pod") not in [asked[:2] for asked in done.asked]
+
+
+@pytest.mark.parametrize(
+    ("objects", "unserved", "message"),
+    [
+        ([DEVICE_CLASS], (), "Gateway modelplane-system/inference-gateway is not there"),
+        (
+            [DEVICE_CLASS, gateway("False")],
+            (),
+            "Gateway modelplane-system/inference-gateway is not programmed yet: Programmed is False",
+        ),
+        ([gateway()], (), "DeviceClass gpu.nvidia.com is not there"),
+        (
+            [DEVICE_CLASS, gateway()],
+            ("LeaderWorkerSet", "InferencePool"),
+            "the cluster does not serve InferencePool (inference.networking.k8s.io/v1), "
+            "LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)",
+        ),
+        (
+            [],
+            ("Gateway", "HTTPRoute"),
+            "the cluster does not serve Gateway (gateway.networking.k8s.io/v1), "
+            "HTTPRoute (gateway.networking.k8s.io/v1); DeviceClass gpu.nvidia.com is not there",
+        ),
+    ],
+)
+def test_what_the_stack_lacks(objects: list[Any], unserved: tuple[str, ...], message: str) -> None:
+    look = observe_cluster(MemoryClient(objects, unserved), EAST)
+    assert look.entry["stack"] == {"ready": False, "message": message}
+
+
+def test_devices_are_compared_on_ready_nodes_of_pools() -> None:
+    nodes = [node("n1"), node("n2", ready="False"), node("n3", pool="cpu"), node("n4", pool="")]
+    look = observe_cluster(MemoryClient([*nodes, slices("n1", 0), gateway(), DEVICE_CLASS]), EAST)
+    assert look.entry["nodes"] == {"cpu": 1, "gpu-l4": 1}
+    assert [(name, counts.ready, counts.total) for name, counts in look.nodes.items()] == [
+        ("cpu", 1, 1),
+        ("gpu-l4", 1, 2),
+    ]
+    assert look.warnings == [
+        "pool gpu-l4, node n1: no ResourceSlice of driver gpu.nvidia.com: is the DRA driver running there?"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass"])
+def test_what_may_be_missed_is_a_warning(kind: str) -> None:
+    look = observe_cluster(MemoryClient(WHOLE, faults={kind: DENIED}), EAST)
+    assert look.entry["stack"]["ready"]
+    assert len(look.warnings) == 1
+    assert "list: it is forbidden" in look.warnings[0]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "LeaderWorkerSet", "Node", "Gateway", ""])
+@pytest.mark.parametrize("error", [DENIED, Unreachable("connection refused", cluster="east")])
+def test_half_a_look_is_none(kind: str, error: ApiError) -> None:
+    with pytest.raises(ApiError) as caught:
+        observe_cluster(MemoryClient(WHOLE, faults={kind: error}), EAST)
+    look = unreachable(caught.value)
+    assert look.unreachable == str(error).removeprefix("cluster east: ")
+    assert parse({"clusters": {"east": look.entry}}).clusters["east"].unreachable
+
+
+def test_many_names_are_asked_for_by_the_label_alone() -> None:
+    assert selectors("l", []) == selectors("l", [""]) == []
+    assert selectors("l", ["b", "a", "b"]) == ["l in (a,b)"]
+    assert selectors("l", map(str, range(41))) == ["l"]
+
+
+# The control cluster
+
+
+def secret(name: str = "key", **data: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ml-team"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+
+
+def traefik(up: int = 2) -> Any:
+    labels = {"app.kubernetes.io/name": "traefik"}
+    metadata = {"name": "mp-traefik", "namespace": "traefik-system", "labels": labels}
+    value = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"replicas": 2}}
+    return seen.available(value, up)
+
+
+CONTROL = [seen.GATEWAY, KEYED, seen.CACHE, *seen.endpoint_parts(KEYED), *seen.control_gateway(), traefik()]
+
+
+def test_the_control_cluster() -> None:
+    client = MemoryClient([*CONTROL, secret(apiKey="aHVudGVyMg==", empty=""), secret("other", x="aHVudGVyMg==")])
+    look = observe_control(client, Expected())
+    assert look.entry["controller"] == {"ready": True, "message": ""}
+    assert look.entry["secrets"] == [{"namespace": "ml-team", "name": "key", "keys": ["apiKey"]}]
+    kinds = {value["kind"] for value in look.entry["objects"]}
+    assert {"InferenceGateway", "ModelEndpoint", "ModelCache", "Gateway", "GatewayClass", "Service"} <= kinds
+    assert "Secret" not in kinds
+    assert "aHVudGVyMg" not in str(look)
+    observed = parse({"control": look.entry})
+    assert observed.secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
+    assert sorted(asked[3] for asked in client.asked if asked[1] == "Secret") == ["hf-token", "key"]
+
+
+def test_a_secret_that_may_not_be_read_is_taken_to_be_there() -> None:
+    look = observe_control(MemoryClient(CONTROL, faults={"Secret": DENIED}), expected([KEYED]))
+    assert look.entry["secrets"] == [
+        {"namespace": "ml-team", "name": "hf-token", "keys": ["HF_TOKEN"]},
+        {"namespace": "ml-team", "name": "key", "keys": ["apiKey"]},
+    ]
+    assert len(look.warnings) == 2
+    assert "Secret ml-team/key is taken to have apiKey: list: it is forbidden" in look.warnings[1]
+
+
+def test_a_control_cluster_without_custom_kinds() -> None:
+    client = MemoryClient([], unserved=["ModelEndpoint", "Gateway", "HTTPRoute", "InferenceGateway"])
+    look = observe_control(client, expected([KEYED]))
+    assert look.entry == {
+        "objects": [],
+        "secrets": [],
+        "controller": {"ready": False, "message": "there is no InferenceGateway"},
+    }
+
+
+def test_why_the_controller_is_not_ready() -> None:
+    def message(*objects: Any) -> str:
+        entry = observe_control(MemoryClient([seen.GATEWAY, *objects]), Expected()).entry
+        assert entry["controller"]["ready"] is False
+        return str(entry["controller"]["message"])
+
+    assert message() == "traefik is not installed in namespace traefik-system"
+    stuck = {"name": "traefik", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    labels = {"app.kubernetes.io/name": "traefik"}
+    broken = pod("t", labels, "traefik-system", phase="Pending", containerStatuses=[stuck])
+    assert message(traefik(0), broken) == (
+        "Deployment mp-traefik: 0 of 2 available; pod t: container traefik: ErrImagePull"
+    )
+    refused = MemoryClient([seen.GATEWAY], faults={})
+    refused.faults["Deployment"] = DENIED
+    with pytest.raises(Forbidden):
+        observe_control(refused, Expected())
+
+
+def test_pods_of_egress_proxies() -> None:
+    proxy = next(value for value in seen.endpoint_parts(KEYED) if value["kind"] == "Deployment")
+    labels = {"modelplane.ai/endpoint": "together"}
+    stuck = {"name": "envoy", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    broken = pod("envoy", labels, "ml-team", phase="Pending", containerStatuses=[stuck])
+    look = observe_control(MemoryClient([seen.available(proxy, 0), broken]), Expected())
+    assert [entry["name"] for entry in look.failing_pods] == ["envoy"]
+    assert "Pod" in {value["kind"] for value in look.entry["objects"]}
+
+
+def test_nobody_looks_at_the_control_cluster() -> None:
+    entry = no_control(expected([KEYED])).entry
+    assert parse({"control": entry}).secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
+
+
+def test_a_cluster_that_nobody_expects_anything_of() -> None:
+    look = observe_cluster(MemoryClient([gateway(), node("n1")]), ExpectedCluster("west"))
+    assert look.entry["stack"]["ready"]
+    assert "provisioned" not in look.entry
