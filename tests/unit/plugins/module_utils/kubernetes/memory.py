@@ -22,7 +22,7 @@ class MemoryClient(Client):
         self, objects: Iterable[Object], unserved: Iterable[str] = (), faults: Mapping[str, ApiError] | None = None
     ) -> None:
         self.name = "east"
-        self.server = "https://192.0.2.1"
+        self.warnings = []
         self.requests: Counter[str] = Counter()
         self.objects = list(objects)
         self.unserved = set(unserved)

@@ -1,0 +1,87 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at all clusters of a run at once: an observation of the fleet (`core/observed.py`), and what people ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    NOT_THIS_RUN,
+    ClusterLook,
+    observe_cluster,
+    unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
+    ControlLook,
+    no_control,
+    observe_control,
+)
+
+
+@dataclass(frozen=True)
+class FleetLook:
+    """What was seen. `others` are clusters of the fleet that are no part of this run."""
+
+    control: ControlLook
+    clusters: Mapping[str, ClusterLook]
+    others: Sequence[str] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The observation: what `core.observed.parse` reads."""
+        skipped = {name: unreachable(NOT_THIS_RUN) for name in self.others}
+        looks = {**skipped, **self.clusters}
+        return {
+            "control": dict(self.control.entry),
+            "clusters": {name: dict(look.entry) for name, look in sorted(looks.items())},
+        }
+
+
+def observe_fleet(
+    connections: Sequence[Connection],
+    control: Connection | None,
+    resources: Sequence[Object],
+    *,
+    others: Iterable[str] = (),
+    width: int = 32,
+    write_cache: bool = True,
+) -> FleetLook:
+    """Look at the control cluster, then at all others side by side.
+
+    `resources` (wire form) say what to look for, together with those on the control cluster, of which they win.
+    Whatever keeps a workload cluster from being looked at is part of what was seen. Raises ApiError when the control
+    cluster cannot be: all that is there would count as gone.
+    """
+    names = {connection.name for connection in connections}
+    skipped = sorted(set(others) - names)
+    if control is None:
+        wanted = expected(resources)
+        return FleetLook(no_control(wanted), _looks(connections, wanted.cluster, None, width, write_cache), skipped)
+    with closing(connect(control, write_cache=write_cache)) as client:
+        seen = observe_control(client, expected(resources))
+        wanted = expected([*seen.resources, *resources])
+        return FleetLook(seen, _looks(connections, wanted.cluster, client, width, write_cache), skipped)
+
+
+def _looks(
+    connections: Iterable[Connection],
+    wanted: Callable[[str], ExpectedCluster],
+    control: Client | None,
+    width: int,
+    write_cache: bool,
+) -> dict[str, ClusterLook]:
+    def look(connection: Connection) -> ClusterLook:
+        with closing(connect(connection, control, write_cache=write_cache)) as client:
+            return observe_cluster(client, wanted(connection.name))
+
+    found = fan_out({each.name: lambda each=each: look(each) for each in connections}, width)  # type: ignore[misc]
+    return {name: unreachable(one) if isinstance(one, ApiError) else one for name, one in found.items()}
