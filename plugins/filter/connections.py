@@ -56,7 +56,7 @@ _value:
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
+from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
 
@@ -73,7 +73,7 @@ def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
     for host in hosts:
         if host not in hostvars:
             raise AnsibleFilterError(f"modelplane.fleet.connections: {host} is no host of the inventory")
-        found[str(host)] = host_values(str(host), hostvars[host], reading.CLUSTER_VARIABLES)
+        found[str(host)] = host_values(hostvars[host], reading.CLUSTER_VARIABLES)
     unused = [host for host, variables in found.items() if reading.is_unused(variables)]
     if unused:
         Display().warning(
@@ -86,16 +86,9 @@ def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
         raise AnsibleFilterError(f"modelplane.fleet.connections: the clusters cannot be reached:\n{error}") from None
 
 
-def host_values(host: str, variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def host_values(variables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """Some variables of a host. Ansible's are templated when they are read, so each is read once."""
-    found = {}
-    for name in names:
-        if name in variables:
-            try:
-                found[name] = variables[name]
-            except AnsibleError as error:
-                raise AnsibleFilterError(f"{host}: {name} cannot be read: {error.message}") from None
-    return found
+    return {name: variables[name] for name in names if name in variables}
 
 
 class FilterModule:

@@ -63,7 +63,7 @@ def control_connection(variables: Any) -> dict[str, Any]:
         )
     host = str(variables.get("inventory_hostname") or "control_plane")
     try:
-        return reading.control_connection(host, host_values(host, variables, reading.CONTROL_VARIABLES))
+        return reading.control_connection(host, host_values(variables, reading.CONTROL_VARIABLES))
     except reading.ConnectionsError as error:
         raise AnsibleFilterError(
             f"modelplane.fleet.control_connection: the control cluster cannot be reached:\n{error}"

@@ -47,13 +47,12 @@ options:
     description:
       - How to reach the control cluster, to read InferenceClusters from it. It becomes the variable C(fleet_control),
         too.
-      - The keys are those of C(fleet_connection), without C(secret). As variables are shown by C(ansible-inventory),
+      - A mapping with the keys of C(fleet_connection), without C(secret). As variables are shown by C(ansible-inventory),
         C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from the folder of the
         inventory file.
       - A cluster may be in O(resources) and on the control cluster. If both say the same, or if what is on the control
         cluster was put there by this collection, the manifest counts. Otherwise it is an error.
-    type: dict
-    default: {}
+    type: raw
   build:
     description:
       - The build folder, which becomes the variable C(fleet_build). A relative one starts from the folder of the
