@@ -92,7 +92,8 @@ def _cluster(
                 "nodes": pool.nodes,
                 "class": classes.get(pool.name, ""),
                 "fabric": _fabric(pool),
-                "devices": [_device(device) for device in pool.devices],
+                # The fabric of a pool is told as such; the device that it is published by says nothing more.
+                "devices": [_device(device) for device in pool.devices if device.driver != FABRIC_DRIVER],
                 "occupied": occupied.get((cluster.name, pool.name), []),
                 "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
             }
@@ -207,7 +208,7 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
         "members": [
             {
                 "role": member.role,
-                "pools": [pool for pool, _ in member.shares] or [member.pool],
+                "pools": [{"name": pool, "pods": pods} for pool, pods in member.pods_by_pool],
                 "pods": member.pods,
                 "devices": _claims(member),
             }

@@ -13,7 +13,8 @@ The model is a plan as plain values; every key is there, whatever is unknown is 
                   devices are those of the pool
     replicas   [{namespace, deployment, replica, cluster, index, state, reason, engines}]; `state` is new, kept,
                changed, replaced, held or manual
-      engines  [{name, copies, phase, members [{role, pools, pods (per copy), devices {name: number per pod}}]}]
+      engines  [{name, copies, phase, members [{role, pools [{name, pods}], pods, devices {name: number per pod}}]}];
+                 pods are those of one copy
     services   [{namespace, name, path, address, tier (the priority in use, None for none), note, endpoints}]
       endpoints [{name, entry, priority, weight, usable, url, external, replica}]
     caches     [{namespace, name, artifact, clusters [{name, phase}]}]
@@ -103,7 +104,10 @@ def _hash(source: str) -> str:
 
 
 def _summary(summary: Mapping[str, int]) -> Markup:
-    chips = [join([el("strong", f"{number:,}"), f" {what.replace('_', ' ')}"]) for what, number in summary.items()]
+    chips = [
+        join([el("strong", f"{number:,}"), f" {what.removesuffix('s') if number == 1 else what}".replace("_", " ")])
+        for what, number in summary.items()
+    ]
     return items(chips, "sum")
 
 

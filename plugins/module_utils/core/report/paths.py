@@ -46,7 +46,7 @@ def services_section(services: Sequence[Mapping[str, Any]], known: Index) -> Mar
 
 def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
-    told = f"{serving:,} of {count(len(service['endpoints']), 'endpoint')} get requests"
+    told = f"endpoints with requests: {serving:,} of {len(service['endpoints']):,}"
     endpoints = sorted(service["endpoints"], key=lambda endpoint: _order(service, endpoint))
     whole = serving_weight(service)
     return el(
@@ -62,7 +62,8 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
             el(
                 "p",
                 "Clients call ",
-                code(f"{service['address']}{service['path']}") if service["address"] else code(service["path"]),
+                code(f"{service['address']}{service['path']}"),
+                NOTHING if service["address"] else " at the gateway, whose address is not known yet",
             ),
             el("p", badge("Note", "warn"), " ", service["note"]) if service["note"] else NOTHING,
             el("p", "It selects no endpoint.", class_="m") if not endpoints else NOTHING,
@@ -87,7 +88,8 @@ def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: in
                 _share(service, endpoint, whole),
                 el(
                     "div",
-                    f"weight {endpoint['weight']:,} · priority {endpoint['priority']} · entry {endpoint['entry']}",
+                    f"weight {endpoint['weight']:,} · " if endpoint["weight"] else "",
+                    f"priority {endpoint['priority']} · entry {endpoint['entry']}",
                     class_="m",
                 ),
                 class_="sh",
@@ -142,5 +144,14 @@ def where(replica: Mapping[str, Any], known: Index) -> Markup:
 def _member(engine: Mapping[str, Any], member: Mapping[str, Any]) -> Markup:
     phase = f" ({engine['phase']})" if engine["phase"] else ""
     takes = pods_with(member["pods"], member["devices"], engine["copies"])
-    pools = join([code(pool) for pool in member["pools"]], ", ")
-    return join([f"{engine['name']}{phase} {member['role']}: {takes}", *([" in ", pools] if member["pools"] else [])])
+    spread = len(member["pools"]) > 1
+    pools = join(
+        [join([f"{count(pool['pods'], 'pod')} in " if spread else "", code(pool["name"])]) for pool in member["pools"]],
+        ", ",
+    )
+    return join(
+        [
+            f"{engine['name']}{phase} {member['role']}: {takes}",
+            *([": " if spread else " in ", pools] if member["pools"] else []),
+        ]
+    )

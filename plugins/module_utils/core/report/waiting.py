@@ -94,10 +94,13 @@ def _closed(clusters: Sequence[Mapping[str, Any]]) -> Markup:
 
 def caches_section(caches: Sequence[Mapping[str, Any]], known: Index) -> Markup:
     """The section of model caches: their clusters, by phase."""
-    return items([_cache(cache, known) for cache in caches], "ca") if caches else el("p", "There is no ModelCache.")
+    if not caches:
+        return el("p", "There is no ModelCache.")
+    few = len(caches) <= _OPEN_ENTRIES
+    return items([_cache(cache, known, open_=few) for cache in caches], "ca")
 
 
-def _cache(cache: Mapping[str, Any], known: Index) -> Markup:
+def _cache(cache: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     phases: dict[str, list[str]] = {}
     for cluster in cache["clusters"]:
         phases.setdefault(cluster["phase"], []).append(cluster["name"])
@@ -112,4 +115,4 @@ def _cache(cache: Mapping[str, Any], known: Index) -> Markup:
     ]
     empty = el("p", "On no cluster.", class_="m") if not rows else NOTHING
     title = join([code(f"{cache['namespace']}/{cache['name']}"), " holds ", el("span", cache["artifact"])])
-    return fold(join([title, f" · {count(len(cache['clusters']), 'cluster')}"]), empty, items(rows, "rf"))
+    return fold(join([title, f" · {count(len(cache['clusters']), 'cluster')}"]), empty, items(rows, "rf"), open_=open_)

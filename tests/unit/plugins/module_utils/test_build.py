@@ -389,3 +389,31 @@ def test_objects_are_there_when_the_picture_is_drawn(fleet: Fleet) -> None:
 
     build.build(build.Settings((str(fleet.manifests),), str(fleet.built)), drawn)
     assert seen == [(1, True, True)]
+
+
+def test_the_picture_of_a_spread_gang_a_failover_and_hostile_text(fleet: Fleet) -> None:
+    """From manifests to the page: what users write freely is shown, and is never markup."""
+    hostile = "<img src=x onerror=alert(1)>"
+    fleet.edit("l4", "capacity:", f"attributes: {{note: {{string: '{hostile}'}}}}, capacity:")
+    pools = "nodePools:\n  - {name: gpu, className: l4, nodeCount: 2, fabric: {type: EFA, name: rail}}"
+    pools += "\n  - {name: more, className: l4, nodeCount: 2, fabric: {type: EFA, name: rail}}"
+    fleet.edit("one", "nodePools: [{name: gpu, className: l4, nodeCount: 4}]", pools)
+    member = "nodeSelector: {devices: [{name: gpu, selectors: [{cel: 'CEL'}]}]}\n          template: TEMPLATE"
+    member = member.replace("CEL", f'device.driver == "gpu.nvidia.com" && "{hostile}" != ""')
+    member = member.replace("TEMPLATE", '{spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}')
+    text = DEPLOYMENT.replace("NAME", "gang").partition("        - nodeSelector")[0]
+    text += f"        - role: Leader\n          {member}\n"
+    text += f"        - role: Worker\n          worker: {{nodes: 3}}\n          {member}\n"
+    fleet.write(gang=text, huge=text.replace("name: gang", "name: huge").replace("nodes: 3", "nodes: 9"), lost=SERVICES)
+    fleet.write(none=DEPLOYMENT.replace("NAME", "none").replace("gpu.nvidia.com", f"gpu.{hostile}".replace("=", "-")))
+    (fleet.manifests / "qwen.yaml").unlink()
+    outcome = fleet.run()
+    assert states(outcome) == ["new", "pending", "pending"]
+    assert any(not refusal.pool for pending in outcome.plan.schedule.pending for refusal in pending.refusals)
+    page = (fleet.built / "report.html").read_text()
+    assert "main Worker: 3 pods each with 1 gpu" in page
+    assert "1 pod in <code>gpu</code>, 2 pods in <code>more</code>" in page
+    assert "&lt;img" in page
+    assert "<img" not in page
+    assert "fabric EFA rail" in page
+    assert "fabric.modelplane.ai" not in page

@@ -48,7 +48,9 @@ def cluster(name: str, *pools: dict[str, Any], **rest: Any) -> dict[str, Any]:
 
 def replica(occupied: dict[str, Any], place: str, in_pool: str, state: str = "kept", **rest: Any) -> dict[str, Any]:
     """The replica of an occupant."""
-    member = {"role": occupied["role"], "pools": [in_pool], "pods": occupied["pods"], "devices": occupied["devices"]}
+    pods = occupied["pods"]
+    member = {"role": occupied["role"], "pools": [{"name": in_pool, "pods": pods}], "pods": pods}
+    member["devices"] = occupied["devices"]
     engine = {"name": occupied["engine"], "copies": 1, "phase": "", "members": [member]}
     entry = {key: occupied[key] for key in ("namespace", "deployment", "replica")}
     return entry | {"cluster": place, "index": 0, "state": state, "reason": "", "engines": [engine]} | rest
@@ -75,7 +77,9 @@ def small() -> dict[str, Any]:
             "name": "decode",
             "copies": 3,
             "phase": "Decode",
-            "members": [{"role": "Standalone", "pools": ["gpu-h100"], "pods": 1, "devices": {"gpu": 2}}],
+            "members": [
+                {"role": "Standalone", "pools": [{"name": "gpu-h100", "pods": 1}], "pods": 1, "devices": {"gpu": 2}}
+            ],
         }
     )
     model = empty()

@@ -281,8 +281,63 @@ def test_shares_are_of_the_endpoints_in_use(
     page = served(tier, *endpoints)
     text = re.sub(r"\s+", " ", page.text)
     assert re.findall(r"(<?[\d.]+%) of requests", text) == shares
-    assert f"{len(shares)} of {len(endpoints)} endpoint" in text
+    assert f"endpoints with requests: {len(shares)} of {len(endpoints)}" in text
     assert re.findall(r"← requests: (\S+ of)", text) == ([call] if call else [])
+
+
+def test_a_spread_member_is_told_with_its_pods_on_each_pool() -> None:
+    model = empty()
+    used = occupant("ml", "a", "a-0", 4, role="Worker", devices={"gpu": 8})
+    model["clusters"] = [cluster("one", pool("reserved", 2, "H100"), pool("on-demand", 3, "H100"))]
+    spread = replica(used, "one", "reserved")
+    spread["engines"][0]["members"][0]["pools"] = [{"name": "reserved", "pods": 1}, {"name": "on-demand", "pods": 3}]
+    model["replicas"] = [spread]
+    text = re.sub(r"\s+", " ", Page(report.html(model)).text)
+    assert "main Worker: 4 pods each with 8 gpu: 1 pod in reserved , 3 pods in on-demand" in text.replace(
+        "reserved,", "reserved ,"
+    )
+
+
+def test_an_endpoint_that_stands_by_is_told_without_a_weight_and_a_path_without_an_address() -> None:
+    text = re.sub(r"\s+", " ", served(0, endpoint("b", 9), endpoint("a-0", 0, priority=1)).text)
+    assert "Stands by priority 1 · entry 0" in text
+    assert "weight 0" not in text
+    assert "/ml/s/ at the gateway, whose address is not known yet" in text
+
+
+REASONS = (
+    "clusters.reason",
+    "clusters.pools.overcommitted",
+    "replicas.reason",
+    "services.note",
+    "pending.reason",
+    "pending.message",
+    "pending.refusals.reason",
+    "removed.reason",
+)
+
+
+def reworded(value: Any, path: str, text: str) -> Any:
+    """A model with one text in place of all at a path, also where there was none; all else stays, and stays empty."""
+    if isinstance(value, list):
+        return [reworded(entry, path, text) for entry in value]
+    first, _, rest = path.partition(".")
+    return text if not path else value | {first: reworded(value[first], rest, text)}
+
+
+@pytest.mark.parametrize("path", REASONS)
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_reason_becomes_markup(path: str, hostile: str) -> None:
+    model = small()
+    # Of all clusters, of one without a pool, and of more than are listed.
+    names = [entry["name"] for entry in model["clusters"]]
+    for clusters in (names, names[:1], [*names, *(f"gone-{number}" for number in range(20))]):
+        model["pending"][0]["refusals"].append({"clusters": clusters, "pool": "", "reason": "no room"})
+    calm = Page(report.html(reworded(model, path, "a reason")))
+    page = Page(report.html(reworded(model, path, f"{hostile}x")))
+    assert "a reason" in calm.text
+    assert [tag for tag, _ in page.tree] == [tag for tag, _ in calm.tree]
+    assert [sorted(attributes) for _, attributes in page.tree] == [sorted(attributes) for _, attributes in calm.tree]
 
 
 def test_a_pool_is_drawn_with_a_cell_per_device_or_as_one_bar() -> None:
