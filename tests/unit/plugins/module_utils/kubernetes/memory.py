@@ -11,18 +11,17 @@ from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Listing
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
 
 
-class MemoryClient(Client):
-    """`unserved` are kinds that the server does not have, `faults` what happens when a kind is read."""
+class MemoryClient:
+    """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `faults` what happens when a kind is read."""
 
     def __init__(
         self, objects: Iterable[Object], unserved: Iterable[str] = (), faults: Mapping[str, ApiError] | None = None
     ) -> None:
         self.name = "east"
-        self.warnings = []
         self.requests: Counter[str] = Counter()
         self.objects = list(objects)
         self.unserved = set(unserved)
