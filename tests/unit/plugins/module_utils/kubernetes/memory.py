@@ -16,7 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 
 class MemoryClient:
-    """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `faults` what happens when a kind is read."""
+    """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `faults` what happens when a
+    kind is read."""
 
     def __init__(
         self, objects: Iterable[Object], unserved: Iterable[str] = (), faults: Mapping[str, ApiError] | None = None
