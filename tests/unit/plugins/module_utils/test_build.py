@@ -391,12 +391,13 @@ def test_objects_are_there_when_the_picture_is_drawn(fleet: Fleet) -> None:
     assert seen == [(1, True, True)]
 
 
-def test_the_picture_of_a_spread_gang_a_failover_and_hostile_text(fleet: Fleet) -> None:
+def test_the_picture_of_a_spread_gang_and_of_hostile_text(fleet: Fleet) -> None:
     """From manifests to the page: what users write freely is shown, and is never markup."""
     hostile = "<img src=x onerror=alert(1)>"
     fleet.edit("l4", "capacity:", f"attributes: {{note: {{string: '{hostile}'}}}}, capacity:")
     pools = "nodePools:\n  - {name: gpu, className: l4, nodeCount: 2, fabric: {type: EFA, name: rail}}"
     pools += "\n  - {name: more, className: l4, nodeCount: 2, fabric: {type: EFA, name: rail}}"
+    pools += "\n  - {name: rest, className: l4, nodeCount: 1, fabric: {type: EFA, name: rail}}"
     fleet.edit("one", "nodePools: [{name: gpu, className: l4, nodeCount: 4}]", pools)
     member = "nodeSelector: {devices: [{name: gpu, selectors: [{cel: 'CEL'}]}]}\n          template: TEMPLATE"
     member = member.replace("CEL", f'device.driver == "gpu.nvidia.com" && "{hostile}" != ""')
