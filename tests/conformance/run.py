@@ -9,7 +9,9 @@ A file is JSON, plain or gzipped: {"format": 1, "cases": [...]}. Two kinds of ca
 
 Placement: `deployment`, `clusters` (candidates), `replicas` (all that exist), `fill` (false: keep only) and `expect`
 ({"placements": [...]} or {"error": "InvalidNodeSelector"}). Answered with accounting `Nodes` and search `Greedy`, which
-is how the reference implementation decides.
+is how the reference implementation decides, unless the case has `options` (`accounting`, `search`). A member that is
+spread over a fabric also lists its `pools` ({name, pods}); the reference implementation has no such thing, so these
+cases say what docs/scheduling.md says.
 
 Selector: `expression`, `device` and `expect` (match, no-match, compile-error). Where `kubernetes` records what
 Kubernetes itself says, that counts; an error at evaluation is no match.
@@ -36,7 +38,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     compile_selector,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Placement
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Options,
+    PlacedMember,
+    Placement,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 
 REFERENCE = Options(accounting="Nodes", search="Greedy")
@@ -48,7 +54,8 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
     wanted = replace(wanted, cluster_selector={}, hold="" if case.get("fill", True) else "only what runs is kept")
     catalogue = translate.DeviceCatalogue()
     clusters = [translate.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
-    decided = schedule([wanted], clusters, [translate.replica(wire) for wire in case["replicas"]], REFERENCE)
+    options = replace(REFERENCE, **case.get("options", {}))
+    decided = schedule([wanted], clusters, [translate.replica(wire) for wire in case["replicas"]], options)
     held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
         "nodeSelector CEL" in one for one in held
@@ -71,18 +78,22 @@ def shown(placement: Placement) -> dict[str, Any]:
         "engines": sorted(
             (
                 engine.name,
-                [
-                    {
-                        "role": member.role,
-                        "pool": member.pool,
-                        "deviceRequests": [dict(request) for request in member.device_requests],
-                    }
-                    for member in engine.members
-                ],
+                [member_shown(member) for member in engine.members],
             )
             for engine in placement.engines
         ),
     }
+
+
+def member_shown(member: PlacedMember) -> dict[str, Any]:
+    found = {
+        "role": member.role,
+        "pool": member.pool,
+        "deviceRequests": [dict(request) for request in member.device_requests],
+    }
+    if member.shares:
+        found["pools"] = [{"name": name, "pods": pods} for name, pods in member.shares]
+    return found
 
 
 def expected(expect: dict[str, Any]) -> dict[str, Any]:
