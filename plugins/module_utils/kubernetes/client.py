@@ -4,28 +4,39 @@
 
 from __future__ import annotations
 
+import builtins
+import math
+import time
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
+    Cache,
+    Discovery,
+    ResourceType,
+    group_path,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Gone,
+    Invalid,
+    NotFound,
+    NotServed,
+    Unreachable,
+    parse_status,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import Call, Object, Requester
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import Answer
 
 FIELD_MANAGER = "modelplane.fleet"
-# Verbs of Client.requests that change something on the server.
+# Verbs of Client.requests that change something on the server. What was only tried is counted as "dry-run".
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
-
-Object = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class ResourceType:
-    """What the server serves for a kind."""
-
-    api_version: str
-    kind: str
-    plural: str
-    namespaced: bool
-    verbs: frozenset[str]
-    subresources: frozenset[str] = frozenset()
+_PAGE = 500
+Query = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -37,72 +48,107 @@ class Listing:
 
 
 class Client:
-    """One API server. Safe for several threads; close() when done (or use it in a with statement)."""
+    """One API server. Safe for several threads; close() when done (or use it in a with statement).
 
-    name: str
-    server: str
-    requests: Counter[str]
+    `name` is that of the cluster, for messages.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        resolve: Callable[[], Target],
+        *,
+        server: str = "",
+        timeout: float = 30.0,
+        retries: int = 5,
+        write_cache: bool = True,
+    ) -> None:
+        """`resolve` is asked for the target with the first request, and again when the credentials are refused."""
+        self.name = name
+        self._requester = Requester(name, resolve, server=server, timeout=timeout, retries=retries)
+        self._write_cache = write_cache
+        self._discovery: Discovery | None = None
+        self._discovered = ""
+
+    @property
+    def server(self) -> str:
+        """The server's URL; empty as long as it is not known."""
+        return self._requester.server
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How many requests of each verb were sent, repetitions included."""
+        return self._requester.sent
+
+    @property
+    def warnings(self) -> builtins.list[str]:
+        """What the server or the connection gave reason to warn of."""
+        return self._requester.warnings
+
+    def __repr__(self) -> str:
+        return f"Client({self.name!r}, {self.server!r})"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. A request after it opens new ones."""
+        self._requester.close()
+
+    # What is served
 
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
-        raise NotImplementedError
+        answer = self._requester.json(Call("version", "GET", "/version", "read the version", {}))
+        numbers = ["".join(filter(str.isdigit, str(answer.get(part) or ""))) for part in ("major", "minor")]
+        if not all(numbers):
+            raise ApiError("tells no version", cluster=self.name, action="read the version")
+        return int(numbers[0]), int(numbers[1])
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
         """What the server serves; raises NotServed."""
-        raise NotImplementedError
+        found = self._found(api_version, kind)
+        if found is None:
+            self._not_served(api_version, kind)
+        return found
 
     def serves(self, api_version: str, kind: str) -> bool:
         """Whether the server serves the kind."""
-        raise NotImplementedError
+        return self._found(api_version, kind) is not None
+
+    def forget_discovery(self) -> None:
+        """Ask anew what is served, for instance after CRDs were installed."""
+        with self._requester.lock:
+            self._discover().forget()
+
+    # Reading
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Object | None:
         """The object; None when there is none, or the kind is not served."""
-        raise NotImplementedError
+        resource = self._found(api_version, kind)
+        if resource is None:
+            return None
+        path = resource.path(namespace, name)
+        call = Call("get", "GET", path, f"read {_named(kind, namespace, name)}", {}, kind=kind)
+        try:
+            return self._requester.json(call)
+        except NotFound:
+            return None
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        """All objects of the kind (in the namespace, or in all); raises NotServed."""
-        raise NotImplementedError
-
-    def apply(
-        self,
-        obj: Object,
-        *,
-        manager: str = FIELD_MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
-        subresource: str = "",
-        validation: str = "Strict",
-    ) -> Object:
-        """Server-side apply; the object as it is afterwards."""
-        raise NotImplementedError
-
-    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
-        """Create; raises AlreadyExists."""
-        raise NotImplementedError
-
-    def replace(self, obj: Object, *, subresource: str = "") -> Object:
-        """Optimistic PUT: raises Conflict when the object is no longer at its metadata.resourceVersion."""
-        raise NotImplementedError
-
-    def merge_patch(
-        self, api_version: str, kind: str, name: str, namespace: str, patch: Object, *, subresource: str = ""
-    ) -> Object:
-        """JSON merge patch (RFC 7386)."""
-        raise NotImplementedError
-
-    def delete(
-        self,
-        api_version: str,
-        kind: str,
-        name: str,
-        namespace: str = "",
-        *,
-        uid: str = "",
-        propagation: str = "Background",
-        dry_run: bool = False,
-    ) -> bool:
-        """Delete; False: it was not there. With uid, only that very object (else Conflict)."""
-        raise NotImplementedError
+        """All objects of the kind (in the namespace, or in all), in pages; raises NotServed."""
+        resource = self.resource(api_version, kind)
+        try:
+            return self._pages(resource, namespace, labels, fields)
+        except NotFound:
+            with self._requester.lock:
+                again = self._discover().again(api_version, kind)
+            if again is None or again == resource:
+                self._not_served(api_version, kind)
+            return self._pages(again, namespace, labels, fields)
 
     def watch(
         self,
@@ -115,18 +161,254 @@ class Client:
         resource_version: str = "",
         timeout: float,
     ) -> Iterator[tuple[str, Object]]:
-        """(ADDED|MODIFIED|DELETED, object) until timeout seconds are over; cut streams are resumed; raises Gone."""
-        raise NotImplementedError
+        """(ADDED, MODIFIED or DELETED, object) until `timeout` seconds are over.
 
-    def forget_discovery(self) -> None:
-        """Ask anew what is served, for instance after CRDs were installed."""
-        raise NotImplementedError
+        Without `resource_version`, what is there comes first, as ADDED. A stream that is cut goes on where it was.
+        Raises Gone when it cannot, because the server has forgotten that long ago: list again.
+        """
+        deadline = time.monotonic() + timeout
+        if not resource_version:
+            listing = self.list(api_version, kind, namespace=namespace, labels=labels, fields=fields)
+            for item in listing.items:
+                yield "ADDED", item
+            resource_version = listing.resource_version
+        resource = self.resource(api_version, kind)
+        query = {"watch": "true", "allowWatchBookmarks": "true", **_selectors(labels, fields)}
+        action = f"watch {resource.plural}" + (f" in {namespace}" if namespace else "")
+        fruitless = Attempts(self._requester.retries, self._requester.timeout)
+        while (left := deadline - time.monotonic()) > 0:
+            call = Call(
+                "watch",
+                "GET",
+                resource.path(namespace),
+                action,
+                {**query, "resourceVersion": resource_version, "timeoutSeconds": str(math.ceil(left))},
+            )
+            seen = False
+            for event, item in self._requester.events(call, deadline):
+                resource_version = str((item.get("metadata") or {}).get("resourceVersion") or resource_version)
+                seen = True
+                if event in ("ADDED", "MODIFIED", "DELETED"):
+                    yield event, item
+            if seen:
+                fruitless = Attempts(self._requester.retries, self._requester.timeout)
+            elif deadline - time.monotonic() > 1 and not fruitless.again(answered=True):
+                raise Unreachable("the server ends every watch at once", cluster=self.name, action=action)
 
-    def close(self) -> None:
-        """Close connections."""
+    # Writing
 
-    def __enter__(self) -> Client:
-        return self
+    def apply(
+        self,
+        obj: Object,
+        *,
+        manager: str = FIELD_MANAGER,
+        force: bool = False,
+        dry_run: bool = False,
+        subresource: str = "",
+        validation: str = "Strict",
+    ) -> Object:
+        """Server-side apply (KEP-555); the object as it is afterwards. Raises Conflict with the other managers.
 
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
+        `validation`: Strict, Warn or Ignore, for fields that the server does not know.
+        """
+        query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": validation}
+        return self._on_object(
+            "apply", "PATCH", obj, query, dry_run, subresource, content_type="application/apply-patch+yaml"
+        )
+
+    def create(self, obj: Object, *, dry_run: bool = False) -> Object:
+        """Create; raises AlreadyExists. One that was lost on the way counts as ours if it is just what was sent."""
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        return self._on_object("create", "POST", obj, query, dry_run, "")
+
+    def replace(self, obj: Object, *, subresource: str = "") -> Object:
+        """Optimistic PUT: raises Conflict when the object is no longer at its metadata.resourceVersion."""
+        return self._on_object("replace", "PUT", obj, {"fieldManager": FIELD_MANAGER}, False, subresource)
+
+    def merge_patch(
+        self, api_version: str, kind: str, name: str, namespace: str, patch: Object, *, subresource: str = ""
+    ) -> Object:
+        """JSON merge patch (RFC 7386); raises NotFound."""
+        call = Call(
+            "patch",
+            "PATCH",
+            self.resource(api_version, kind).path(namespace, name, subresource),
+            f"patch {_named(kind, namespace, name)}",
+            {"fieldManager": FIELD_MANAGER},
+            patch,
+            "application/merge-patch+json",
+            kind=kind,
+        )
+        return self._requester.json(call)
+
+    def delete(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        propagation: str = "Background",
+        dry_run: bool = False,
+    ) -> bool:
+        """Delete; False: it was not there. With `uid`, only that very object is deleted, another one is a Conflict."""
+        resource = self._found(api_version, kind)
+        if resource is None:
+            return False
+        body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        if dry_run:
+            body["dryRun"] = ["All"]
+        call = Call(
+            "dry-run" if dry_run else "delete",
+            "DELETE",
+            resource.path(namespace, name),
+            f"delete {_named(kind, namespace, name)}",
+            {},
+            body,
+            kind=kind,
+        )
+        answer, unsure = self._requester.answer(call)
+        if answer.code == 404:
+            return unsure
+        self._requester.check(call, answer)
+        return True
+
+    # How requests are sent
+
+    def _on_object(
+        self,
+        verb: str,
+        method: str,
+        obj: Object,
+        query: Query,
+        dry_run: bool,
+        subresource: str,
+        content_type: str = "",
+    ) -> Object:
+        api_version, kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+        metadata = obj.get("metadata") or {}
+        name, namespace = str(metadata.get("name") or ""), str(metadata.get("namespace") or "")
+        named = _named(kind, namespace, name) + (f" ({subresource})" if subresource else "")
+        if not name or not kind or not api_version:
+            raise Invalid("has no apiVersion, kind or metadata.name", cluster=self.name, action=f"{verb} {named}")
+        resource = self.resource(api_version, kind)
+        if resource.namespaced and not namespace:
+            raise Invalid("has no metadata.namespace", cluster=self.name, action=f"{verb} {named}")
+        call = Call(
+            "dry-run" if dry_run else verb,
+            method,
+            resource.path(namespace, "" if verb == "create" else name, subresource),
+            f"{verb} {named}" + (" (dry run)" if dry_run else ""),
+            {**query, "dryRun": "All"} if dry_run else query,
+            obj,
+            content_type,
+            kind=kind,
+        )
+        answer, unsure = self._requester.answer(call)
+        if answer.code == 404 and not _names_object(answer):
+            target = "" if verb == "create" else name
+            answer, unsure = self._once_more(call, resource, answer, (namespace, target, subresource))
+        if unsure and answer.code == 409 and verb in ("create", "replace"):
+            live = self.get(api_version, kind, name, namespace)
+            if live is not None and _holds(live, _without_version(obj)):
+                return live
+        return self._requester.parsed(call, answer)
+
+    def _once_more(
+        self, call: Call, resource: ResourceType, answer: Answer, where: tuple[str, str, str]
+    ) -> tuple[Answer, bool]:
+        """The server does not know the path: what was remembered of it may be old."""
+        with self._requester.lock:
+            again = self._discover().again(resource.api_version, resource.kind)
+        if again is None:
+            self._not_served(resource.api_version, resource.kind)
+        if again == resource:
+            return answer, False
+        return self._requester.answer(replace(call, path=again.path(*where)))
+
+    def _pages(self, resource: ResourceType, namespace: str, labels: str, fields: str) -> Listing:
+        action = f"list {resource.plural}" + (f" in {namespace}" if namespace else "")
+        items: builtins.list[Object] = []
+        query: Query = {"limit": str(_PAGE), **_selectors(labels, fields)}
+        while True:
+            call = Call("list", "GET", resource.path(namespace), action, query, kind=resource.kind)
+            try:
+                page = self._requester.json(call)
+            except Gone:
+                # The server forgot the version that the pages are of: all at once, as client-go's pager does.
+                if "limit" not in query:
+                    raise
+                items, query = [], _selectors(labels, fields)
+                continue
+            for item in page.get("items") or ():
+                item["apiVersion"], item["kind"] = resource.api_version, resource.kind
+                items.append(item)
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
+            query = {**query, "continue": str(metadata["continue"])}
+
+    def _found(self, api_version: str, kind: str) -> ResourceType | None:
+        with self._requester.lock:
+            return self._discover().find(api_version, kind)
+
+    def _discover(self) -> Discovery:
+        """Under the lock."""
+        target = self._requester.target(Call("discovery", "GET", "/api", "find out what is served", {}))
+        if self._discovery is None or target.server != self._discovered:
+            cache = Cache(target.server, target.ca, write=self._write_cache)
+            self._discovery, self._discovered = Discovery(self._ask_served, cache), target.server
+        return self._discovery
+
+    def _ask_served(self, api_version: str) -> Object | None:
+        call = Call("discovery", "GET", group_path(api_version), f"find out what is served of {api_version}", {})
+        try:
+            return self._requester.json(call)
+        except NotFound:
+            return None
+
+    def _not_served(self, api_version: str, kind: str) -> NoReturn:
+        raise NotServed(
+            f"the server serves no {kind} of {api_version}",
+            cluster=self.name,
+            code=404,
+            reason="NotFound",
+            hint="Install what defines it",
+        )
+
+
+def _named(kind: str, namespace: str, name: str) -> str:
+    return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def _selectors(labels: str, fields: str) -> Query:
+    return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
+
+
+def _names_object(answer: Answer) -> bool:
+    """Whether a 404 is about an object (or its namespace), rather than about the path."""
+    details = parse_status(answer.body).get("details")
+    return isinstance(details, Mapping) and bool(details.get("name"))
+
+
+def _holds(live: Any, sent: Any) -> bool:
+    """Whether all that was sent is there."""
+    if isinstance(sent, Mapping):
+        return isinstance(live, Mapping) and all(
+            key in live and _holds(live[key], value) for key, value in sent.items()
+        )
+    if isinstance(sent, list):
+        return isinstance(live, list) and len(live) == len(sent) and all(map(_holds, live, sent))
+    return bool(live == sent)
+
+
+def _without_version(obj: Object) -> Object:
+    metadata = {
+        key: value
+        for key, value in (obj.get("metadata") or {}).items()
+        if key not in ("resourceVersion", "managedFields", "generation")
+    }
+    return {**obj, "metadata": metadata}

@@ -4,9 +4,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import base64
+import binascii
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke, kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
+    AccessError,
+    Fixed,
+    Minted,
+    TokenFile,
+    bearer,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, ConnectionInvalid
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
 
 
 @dataclass(frozen=True)
@@ -69,9 +83,163 @@ class Connection:
     standard: bool = False
 
 
+# The service account of a pod (Kubernetes, "Accessing the Kubernetes API from a Pod").
+_POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_HINT = "Give one of kubeconfig, kubeconfig_text, secret, eks, gke, server"
+
+
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
     """A client for the cluster; what needs the network is looked up with the first request.
 
     `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode.
+    Raises ConnectionInvalid for what is wrong with the connection itself, the files that it names included.
     """
-    raise NotImplementedError(connection, control, write_cache)
+    resolve = _Resolver(connection, control)
+    try:
+        server = resolve.prepare()
+    except AccessError as error:
+        raise ConnectionInvalid(str(error), cluster=connection.name, hint=error.hint) from None
+    return Client(
+        connection.name,
+        resolve,
+        server=server,
+        timeout=connection.timeout,
+        retries=connection.retries,
+        write_cache=write_cache,
+    )
+
+
+class _Resolver:
+    """Finds the target of a connection, anew with every call but for what was prepared."""
+
+    def __init__(self, connection: Connection, control: Client | None) -> None:
+        self._connection = connection
+        self._control = control
+        self._prepared: Target | None = None
+
+    def prepare(self) -> str:
+        """Look up what needs no network: the server, empty where it does. Raises AccessError."""
+        given = self._connection
+        _check_sources(given)
+        if given.secret is not None and self._control is None:
+            raise AccessError("its kubeconfig is in a Secret, and no control cluster is given", "Set control")
+        if given.secret is not None or given.eks is not None or given.gke is not None:
+            return given.server
+        self._prepared = self._look_up()
+        return self._prepared.server
+
+    def __call__(self) -> Target:
+        target, self._prepared = self._prepared, None
+        return target or self._look_up()
+
+    def _look_up(self) -> Target:
+        given = self._connection
+        if given.secret is not None:
+            target = kubeconfig.load([self._from_secret(given.secret)], given.context)
+        elif given.eks is not None:
+            target = _eks(given.eks, given.server)
+        elif given.gke is not None:
+            target = _gke(given.gke, given.server)
+        elif given.server:
+            target = Target(checked_url(given.server, "server", ("https", "http")), Fixed(bearer(given.token)))
+        elif given.kubeconfig_text:
+            text = kubeconfig.Text("(given as text)", given.kubeconfig_text.encode("utf-8", "replace"))
+            target = kubeconfig.load([text], given.context)
+        elif given.kubeconfig:
+            target = kubeconfig.load([kubeconfig.read_file(Path(given.kubeconfig))], given.context)
+        else:
+            target = _standard(given.context)
+        return replace(
+            target,
+            ca=_authority(given) or target.ca,
+            verify=target.verify and given.verify,
+            tls_server_name=given.tls_server_name or target.tls_server_name,
+            proxy=checked_url(given.proxy, "proxy", kubeconfig.PROXY_SCHEMES) if given.proxy else target.proxy,
+            impersonate=given.impersonate or target.impersonate,
+        )
+
+    def _from_secret(self, ref: SecretRef) -> kubeconfig.Text:
+        name = f"Secret {ref.namespace}/{ref.name} on the control cluster"
+        if self._control is None:
+            raise AccessError(f"{name} cannot be read: no control cluster is given")
+        try:
+            secret = self._control.get("v1", "Secret", ref.name, ref.namespace)
+        except ApiError as error:
+            raise AccessError(f"its kubeconfig cannot be read: {error}") from None
+        if secret is None:
+            raise AccessError(f"{name}, which holds its kubeconfig, is not there", "Create it, or name another one")
+        data = secret.get("data") or {}
+        if ref.key not in data:
+            keys = ", ".join(sorted(data)) or "none"
+            raise AccessError(f"{name} has no key {ref.key}", f"It has: {keys}")
+        try:
+            decoded = base64.b64decode(data[ref.key], validate=True)
+        except (binascii.Error, ValueError, TypeError):
+            raise AccessError(f"{name}: key {ref.key} is not base64") from None
+        return kubeconfig.Text(f"{name}, key {ref.key}", decoded, trusted=False)
+
+
+def _check_sources(given: Connection) -> None:
+    """Exactly one way; `server` along with eks or gke says where the cluster is, so that nobody is asked."""
+    named = {
+        "kubeconfig": given.kubeconfig,
+        "kubeconfig_text": given.kubeconfig_text,
+        "secret": given.secret,
+        "eks": given.eks,
+        "gke": given.gke,
+        "server": given.server if given.eks is None and given.gke is None else "",
+    }
+    ways = [name for name, value in named.items() if value]
+    if len(ways) > 1:
+        raise AccessError(f"{' and '.join(ways)} are given", "Give one way to reach the cluster")
+    if not ways and not given.context and not given.standard:
+        raise AccessError("it is not told how to reach it", _HINT)
+    if given.token and ways != ["server"]:
+        raise AccessError("token is given without server", "A token goes with server")
+    if given.context and (given.server or given.eks or given.gke):
+        raise AccessError("context is given without a kubeconfig")
+    if given.ca_file and given.ca_text:
+        raise AccessError("ca_file and ca_text are given", "Give one of them")
+
+
+def _authority(given: Connection) -> str:
+    if not given.ca_file:
+        return given.ca_text
+    path = Path(given.ca_file).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
+        raise AccessError(f"ca_file {path}: {said}") from None
+
+
+def _eks(wanted: Eks, server: str) -> Target:
+    account = (wanted.region, wanted.profile, wanted.role_arn)
+    found, ca = (server, "") if server else eks.describe(wanted.cluster, *account, wanted.endpoint)
+    return Target(checked_url(found, "server", ("https",)), Minted(eks.minter(wanted.cluster, *account)), ca=ca)
+
+
+def _gke(wanted: Gke, server: str) -> Target:
+    if server:
+        found, ca = server, ""
+    else:
+        where = (wanted.project, wanted.location, wanted.cluster)
+        found, ca = gke.describe(*where, wanted.credentials_file, wanted.endpoint)
+    return Target(checked_url(found, "server", ("https",)), Minted(gke.minter(wanted.credentials_file)), ca=ca)
+
+
+def _standard(context: str) -> Target:
+    """As kubectl without arguments: its files, else the service account of the pod that we run in."""
+    files = kubeconfig.standard_files()
+    if files:
+        return kubeconfig.load([kubeconfig.read_file(path) for path in files], context)
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+    token = _POD / "token"
+    if context or not host or not token.exists():
+        raise AccessError("there is no kubeconfig at $KUBECONFIG or ~/.kube/config", _HINT)
+    host = f"[{host}]" if ":" in host else host
+    try:
+        ca = (_POD / "ca.crt").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        raise AccessError(f"{_POD / 'ca.crt'} cannot be read") from None
+    return Target(f"https://{host}:{port or 443}", TokenFile(token), ca=ca)

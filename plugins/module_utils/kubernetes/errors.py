@@ -1,5 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+# ruff: noqa: N818 -- the names are the reasons of metav1.Status
 """What can go wrong between us and an API server, each as one sentence a person can act on.
 
 The classes follow the `reason` and `code` of `metav1.Status` (Kubernetes API conventions, "Response Status Kind").
@@ -8,7 +9,13 @@ No text holds a token, a key or a kubeconfig.
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+# The longest text of a server that is passed on.
+_LONGEST = 1000
 
 
 class ApiError(Exception):
@@ -103,3 +110,101 @@ class Throttled(ApiError):
 
 class ServerFault(ApiError):
     """5xx after all retries."""
+
+
+# What the field manager conflict of a server-side apply says: whose the field is.
+_MANAGER = re.compile(r'conflict with "(?P<manager>[^"]*)"')
+# Messages of server-side apply about fields that a type does not have; the server answers them with 500.
+_UNTYPED = "failed to create typed patch object"
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "Invalid": Invalid,
+    "BadRequest": Invalid,
+    "Expired": Gone,
+    "Gone": Gone,
+}
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    429: Throttled,
+}
+
+
+def from_answer(
+    code: int, body: bytes | str | None, *, cluster: str, action: str, hide: Iterable[str] = (), kind: str = ""
+) -> ApiError:
+    """The error for an answer that is none of 2xx.
+
+    `hide`: values that the texts must not hold, even when the server repeats them. `kind`: of the object that was sent;
+    of a Secret the server's text is passed on without the values it quotes.
+    """
+    status = parse_status(body)
+    reason = str(status.get("reason") or "")
+    message = str(status.get("message") or "") or _plain(code, body)
+    details = status.get("details")
+    causes = tuple(_causes(details if isinstance(details, Mapping) else {}))
+    message = hidden(message, hide, quoted=kind == "Secret")
+    told: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
+    if code == 500 and _UNTYPED in message:
+        return Invalid(message, causes=(), **told)
+    found = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerFault if code >= 500 else ApiError)
+    if found is Conflict:
+        managers = tuple(
+            (match["manager"], field)
+            for cause, text, field in causes
+            if cause == "FieldManagerConflict" and (match := _MANAGER.search(text))
+        )
+        return Conflict(message, managers=managers, hint=_conflict_hint(managers), **told)
+    if found is Invalid:
+        fields = tuple((field, hidden(text, hide, quoted=kind == "Secret")) for _cause, text, field in causes)
+        return Invalid(message, causes=fields, **told)
+    return found(message, **told)
+
+
+def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
+    """The metav1.Status in an answer; empty where it is something else."""
+    try:
+        status = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
+
+
+def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
+    """The text without the values, cut to a bearable length; `quoted`: without whatever it calls a value, too."""
+    for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
+        text = text.replace(value, "********")
+    if quoted:
+        text = re.sub(r"(?i)(value\w*[:{(]\s*)(\"(?:[^\"\\]|\\.)*\"|[^\s,;})]+)", r"\1********", text)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
+
+
+def _causes(details: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    causes = details.get("causes")
+    return [
+        (str(cause.get("reason") or ""), str(cause.get("message") or ""), str(cause.get("field") or ""))
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, Mapping)
+    ]
+
+
+def _plain(code: int, body: bytes | str | None) -> str:
+    """A line out of an answer that is no Status: of a proxy, a load balancer, another kind of server."""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
+    text = " ".join(text.split())[:200]
+    return f"HTTP {code}: {text}" if text else f"HTTP {code}"
+
+
+def _conflict_hint(managers: tuple[tuple[str, str], ...]) -> str:
+    if not managers:
+        return "Somebody changed the object meanwhile: run again"
+    names = ", ".join(sorted({manager for manager, _field in managers}))
+    return f"Take the fields over with force, or let {names} give them up"

@@ -16,7 +16,8 @@ T = TypeVar("T")
 def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
     """Do every piece of work, up to `width` at a time: its result or its ApiError, in the order of `work`.
 
-    Any other exception is a bug: what has not begun is cancelled, and the exception goes on up once what runs has ended.
+    Any other exception is a bug: what has not begun is cancelled, and the exception goes on up once what runs has
+    ended.
     """
     if not work:
         return {}

@@ -1,0 +1,314 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a kubeconfig says of one context (Kubernetes, client configuration API v1), with every fault named by its field.
+
+The loader of the client library is not used: it takes whatever comes first for a fault of the credentials and goes on
+without them, waits for programs without end, and leaves keys in temporary files.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
+    AccessError,
+    ClientCertificate,
+    Credentials,
+    Fixed,
+    Mint,
+    Minted,
+    TokenFile,
+    basic,
+    bearer,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.exec_plugin import API_VERSIONS, Program
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
+
+PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+# Where API servers of EKS, and of GKE with a DNS endpoint, have their names.
+CLOUD_DOMAINS = (".eks.amazonaws.com", ".eks.amazonaws.com.cn", ".gke.goog")
+_MAX_NODES = 100_000
+
+
+@dataclass(frozen=True)
+class Text:
+    """A kubeconfig: its name for messages, and the folder that its relative paths start from (None: it may have none).
+
+    `trusted`: it may name files and programs of this machine. One out of a Secret may not: whoever may write the
+    Secret could run what they like here.
+    """
+
+    name: str
+    data: bytes = field(repr=False)
+    folder: Path | None = None
+    trusted: bool = True
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A mapping of a kubeconfig, and where it is."""
+
+    source: Text
+    where: str
+    value: Mapping[str, Any] = field(repr=False)
+
+    def fault(self, key: str, message: str, hint: str = "") -> AccessError:
+        place = f"{self.where}.{key}".strip(".")
+        return AccessError(f"kubeconfig {self.source.name}: {place} {message}", hint)
+
+    def text(self, key: str) -> str:
+        value = self.value.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.fault(key, "is no text", "Put it in quotes")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.value.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.fault(key, "is neither true nor false")
+        return bool(value)
+
+    def node(self, key: str) -> _Node | None:
+        value = self.value.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise self.fault(key, "is no mapping")
+        return _Node(self.source, f"{self.where}.{key}", value)
+
+    def items(self, key: str) -> list[Any]:
+        value = self.value.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.fault(key, "is no list")
+        return value
+
+    def path(self, key: str) -> Path | None:
+        """A file that the kubeconfig names, from its own folder."""
+        text = self.text(key)
+        if not text:
+            return None
+        if not self.source.trusted:
+            raise self.fault(key, "names a file, which a kubeconfig out of a Secret may not", f"Use {key}-data instead")
+        path = Path(text)
+        if path.is_absolute():
+            return path
+        if self.source.folder is None:
+            raise self.fault(key, f"is a relative path (got {text})", "Give an absolute one, or the data itself")
+        return self.source.folder / path
+
+    def pem(self, key: str) -> str:
+        """Certificates or a key: from `<key>-data`, which wins, or from the file of `<key>`."""
+        data = self.text(f"{key}-data")
+        if data:
+            try:
+                return base64.b64decode("".join(data.split()), validate=True).decode("utf-8")
+            except (binascii.Error, ValueError):
+                raise self.fault(f"{key}-data", "is not base64 of a PEM text") from None
+        path = self.path(key)
+        if path is None:
+            return ""
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
+            raise self.fault(key, f"cannot be read: {path}: {said}") from None
+
+
+def standard_files() -> list[Path]:
+    """The files that kubectl reads without arguments, those that exist."""
+    listed = [Path(name).expanduser() for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    return [path for path in listed or [Path("~/.kube/config").expanduser()] if path.is_file()]
+
+
+def read_file(path: Path) -> Text:
+    """The kubeconfig in a file; raises AccessError."""
+    path = path.expanduser()
+    try:
+        return Text(str(path), path.read_bytes(), path.resolve().parent)
+    except OSError as error:
+        raise AccessError(f"kubeconfig {path}: {error.strerror or 'cannot be read'}") from None
+
+
+def load(texts: Sequence[Text], context: str = "") -> Target:
+    """What the kubeconfigs say of the context (empty: their current one); of what several define, the first wins."""
+    nodes = [_parse(text) for text in texts]
+    names = ", ".join(text.name for text in texts)
+    chosen = context or next((name for node in nodes if (name := node.text("current-context"))), "")
+    if not chosen:
+        raise AccessError(f"kubeconfig {names}: has no current-context", "Name the context to use")
+    found = _named(nodes, "contexts", "context", chosen)
+    if found is None:
+        known = ", ".join(sorted(_names(nodes, "contexts"))[:20]) or "none"
+        raise AccessError(f"kubeconfig {names}: has no context {chosen}", f"It has: {known}")
+    cluster_name, user_name = found.text("cluster"), found.text("user")
+    cluster = _named(nodes, "clusters", "cluster", cluster_name)
+    if cluster is None:
+        raise found.fault("cluster", f"names a cluster that is not there (got {cluster_name or 'nothing'})")
+    user = _named(nodes, "users", "user", user_name) if user_name else None
+    if user is None and user_name:
+        raise found.fault("user", f"names a user that is not there (got {user_name})")
+    server = cluster.text("server")
+    if not server:
+        raise cluster.fault("server", "is missing")
+    for key in ("as-uid", "as-groups", "as-user-extra"):
+        if user is not None and user.value.get(key):
+            raise user.fault(key, "is not supported", "Impersonate a user without it")
+    proxy = cluster.text("proxy-url")
+    try:
+        server = checked_url(server, "server", ("https", "http"))
+        proxy = checked_url(proxy, "proxy-url", PROXY_SCHEMES) if proxy else ""
+    except AccessError as error:
+        raise AccessError(f"kubeconfig {cluster.source.name}: {cluster.where}: {error}", error.hint) from None
+    return Target(
+        server=server,
+        credentials=_credentials(user, cluster) if user else Fixed(),
+        ca=cluster.pem("certificate-authority"),
+        verify=not cluster.flag("insecure-skip-tls-verify"),
+        tls_server_name=cluster.text("tls-server-name"),
+        proxy=proxy,
+        impersonate=user.text("as") if user else "",
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _parse(text: Text) -> _Node:
+    hint = "A kubeconfig is YAML with clusters, users and contexts"
+    for document in documents(Source(text.name, text.data), max_nodes=_MAX_NODES, max_documents=2):
+        if document.problems or not document.complete:
+            line = document.problems[0].line if document.problems else None
+            at = f" (line {line})" if line else ""
+            raise AccessError(f"kubeconfig {text.name}: is not valid YAML{at}", hint)
+        if not isinstance(document.value, Mapping):
+            raise AccessError(f"kubeconfig {text.name}: is no mapping", hint)
+        if document.value.get("kind") not in (None, "Config"):
+            raise AccessError(f"kubeconfig {text.name}: is of another kind than Config", hint)
+        return _Node(text, "", document.value)
+    raise AccessError(f"kubeconfig {text.name}: is empty", hint)
+
+
+def _named(nodes: Sequence[_Node], section: str, key: str, name: str) -> _Node | None:
+    """The entry with this name: `{name: ..., cluster: {...}}` in `clusters`, and so on."""
+    for root in nodes:
+        for entry in root.items(section):
+            if isinstance(entry, Mapping) and entry.get("name") == name:
+                node = _Node(root.source, f"{section}[name={name}]", entry).node(key)
+                return node or _Node(root.source, f"{section}[name={name}].{key}", {})
+    return None
+
+
+def _names(nodes: Sequence[_Node], section: str) -> set[str]:
+    return {
+        str(entry["name"])
+        for root in nodes
+        for entry in root.items(section)
+        if isinstance(entry, Mapping) and entry.get("name")
+    }
+
+
+def _credentials(user: _Node, cluster: _Node) -> Credentials:
+    certificate, key = user.pem("client-certificate"), user.pem("client-key")
+    if bool(certificate) != bool(key):
+        missing = "client-key" if certificate else "client-certificate"
+        raise user.fault(missing, "is missing, the other half is there")
+    pair = ClientCertificate(certificate, key) if certificate else None
+    token, token_file = user.text("token"), user.path("tokenFile")
+    if token_file is not None:
+        return TokenFile(token_file, pair)
+    if token:
+        try:
+            return Fixed(bearer(token), pair)
+        except AccessError as error:
+            raise user.fault("token", "has characters that no token has", error.hint) from None
+    if user.text("username"):
+        return Fixed(basic(user.text("username"), user.text("password")), pair)
+    program = user.node("exec")
+    if program is not None:
+        return Minted(_mint(program, cluster), pair)
+    provider = user.node("auth-provider")
+    if provider is not None:
+        if provider.text("name") != "gcp":
+            raise provider.fault("name", "is an auth provider that Kubernetes no longer has", "Use exec or a token")
+        return Minted(_own(provider, cluster, gke.minter("")), pair)
+    return Fixed("", pair)
+
+
+def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
+    """Tokens of a cloud account of ours go to that cloud's own names only, when a Secret says where they go."""
+    host = urlsplit(cluster.text("server")).hostname or ""
+    if not node.source.trusted and not host.endswith(CLOUD_DOMAINS):
+        raise node.fault(
+            "",
+            f"asks for a token of our own cloud account for {host}, which is no name of that cloud",
+            "Connect with eks: or gke: instead",
+        )
+    return mint
+
+
+def _mint(node: _Node, cluster: _Node) -> Mint:
+    """The function that makes credentials as an exec entry wants them: our own for the clouds, else the program."""
+    command = node.text("command")
+    if not command:
+        raise node.fault("command", "is missing")
+    args = [str(item) for item in node.items("args")]
+    env = {}
+    for index, item in enumerate(node.items("env")):
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+            raise node.fault(f"env[{index}]", "is no mapping with name and value")
+        env[item["name"]] = str(item.get("value") or "")
+    name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    try:
+        own = eks.from_exec(name, args, env) or gke.from_exec(name, args, env)
+    except AccessError as error:
+        raise node.fault("args", str(error), error.hint) from None
+    if own is not None:
+        return _own(node, cluster, own)
+    if not node.source.trusted:
+        raise node.fault("command", f"runs a program, which a kubeconfig out of a Secret may not (got {name})")
+    version = node.text("apiVersion")
+    if version not in API_VERSIONS:
+        raise node.fault("apiVersion", f"is none of {', '.join(API_VERSIONS)} (got {version or 'nothing'})")
+    if node.text("interactiveMode") == "Always":
+        raise node.fault("interactiveMode", "is Always, and nobody is there to answer")
+    if "/" in command and not Path(command).is_absolute() and node.source.folder is not None:
+        command = str(node.source.folder / command)
+    return Program(
+        command=shutil.which(command) or command,
+        args=tuple(args),
+        env=tuple(env.items()),
+        api_version=version,
+        install_hint=node.text("installHint"),
+        cluster=_told_of(cluster) if node.flag("provideClusterInfo") else None,
+    ).mint
+
+
+def _told_of(cluster: _Node) -> dict[str, Any]:
+    """What a program that asked for it is told of its cluster (client.authentication.k8s.io/v1, Cluster)."""
+    told: dict[str, Any] = {"server": cluster.text("server")}
+    if cluster.text("tls-server-name"):
+        told["tls-server-name"] = cluster.text("tls-server-name")
+    if cluster.flag("insecure-skip-tls-verify"):
+        told["insecure-skip-tls-verify"] = True
+    authority = cluster.pem("certificate-authority")
+    if authority:
+        told["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+    if cluster.text("proxy-url"):
+        told["proxy-url"] = cluster.text("proxy-url")
+    for extension in cluster.items("extensions"):
+        if isinstance(extension, Mapping) and extension.get("name") == "client.authentication.k8s.io/exec":
+            told["config"] = extension.get("extension")
+    return told

@@ -1,0 +1,299 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Requests to one API server with all that it takes to get an answer: credentials, repetitions, words for faults."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ConnectionInvalid,
+    Invalid,
+    Unauthorized,
+    Unreachable,
+    from_answer,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import (
+    RETRIED_CODES,
+    Attempts,
+    TransportError,
+    retry_after,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import Answer, Transport
+
+# What one request may take on a server that was not there for the one before.
+_SHORT_SECONDS = 5.0
+_MOST_WARNINGS = 50
+_UNTYPED_HINT = "The cluster's version of the API does not have the field: upgrade what defines it, or leave it out"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request, and what may be done about it when its fate is unknown.
+
+    `action`: words for messages. `repeatable`: sent twice, it leaves what sent once it leaves.
+    """
+
+    verb: str
+    method: str
+    path: str
+    action: str
+    query: Mapping[str, str]
+    body: Mapping[str, Any] | None = None
+    content_type: str = ""
+    kind: str = ""
+
+
+class Requester:
+    """Sends requests to one server. Safe for several threads."""
+
+    def __init__(self, name: str, resolve: Callable[[], Target], *, server: str, timeout: float, retries: int) -> None:
+        self.name = name
+        self.server = server
+        self.sent: Counter[str] = Counter()
+        self.warnings: list[str] = []
+        self.timeout = timeout
+        self.retries = retries
+        self.lock = threading.RLock()
+        self._resolve = resolve
+        self._target: Target | None = None
+        self._transport: Transport | None = None
+        self._down = False
+
+    def target(self, call: Call) -> Target:
+        """Where the requests go; looked up the first time."""
+        with self.lock:
+            if self._target is None:
+                try:
+                    self._take(self._resolve())
+                except AccessError as error:
+                    raise self._no_access(call, error) from None
+            target = self._target
+        if target is None:
+            raise self._no_access(call, AccessError("it is not told how to reach it"))
+        return target
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self.lock:
+            if self._transport is not None:
+                self._transport.close()
+
+    def json(self, call: Call) -> Object:
+        answer, _unsure = self.answer(call)
+        return self.parsed(call, answer)
+
+    def parsed(self, call: Call, answer: Answer) -> Object:
+        self.check(call, answer)
+        try:
+            parsed = json.loads(answer.body)
+        except ValueError:
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise Unreachable(
+                f"{shown_url(self.server)} answers with something that is no JSON object",
+                cluster=self.name,
+                action=call.action,
+                code=answer.code,
+                hint="Is this the address of an API server, or is there a proxy in between?",
+            )
+        return parsed
+
+    def check(self, call: Call, answer: Answer) -> None:
+        """Raise what an answer says that is none of 2xx."""
+        if 200 <= answer.code < 300:
+            return
+        if 300 <= answer.code < 400:
+            raise Unreachable(
+                f"{shown_url(self.server)} sends us elsewhere (HTTP {answer.code})",
+                cluster=self.name,
+                action=call.action,
+                code=answer.code,
+                hint="Give the address of the API server itself",
+            )
+        error = from_answer(
+            answer.code,
+            answer.body,
+            cluster=self.name,
+            action=call.action,
+            hide=_secret_values(call.body) if call.kind == "Secret" else (),
+            kind=call.kind,
+        )
+        if answer.code == 500 and isinstance(error, Invalid):
+            error.hint = _UNTYPED_HINT
+        raise error
+
+    def answer(self, call: Call) -> tuple[Answer, bool]:
+        """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
+        timeout = min(self.timeout, _SHORT_SECONDS) if self._down else self.timeout
+        attempts = Attempts(0 if self._down else self.retries, timeout)
+        unsure = renewed = False
+        while True:
+            transport = self._opened(call)
+            self._count(call.verb)
+            try:
+                answer = transport.send(
+                    call.method,
+                    call.path,
+                    query=call.query,
+                    body=call.body,
+                    content_type=call.content_type,
+                    timeout=max(0.1, min(timeout, attempts.left(answered=True))),
+                )
+            except AccessError as error:
+                raise self._no_access(call, error) from None
+            except TransportError as error:
+                unsure = unsure or error.sent
+                if error.permanent or not attempts.again():
+                    raise self._unreachable(call, error) from None
+                continue
+            self._down = False
+            self._hear(answer)
+            if answer.code == 401 and not renewed and self._renew(call):
+                renewed = True
+                continue
+            if _passes(answer) and attempts.again(asked=_asked(answer), answered=True):
+                unsure = unsure or answer.code != 429
+                continue
+            return answer, unsure
+
+    def events(self, call: Call, deadline: float) -> Iterator[tuple[str, Object]]:
+        """One stream to its end, however it ends."""
+        attempts = Attempts(self.retries, self.timeout)
+        renewed = False
+        while (left := deadline - time.monotonic()) > 0:
+            transport = self._opened(call)
+            self._count(call.verb)
+            try:
+                connect = min(self.timeout, left)
+                with transport.stream(call.path, query=call.query, timeout=left + 1, connect=connect) as pieces:
+                    if not isinstance(pieces, Answer):
+                        self._down = False
+                        yield from self._lines(call, pieces, deadline)
+                        return
+                    answer = pieces
+            except TransportError as error:
+                if error.sent:
+                    return
+                if error.permanent or not attempts.again():
+                    raise self._unreachable(call, error) from None
+                continue
+            except AccessError as error:
+                raise self._no_access(call, error) from None
+            if answer.code == 401 and not renewed and self._renew(call):
+                renewed = True
+            elif answer.code not in RETRIED_CODES or not attempts.again(asked=_asked(answer), answered=True):
+                self.check(call, answer)
+
+    def _lines(self, call: Call, pieces: Iterator[bytes], deadline: float) -> Iterator[tuple[str, Object]]:
+        """The events of a stream; a last line that was cut is dropped, as it comes again."""
+        rest = b""
+        for piece in pieces:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                if not line.strip():
+                    continue
+                try:
+                    event = json.loads(line)
+                    kind, item = str(event["type"]), event["object"]
+                except (ValueError, KeyError, TypeError):
+                    return
+                if kind == "ERROR":
+                    code = int(item.get("code") or 500)
+                    if code in RETRIED_CODES:
+                        return
+                    raise from_answer(code, json.dumps(item), cluster=self.name, action=call.action)
+                yield kind, item
+            if time.monotonic() > deadline:
+                return
+
+    def _opened(self, call: Call) -> Transport:
+        with self.lock:
+            target = self.target(call)
+            try:
+                if self._transport is None or self._transport.outdated():
+                    self._transport = Transport(target)
+            except AccessError as error:
+                raise self._no_access(call, error) from None
+            return self._transport
+
+    def _take(self, target: Target) -> None:
+        self._target, self.server = target, target.server
+        if not target.verify and target.server.startswith("https"):
+            self._warn(f"cluster {self.name}: the certificate of {shown_url(target.server)} is not verified")
+        if target.server.startswith("http:"):
+            self._warn(f"cluster {self.name}: the connection to {shown_url(target.server)} is not encrypted")
+
+    def _renew(self, call: Call) -> bool:
+        """Other credentials after a 401: renewed ones, or those that the kubeconfig has by now."""
+        with self.lock:
+            try:
+                if self._target is not None and self._target.credentials.renew():
+                    return True
+                before = self._target
+                self._take(self._resolve())
+                if before == self._target:
+                    return False
+                self._transport = None
+                return True
+            except AccessError as error:
+                told = f"the server refuses the credentials, and no others could be had: {error}"
+                raise Unauthorized(told, cluster=self.name, action=call.action, code=401, hint=error.hint) from None
+
+    def _count(self, verb: str) -> None:
+        with self.lock:
+            self.sent[verb] += 1
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings and len(self.warnings) < _MOST_WARNINGS:
+            self.warnings.append(text)
+
+    def _hear(self, answer: Answer) -> None:
+        """Keep the warnings that come with an answer (RFC 7234, 5.5: `299 - "text"`)."""
+        said = answer.headers.get("warning", "")
+        if said:
+            with self.lock:
+                for text in said.split("299 - ")[1:]:
+                    self._warn(f"cluster {self.name}: {text.strip().rstrip(',').strip()[1:-1]}")
+
+    def _unreachable(self, call: Call, error: TransportError) -> Unreachable:
+        self._down = True
+        return Unreachable(str(error), cluster=self.name, action=call.action, hint=error.hint)
+
+    def _no_access(self, call: Call, error: AccessError) -> ConnectionInvalid:
+        return ConnectionInvalid(str(error), cluster=self.name, action=call.action, hint=error.hint)
+
+
+def _asked(answer: Answer) -> float | None:
+    return retry_after(answer.headers.get("retry-after"), time.time())
+
+
+def _passes(answer: Answer) -> bool:
+    """Whether the same request may be answered otherwise a little later."""
+    if answer.code == 500:
+        return not isinstance(from_answer(500, answer.body, cluster="", action=""), Invalid)
+    return answer.code in RETRIED_CODES
+
+
+def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
+    """What a Secret that was sent holds, as no message may repeat it."""
+    found: set[str] = set()
+    for field in ("data", "stringData"):
+        values = (body or {}).get(field)
+        for value in values.values() if isinstance(values, Mapping) else ():
+            found.add(str(value))
+            with contextlib.suppress(ValueError):
+                found.add(base64.b64decode(str(value), validate=True).decode())
+    return found

@@ -1,0 +1,69 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Whether and when a request is sent again."""
+
+from __future__ import annotations
+
+import email.utils
+import random
+import time
+from dataclasses import dataclass, field
+
+# Codes after which the same request may succeed (Kubernetes API conventions, "HTTP Status codes").
+RETRIED_CODES = frozenset({429, 500, 502, 503, 504})
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 8.0
+
+
+class TransportError(Exception):
+    """No whole answer. `sent`: the server may have acted on the request. `permanent`: the next attempt ends alike."""
+
+    def __init__(self, text: str, *, sent: bool = False, permanent: bool = False, hint: str = "") -> None:
+        super().__init__(text)
+        self.sent = sent
+        self.permanent = permanent
+        self.hint = hint
+
+
+def retry_after(header: str | None, now: float) -> float | None:
+    """Seconds that a Retry-After header (RFC 9110, 10.2.3) asks for: a number or a date; None where it says nothing."""
+    if not header:
+        return None
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(min(int(text[:9]), 86_400))
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+@dataclass
+class Attempts:
+    """One request's budget: at most `retries` repetitions, no pause that would end after `seconds` (from now).
+
+    Pauses double from half a second up to eight, less up to a half at random, so that clients that failed together
+    do not come back together. A server that answers (429, 5xx) gets twice the time of one that is silent.
+    """
+
+    retries: int
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+    made: int = 0
+
+    def again(self, *, asked: float | None = None, answered: bool = False) -> bool:
+        """Wait for the next attempt; False at once when there is none. `asked`: seconds the server wants us to wait."""
+        if self.made >= self.retries:
+            return False
+        pause = min(_FIRST_PAUSE * 2**self.made, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+        if asked is not None:
+            pause = max(asked, pause * 0.1)
+        if pause >= self.left(answered=answered):
+            return False
+        self.made += 1
+        time.sleep(pause)
+        return True
+
+    def left(self, *, answered: bool = False) -> float:
+        """Seconds of the budget that are left."""
+        return self.seconds * (2 if answered else 1) - (time.monotonic() - self.began)

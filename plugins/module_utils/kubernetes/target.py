@@ -1,0 +1,52 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where an API server is and how to be let in: what a connection comes down to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
+    AccessError,
+    Credentials,
+    Fixed,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """`server`: URL. `ca`: PEM text, empty for the certificates that the machine trusts.
+
+    `proxy`: URL, empty for what the environment says (HTTPS_PROXY, NO_PROXY).
+    """
+
+    server: str
+    credentials: Credentials = field(default_factory=Fixed, repr=False)
+    ca: str = field(default="", repr=False)
+    verify: bool = True
+    tls_server_name: str = ""
+    proxy: str = field(default="", repr=False)
+    impersonate: str = ""
+
+
+def checked_url(text: str, what: str, schemes: tuple[str, ...]) -> str:
+    """The URL without a slash at its end; raises AccessError, which repeats it only where it cannot hold a password."""
+    url = text.strip().rstrip("/")
+    try:
+        parts = urlsplit(url)
+        _port = parts.port
+    except ValueError:
+        raise AccessError(f"{what} is no URL", f"Write it like {schemes[0]}://host:port") from None
+    if parts.scheme not in schemes or not parts.hostname:
+        shown = f" (got {url})" if "@" not in url else ""
+        raise AccessError(f"{what} is no URL that begins with {' or '.join(schemes)}://{shown}")
+    if what == "server" and (parts.username or parts.password or parts.query or parts.fragment):
+        raise AccessError(f"{what} holds more than an address", "Give credentials as token or in a kubeconfig")
+    return url
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return SplitResult(parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "").geturl()

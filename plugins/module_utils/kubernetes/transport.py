@@ -1,0 +1,357 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Requests to one API server over kept connections, by the client library's dynamic client: bytes out, bytes in.
+
+The library resolves no redirects and repeats nothing here (`retries = False`); `client.py` decides about that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import ipaddress
+import os
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import (
+    ApiClient,
+    Configuration,
+    DynamicApiError,
+    DynamicClient,
+    HTTPError,
+    certifi,
+    urllib3,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
+    AccessError,
+    ClientCertificate,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
+
+USER_AGENT = "modelplane.fleet"
+_CONNECTIONS = 32
+_CHUNK = 1 << 16
+# A body may take longer than the answer to begin, but not for ever: a trickle would never run into a socket's timeout.
+_BODY_TIMES = 10
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of any code: headers by lower-case name."""
+
+    code: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
+class Transport:
+    """Connections to one server, made when they are needed. Safe for several threads."""
+
+    def __init__(self, target: Target) -> None:
+        """Raises AccessError for certificates and proxies that cannot be used."""
+        self._target = target
+        self._proxy = target.proxy or _environment_proxy(target.server)
+        self._certificate = target.credentials.certificate()
+        self._api = _api_client(target, self._proxy, self._certificate)
+        self._dynamic = DynamicClient(self._api, discoverer=_no_discovery)
+
+    def outdated(self) -> bool:
+        """Whether the client certificate is another one than that of these connections."""
+        return self._target.credentials.certificate() != self._certificate
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        content_type: str = "",
+        timeout: float,
+    ) -> Answer:
+        """One request, whole answer; `timeout` (seconds) is for the connection, and for every wait for the answer.
+
+        Raises TransportError where there is no whole answer, AccessError where there are no credentials.
+        """
+        try:
+            response = self._request(method, path, query, body, content_type, (timeout, timeout))
+            data = _whole(response, time.monotonic() + timeout * _BODY_TIMES)
+        except DynamicApiError as error:
+            return _failed(error, self._explain)
+        except (HTTPError, OSError) as error:
+            raise self._explain(error, timeout) from None
+        return Answer(response.status, data, _headers(response.headers))
+
+    @contextlib.contextmanager
+    def stream(self, path: str, *, query: Mapping[str, str], timeout: float, connect: float) -> Iterator[Any]:
+        """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
+        response = None
+        try:
+            response = self._request("GET", path, query, None, "", (connect, timeout))
+            yield response.stream(_CHUNK, decode_content=True)
+        except DynamicApiError as error:
+            yield _failed(error, self._explain)
+        except (HTTPError, OSError) as error:
+            raise self._explain(error, timeout) from None
+        finally:
+            if response is not None:
+                response.close()
+
+    def close(self) -> None:
+        """Close the connections; the next request makes new ones."""
+        self._api.rest_client.pool_manager.clear()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        content_type: str,
+        timeout: tuple[float, float],
+    ) -> Any:
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        authorization = self._target.credentials.authorization()
+        if authorization:
+            headers["Authorization"] = authorization
+        if self._target.impersonate:
+            headers["Impersonate-User"] = self._target.impersonate
+        return self._dynamic.request(
+            method,
+            path,
+            body=body,
+            serialize=False,
+            query_params=list(query.items()),
+            header_params=headers,
+            content_type=content_type or None,
+            _request_timeout=timeout,
+        )
+
+    def _explain(self, error: Exception, timeout: float = 0.0) -> TransportError:
+        return explain(error, self._target, self._proxy, timeout)
+
+
+def explain(error: Exception, target: Target, proxy: str, timeout: float) -> TransportError:
+    """What happened, in words; whether the server may have seen the request, and whether another attempt may help."""
+    kinds = urllib3.exceptions
+    server = shown_url(target.server)
+    by = f" through the proxy {shown_url(proxy)}" if proxy else ""
+    causes = list(_causes(error))
+    if isinstance(error, kinds.ProxyError):
+        said = str(causes[-1]) if causes else str(error)
+        return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
+    if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
+        "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
+    ):
+        said = next(
+            (str(getattr(cause, "verify_message", "")) for cause in causes if hasattr(cause, "verify_message")), ""
+        )
+        return TransportError(
+            f"the certificate of {server} is not trusted: {_short(said or str(error))}",
+            permanent=True,
+            hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
+        )
+    if isinstance(error, kinds.NameResolutionError) or any(isinstance(cause, socket.gaierror) for cause in causes):
+        unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
+        host = urlsplit(proxy or target.server).hostname
+        return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
+    if isinstance(error, kinds.ConnectTimeoutError):
+        return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
+    if isinstance(error, kinds.NewConnectionError):
+        said = next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
+        return TransportError(f"no connection to {server}{by}: {said.lower()}")
+    if isinstance(error, kinds.ReadTimeoutError):
+        return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
+    if isinstance(error, kinds.SSLError | ssl.SSLError):
+        return TransportError(f"no TLS connection to {server}{by}: {_short(str(error))}")
+    return TransportError(f"the connection to {server}{by} broke: {_short(_last_words(error))}", sent=True)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors that led to this one, as the libraries keep them: as cause, as context, or as an argument."""
+    seen: set[int] = set()
+    todo: list[BaseException] = [error]
+    while todo:
+        current = todo.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        linked = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        todo.extend(link for link in linked if isinstance(link, BaseException))
+
+
+def _last_words(error: Exception) -> str:
+    """Of a broken connection, what the operating system said."""
+    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    return said[-1].lower() if said else str(error.args[0] if error.args else error)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def _failed(error: Any, explain_it: Any) -> Answer:
+    """The answer behind an error of the library; status 0 is how it hides a failed TLS handshake."""
+    if not error.status:
+        raise explain_it(ssl.SSLError(str(error.reason))) from None
+    body = error.body if isinstance(error.body, bytes) else str(error.body or "").encode()
+    return Answer(int(error.status), body, _headers(error.headers or {}))
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _whole(response: Any, deadline: float) -> bytes:
+    """The body. A connection whose body was not read to its end is not used again."""
+    pieces = []
+    try:
+        for piece in response.stream(_CHUNK, decode_content=True):
+            pieces.append(piece)
+            if time.monotonic() > deadline:
+                raise TransportError("the answer does not come to an end", sent=True)
+    except BaseException:
+        response.close()
+        raise
+    response.release_conn()
+    return b"".join(pieces)
+
+
+def _no_discovery(_client: Any, _cache_file: Any) -> None:
+    """In place of the library's own discovery, which asks for all groups and keeps its cache in a shared folder."""
+
+
+def _api_client(target: Target, proxy: str, certificate: ClientCertificate | None) -> Any:
+    configuration = Configuration()
+    configuration.host = target.server
+    configuration.verify_ssl = target.verify
+    configuration.tls_server_name = target.tls_server_name or None
+    configuration.retries = False
+    configuration.connection_pool_maxsize = _CONNECTIONS
+    configuration.no_proxy = None
+    configuration.proxy = None
+    if proxy:
+        parts = urlsplit(checked_url(proxy, "proxy", _PROXY_SCHEMES))
+        configuration.proxy = proxy if parts.scheme.startswith("socks") else shown_url(proxy)
+        if parts.username:
+            user = f"{parts.username}:{parts.password or ''}"
+            configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=user)
+    try:
+        api = ApiClient(configuration)
+    except ImportError:
+        raise AccessError("a socks proxy needs the Python package PySocks", "pip install PySocks") from None
+    api.user_agent = USER_AGENT
+    settings = api.rest_client.pool_manager.connection_pool_kw
+    settings["socket_options"] = _socket_options()
+    if target.server.startswith("https"):
+        settings["ssl_context"] = tls_context(target.ca, target.verify, certificate)
+        settings["ca_certs"] = settings["cert_file"] = settings["key_file"] = None
+        settings.pop("ca_cert_data", None)
+    return api
+
+
+def _socket_options() -> list[tuple[int, int, int]]:
+    """As the library's own, and a peer that vanished in the middle of a watch is noticed within a minute."""
+    options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options
+
+
+@functools.lru_cache(maxsize=1024)
+def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    """TLS as client-go does it: every certificate of the CA text is an anchor, and old CAs without key identifiers do.
+
+    Python 3.13 refuses such CAs by default (VERIFY_X509_STRICT), many clusters have one.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not verify:
+        urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca:
+        try:
+            context.load_verify_locations(cadata=ca)
+        except (ssl.SSLError, ValueError):
+            raise AccessError(
+                "the CA is no PEM text with certificates", "Check ca_text, ca_file or the kubeconfig"
+            ) from None
+    else:
+        paths = ssl.get_default_verify_paths()
+        context.load_default_certs() if paths.cafile or paths.capath else context.load_verify_locations(certifi.where())
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if certificate is not None:
+        _load_certificate(context, certificate)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
+    """OpenSSL's interface reads keys from files only: one in memory where that exists, else removed at once."""
+    data = f"{pair.certificate.rstrip()}\n{pair.key.rstrip()}\n".encode()
+    try:
+        if hasattr(os, "memfd_create"):
+            handle = os.memfd_create("client-certificate")
+            try:
+                os.write(handle, data)
+                context.load_cert_chain(f"/proc/self/fd/{handle}", password=lambda: b"")
+            finally:
+                os.close(handle)
+        else:
+            with tempfile.NamedTemporaryFile(prefix="modelplane-", suffix=".pem") as file:
+                file.write(data)
+                file.flush()
+                context.load_cert_chain(file.name, password=lambda: b"")
+    except (ssl.SSLError, ValueError):
+        hint = "Check client-certificate and client-key; a key with a password cannot be used"
+        raise AccessError("the client certificate and its key cannot be loaded", hint) from None
+
+
+def _environment_proxy(server: str) -> str:
+    """The proxy that HTTPS_PROXY (or HTTP_PROXY for http) names, unless NO_PROXY holds the server.
+
+    NO_PROXY: host names with all below them, addresses, networks, each with or without a port, or `*` (as Go reads it).
+    """
+    proxies = getproxies()
+    parts = urlsplit(server)
+    proxy = proxies.get(parts.scheme, "")
+    host = (parts.hostname or "").lower()
+    if not proxy or host == "localhost" or _is_loopback(host):
+        return ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    rules = [rule.strip().lower() for rule in proxies.get("no", "").split(",")]
+    return "" if any(_bypasses(rule, host, port) for rule in rules if rule) else proxy
+
+
+def _bypasses(rule: str, host: str, port: int) -> bool:
+    if rule == "*":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
+    name, colon, only = rule.rpartition(":")
+    if colon and only.isdigit() and "]" not in only:
+        if int(only) != port:
+            return False
+        rule = name.strip("[]")
+    rule = rule.removeprefix("*")
+    return host == rule.lstrip(".") or host.endswith("." + rule.lstrip("."))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
