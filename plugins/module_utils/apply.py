@@ -1,0 +1,201 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One run from a build folder onto the API servers of a fleet, all at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.copies import Copies, Sources, copies
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import CONTROL_SCOPE
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
+
+STATE_KINDS = frozenset({"Namespace", "CustomResourceDefinition", "ModelReplica", "ModelEndpoint"})
+"""What of the control cluster has to be there before anything of a workload cluster is touched."""
+
+Connect = Callable[[Client | None], Client]
+"""Makes the client of a cluster, given that of the control cluster, whose Secrets may hold the kubeconfig."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A workload cluster: how to connect to it, and the folder with its objects (empty: its own one in the build)."""
+
+    name: str
+    connect: Connect
+    folder: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked to do. `path` is the build folder, empty with `absent`: take everything of the fleet away.
+
+    `options` are those of each cluster but for what differs from one to the next. `only_state`: of the control cluster
+    only what has to be there first, and nothing is removed. `definitions`: bring the CRDs there.
+    """
+
+    path: str
+    targets: Sequence[Target] = ()
+    control: Connect | None = None
+    options: Options = field(default_factory=Options)
+    absent: bool = False
+    only_state: bool = False
+    definitions: bool = True
+    forks: int = 32
+    lock_timeout: float = 60.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why nothing is known of a cluster, or nothing was done there."""
+
+    message: str
+
+
+Outcome = Applied | Failure
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of every cluster; `control` is None when there is none."""
+
+    clusters: Mapping[str, Outcome]
+    control: Outcome | None = None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What one cluster should have."""
+
+    objects: Sequence[Object] = ()
+    copies: Copies = field(default_factory=Copies)
+    statuses: Sequence[Object] = ()
+
+
+def run(settings: Settings) -> Outcomes:
+    """Apply a build everywhere. Raises StoreError when the build as a whole cannot be used; what concerns one cluster
+    fails that cluster alone."""
+    wanted: dict[str, _Wanted | StoreError] = {target.name: _Wanted() for target in settings.targets}
+    state = _Wanted()
+    plan: Sequence[Mapping[str, Any]] = ()
+    if not settings.absent:
+        wanted, state, plan = _read(settings)
+    control, fault = _control(settings)
+    try:
+        sources = Sources(control)
+        for name, found in wanted.items():
+            if isinstance(found, _Wanted):
+                copied = copies(plan, name, sources)
+                wanted[name] = _Wanted([*found.objects, *copied.wanted], copied)
+        work: dict[str, Callable[[], Outcome]] = {
+            f"cluster {target.name}": _on_cluster(settings, target, wanted[target.name], control)
+            for target in settings.targets
+        }
+        # A control cluster that did not answer for a Secret is not asked again: it costs its timeout once.
+        fault = fault or (sources.fault if isinstance(sources.fault, Unreachable) else None)
+        if control is not None and fault is None:
+            work["control"] = _on_control(settings, control, state)
+        done = {
+            name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
+            for name, outcome in fan_out(work, settings.forks).items()
+        }
+    finally:
+        if control is not None:
+            control.close()
+    return Outcomes(
+        {target.name: done[f"cluster {target.name}"] for target in settings.targets},
+        Failure(str(fault)) if fault else done.get("control"),
+    )
+
+
+def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
+    if settings.control is None:
+        return None, None
+    try:
+        return settings.control(None), None
+    except ApiError as error:
+        return None, error
+
+
+def _read(
+    settings: Settings,
+) -> tuple[dict[str, _Wanted | StoreError], _Wanted, Sequence[Mapping[str, Any]]]:
+    """What each cluster should have, what the control cluster should, and the Secrets to copy."""
+    build = Build(settings.path)
+    store = DirectoryStore(settings.path)
+    wanted: dict[str, _Wanted | StoreError] = {}
+    # Without the lock, half of one build could be read and half of the next.
+    with contextlib.nullcontext() if settings.options.check_mode else store.lock(settings.lock_timeout):
+        for target in settings.targets:
+            try:
+                wanted[target.name] = _Wanted(build.objects(target.name, target.folder))
+            except StoreError as error:
+                wanted[target.name] = error
+        state = _state(settings, build) if settings.control else _Wanted()
+        return wanted, state, build.secret_copies()
+
+
+def _state(settings: Settings, build: Build) -> _Wanted:
+    """What the control cluster should have."""
+    objects: list[Object] = build.control()
+    if settings.only_state:
+        objects = [value for value in objects if value["kind"] in STATE_KINDS]
+    statuses = () if settings.only_state else build.statuses()
+    return _Wanted([*(_definitions() if settings.definitions else ()), *objects], statuses=statuses)
+
+
+def _definitions() -> list[Object]:
+    found: list[Object] = []
+    for kind in api.KINDS.values():
+        definition = crd(kind)
+        labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
+        found.append({**definition, "metadata": {**definition["metadata"], "labels": labels}})
+    return found
+
+
+def _on_cluster(
+    settings: Settings, target: Target, wanted: _Wanted | StoreError, control: Client | None
+) -> Callable[[], Outcome]:
+    def work() -> Outcome:
+        if isinstance(wanted, StoreError):
+            return Failure(str(wanted))
+        options = replace(settings.options, scope=target.name, held=wanted.copies.held)
+        client = target.connect(control)
+        try:
+            applied = apply(client, wanted.objects, options)
+        finally:
+            client.close()
+        return replace(applied, notes=(*wanted.copies.notes, *applied.notes))
+
+    return work
+
+
+def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable[[], Outcome]:
+    def work() -> Outcome:
+        options = replace(
+            settings.options,
+            scope=CONTROL_SCOPE,
+            create_namespaces=True,
+            prune=settings.options.prune and not settings.only_state,
+        )
+        before = client.requests.copy()
+        applied = apply(client, wanted.objects, options)
+        statuses = apply_statuses(client, wanted.statuses, check_mode=options.check_mode)
+        spent = client.requests.copy()
+        spent.subtract(before)
+        requests = {verb: count for verb, count in spent.items() if count}
+        return replace(applied, results=(*applied.results, *statuses), requests=requests)
+
+    return work

@@ -1,0 +1,89 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Secrets that are copied from the control cluster to workload clusters, key by key, as the plan says.
+
+Their values go from one API server to the other and nowhere else: to no file, no result, no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+
+@dataclass(frozen=True)
+class Copies:
+    """For one workload cluster: the Secrets that it should have, those that stay as they are because the source cannot
+    be read now, and why."""
+
+    wanted: tuple[Object, ...] = ()
+    held: frozenset[Key] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+class Sources:
+    """The Secrets of the control cluster, each asked for once, and none after one could not be read: `fault` says why.
+    Without a client none can be read."""
+
+    def __init__(self, control: Client | None) -> None:
+        self._control = control
+        self._seen: dict[tuple[str, str], Object | None] = {}
+        self.fault: ApiError | None = None
+
+    def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
+        """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
+        if self._control is None:
+            return "", "no control cluster is given to copy from"
+        if self.fault is None and (namespace, name) not in self._seen:
+            try:
+                self._seen[namespace, name] = self._control.get("v1", "Secret", name, namespace)
+            except ApiError as error:
+                self.fault = error
+        if (namespace, name) not in self._seen:
+            return "", str(self.fault)
+        value = text(self._seen[namespace, name], "data", key)
+        return value, "" if value else f"Secret {namespace}/{name} of the control cluster has no key {key}"
+
+
+def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) -> Copies:
+    """What `secretCopies` of a plan means for one cluster."""
+    data: dict[tuple[str, str], dict[str, str]] = {}
+    origins: dict[tuple[str, str], str] = {}
+    held: set[Key] = set()
+    notes = []
+    for entry in plan:
+        if entry.get("cluster") != cluster:
+            continue
+        source, target = fields(entry, "from"), fields(entry, "to")
+        place = (text(target, "namespace"), text(target, "name"))
+        value, fault = sources.value(text(source, "namespace"), text(source, "name"), text(source, "key"))
+        if fault:
+            held.add(Key("", "Secret", *place))
+            notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {fault}")
+            continue
+        data.setdefault(place, {})[text(target, "key")] = value
+        origins[place] = text(source, "namespace")
+    wanted = [
+        _secret(*place, values, origins[place])
+        for place, values in sorted(data.items())
+        if Key("", "Secret", *place) not in held
+    ]
+    return Copies(tuple(wanted), frozenset(held), tuple(sorted(set(notes))))
+
+
+def _secret(namespace: str, name: str, data: Mapping[str, str], origin: str) -> Object:
+    labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY, names.NAMESPACE_LABEL: names.label_value(origin)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "type": "Opaque",
+        "data": dict(sorted(data.items())),
+    }

@@ -1,0 +1,82 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The status of the fleet's resources onto the control cluster, through the status subresource alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Forbidden,
+    NotFound,
+    NotServed,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, result
+
+STATUS_MANAGER = "modelplane.fleet/status"
+_SUBRESOURCE = "status"
+
+
+def apply_statuses(client: Client, wanted: Sequence[Object], *, check_mode: bool) -> list[Result]:
+    """Write each status that differs from the live one; a result for each that was written or could not be.
+
+    A resource that is not on the control cluster (it is a manifest in a folder) is passed over. One list request per
+    kind. Raises what concerns the whole server.
+    """
+    by_kind: dict[tuple[str, str], list[Object]] = {}
+    for value in wanted:
+        by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
+    results: list[Result] = []
+    for (api_version, kind), values in sorted(by_kind.items()):
+        try:
+            there = {Key.of(live): live for live in client.list(api_version, kind).items}
+        except NotServed:
+            continue
+        except Forbidden as error:
+            results += [result(value, "failed", f"its status cannot be compared: {error}") for value in values]
+            continue
+        for value in values:
+            live = there.get(Key.of(value))
+            if live is not None and not _same(value, live):
+                results += _written(client, value, live, check_mode)
+    return results
+
+
+def _same(wanted: Object, live: Object) -> bool:
+    """Whether the live status is what is wanted, and we own it."""
+    ours = owned(live, STATUS_MANAGER, _SUBRESOURCE)
+    return ours is not None and _canonical(fields(ours, "status")) == _canonical(fields(wanted, "status"))
+
+
+def _canonical(value: Any) -> Any:
+    """A value in which the order of maps in lists does not matter: conditions are found by their type."""
+    if isinstance(value, dict):
+        return {key: _canonical(held) for key, held in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [_canonical(item) for item in value]
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True))
+    return value
+
+
+def _written(client: Client, value: Object, live: Object, check_mode: bool) -> list[Result]:
+    try:
+        after = client.apply(
+            dict(value), manager=STATUS_MANAGER, force=True, dry_run=check_mode, subresource=_SUBRESOURCE
+        )
+    except (Unreachable, Unauthorized, Throttled):
+        raise
+    except NotFound:
+        return []
+    except ApiError as error:
+        return [result(value, "failed", f"its status could not be written: {error}", before=live)]
+    return [result(value, "updated", "status", before=live, after=after)]
