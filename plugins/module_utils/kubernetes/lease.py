@@ -1,31 +1,178 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A lock on the control cluster: a coordination.k8s.io/v1 Lease, taken over after it expired."""
+"""A lock on the control cluster: a coordination.k8s.io/v1 Lease, taken over after it expired.
+
+The rules are those of client-go's leader election: a Lease is expired when *we* have seen it unchanged for its whole
+duration. What the holder's clock says is never compared with ours. Every write names the resourceVersion that it
+follows, so that of two that take it at once one fails.
+"""
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+import contextlib
+import datetime
+import threading
+import time
+from collections.abc import Iterator
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+)
+
+_API = ("coordination.k8s.io/v1", "Lease")
+_LONGEST_PAUSE = 2.0
 
 
 class Lease:
-    """A Lease that one holder has at a time. `duration`: seconds without renewal until others may take it."""
+    """A Lease that one holder has at a time. Safe for several threads.
+
+    `holder`: names us; another process with the same name shares the Lease. `duration`: seconds without renewal
+    until others may take it; waiting shorter than that never takes it from a holder that died.
+    """
 
     def __init__(self, client: Client, name: str, namespace: str, holder: str, duration: float = 30.0) -> None:
         self.client, self.name, self.namespace, self.holder, self.duration = client, name, namespace, holder, duration
-
-    def acquire(self, wait: float = 0.0) -> bool:
-        """Take it, waiting up to `wait` seconds; False: another holder kept it."""
-        raise NotImplementedError
-
-    def renew(self) -> None:
-        """Say that we are still here; raises Conflict when it was taken over."""
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Give it back; nothing happens when it is no longer ours."""
-        raise NotImplementedError
+        self._seen: Object | None = None
+        self._seen_at = 0.0
+        self._lock = threading.Lock()
 
     @property
     def held_by(self) -> str:
-        """Who held it when it was last looked at."""
-        raise NotImplementedError
+        """Who held it when it was last looked at; empty for nobody."""
+        return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
+
+    def acquire(self, wait: float = 0.0) -> bool:
+        """Take it, waiting up to `wait` seconds; False: another holder kept it."""
+        deadline = time.monotonic() + wait
+        while True:
+            with self._lock:
+                if self._try():
+                    return True
+                expires = self._seen_at + self._duration_seen() - time.monotonic()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(max(0.01, min(_LONGEST_PAUSE, self.duration / 4, left, expires if expires > 0 else left)))
+
+    def renew(self) -> None:
+        """Say that we are still here; raises Conflict when it was taken over."""
+        with self._lock:
+            try:
+                self._write(self._seen or self._look(), renewed=True)
+            except Conflict:
+                # A write of ours that was answered to nobody, or somebody else's: the holder tells.
+                self._write(self._look(), renewed=True)
+
+    def release(self) -> None:
+        """Give it back; nothing happens when it is no longer ours."""
+        with self._lock:
+            found = self._look()
+            if found is None or self.held_by != self.holder:
+                return
+            spec = {key: value for key, value in _spec(found).items() if key != "holderIdentity"}
+            with contextlib.suppress(Conflict):
+                self._keep(self.client.replace({**found, "spec": {**spec, "leaseDurationSeconds": 1}}))
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[threading.Event]:
+        """Renew it in the background, three times within its duration. The event is set when it was lost."""
+        lost, done = threading.Event(), threading.Event()
+
+        def renew() -> None:
+            renewed = time.monotonic()
+            while not done.wait(self.duration / 3):
+                try:
+                    self.renew()
+                    renewed = time.monotonic()
+                except Conflict:
+                    lost.set()
+                    return
+                except ApiError:
+                    if time.monotonic() - renewed > self.duration:
+                        lost.set()
+                        return
+
+        thread = threading.Thread(target=renew, name=f"lease-{self.name}", daemon=True)
+        thread.start()
+        try:
+            yield lost
+        finally:
+            done.set()
+            thread.join()
+
+    def _try(self) -> bool:
+        found = self._look()
+        try:
+            if found is None:
+                self._keep(self.client.create(self._object({**self._ours(), "leaseTransitions": 0})))
+                return True
+            expired = time.monotonic() - self._seen_at >= self._duration_seen()
+            if self.held_by in ("", self.holder) or expired:
+                self._write(found, renewed=self.held_by == self.holder, taken=True)
+                return True
+        except (Conflict, AlreadyExists):
+            self._look()
+        return False
+
+    def _write(self, found: Object | None, *, renewed: bool, taken: bool = False) -> None:
+        """Our name and the time into the Lease as it was found; raises Conflict."""
+        if found is None or (not taken and self.held_by != self.holder):
+            by = f"by {self.held_by}" if self.held_by else "away"
+            raise Conflict(
+                f"Lease {self.namespace}/{self.name} was taken {by}",
+                cluster=self.client.name,
+                action="renew the lock",
+                code=409,
+                hint="Another run works on the fleet: wait for it to end",
+            )
+        spec = _spec(found)
+        wanted = {**spec, **self._ours()}
+        if renewed:
+            wanted["acquireTime"] = spec.get("acquireTime") or wanted["acquireTime"]
+        else:
+            wanted["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        self._keep(self.client.replace({**found, "spec": wanted}))
+
+    def _look(self) -> Object | None:
+        found = self.client.get(*_API, self.name, self.namespace)
+        if found is None:
+            self._seen = None
+        else:
+            self._keep(found)
+        return found
+
+    def _keep(self, found: Object) -> None:
+        """Remember it, and since when it is as it is."""
+        if self._seen is None or _version(self._seen) != _version(found):
+            self._seen_at = time.monotonic()
+        self._seen = found
+
+    def _duration_seen(self) -> float:
+        """How long the holder wants to be waited for."""
+        seconds = _spec(self._seen).get("leaseDurationSeconds") if self._seen else None
+        return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else self.duration
+
+    def _ours(self) -> Object:
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": max(1, round(self.duration)),
+            "acquireTime": now,
+            "renewTime": now,
+        }
+
+    def _object(self, spec: Object) -> Object:
+        metadata = {"name": self.name, "namespace": self.namespace}
+        return {"apiVersion": _API[0], "kind": _API[1], "metadata": metadata, "spec": spec}
+
+
+def _spec(found: Object | None) -> Object:
+    spec = (found or {}).get("spec")
+    return spec if isinstance(spec, dict) else {}
+
+
+def _version(found: Object) -> str:
+    return str((found.get("metadata") or {}).get("resourceVersion") or "")

@@ -1,0 +1,152 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The arguments with which modules are told how to reach clusters, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
+    Connection,
+    Eks,
+    Gke,
+    SecretRef,
+)
+
+CONTROL = "control"
+
+
+def _connection_options() -> dict[str, Any]:
+    return {
+        "kubeconfig": {"type": "path"},
+        "kubeconfig_text": {"type": "str", "no_log": True},
+        "context": {"type": "str"},
+        "secret": {
+            "type": "dict",
+            "no_log": False,
+            "options": {
+                "namespace": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "key": {"type": "str", "default": "kubeconfig", "no_log": False},
+            },
+        },
+        "eks": {
+            "type": "dict",
+            "options": {
+                "cluster": {"type": "str", "required": True},
+                "region": {"type": "str"},
+                "profile": {"type": "str"},
+                "role_arn": {"type": "str"},
+                "endpoint": {"type": "str"},
+            },
+        },
+        "gke": {
+            "type": "dict",
+            "options": {
+                "project": {"type": "str", "required": True},
+                "location": {"type": "str", "required": True},
+                "cluster": {"type": "str", "required": True},
+                "credentials_file": {"type": "path"},
+                "endpoint": {"type": "str"},
+            },
+        },
+        "server": {"type": "str"},
+        "token": {"type": "str", "no_log": True},
+        "ca_file": {"type": "path"},
+        "ca_text": {"type": "str"},
+        "proxy": {"type": "str"},
+        "tls_server_name": {"type": "str"},
+        "verify": {"type": "bool", "default": True},
+        "impersonate": {"type": "str"},
+    }
+
+
+# Part of an Ansible argument spec: the counterpart of the doc fragment `clusters`.
+CLUSTERS: dict[str, Any] = {
+    "clusters": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"name": {"type": "str", "required": True}, **_connection_options()},
+    },
+    "control": {"type": "dict", "options": _connection_options()},
+    "forks": {"type": "int", "default": 32},
+    "timeout": {"type": "float", "default": 30.0},
+    "retries": {"type": "int", "default": 5},
+    "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
+}
+
+
+class ArgumentsError(Exception):
+    """What is wrong with the arguments, one line each."""
+
+
+def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
+    """The connections of the argument `clusters`, by name, in their order; raises ArgumentsError."""
+    limits = _limits(params)
+    entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
+    found: dict[str, Connection] = {}
+    problems: list[str] = []
+    for index, entry in enumerate(entries):
+        name = str(entry.get("name") or "")
+        if not name:
+            problems.append(f"clusters[{index}].name is empty")
+        elif name in found:
+            problems.append(f"clusters[{index}].name: there are two clusters {name}")
+        else:
+            found[name] = connection(name, entry, **limits)
+    if problems:
+        raise ArgumentsError("\n".join(problems))
+    return found
+
+
+def control_connection(params: Mapping[str, Any]) -> Connection | None:
+    """The connection of the argument `control`, None without; an empty one is that of kubectl."""
+    given = params.get("control")
+    if given is None:
+        return None
+    return connection(CONTROL, given, standard=True, **_limits(params))
+
+
+def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
+    """A connection of suboptions; those that are left out or None have their defaults."""
+    texts = (
+        *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
+        *("proxy", "tls_server_name", "impersonate"),
+    )
+    secret, eks, gke = (_given(given.get(key)) for key in ("secret", "eks", "gke"))
+    verify = given.get("verify")
+    return Connection(
+        name,
+        secret=SecretRef(**secret) if secret else None,
+        eks=Eks(**eks) if eks else None,
+        gke=Gke(**gke) if gke else None,
+        verify=True if verify is None else bool(verify),
+        **{key: str(given[key]) for key in texts if given.get(key)},
+        **more,
+    )
+
+
+def forks(params: Mapping[str, Any]) -> int:
+    """How many clusters are worked on at a time; raises ArgumentsError."""
+    width = int(params.get("forks") or 0)
+    if width < 1:
+        raise ArgumentsError("forks: has to be at least 1")
+    return width
+
+
+def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: str(value) for key, value in (options or {}).items() if value}
+
+
+def _limits(params: Mapping[str, Any]) -> dict[str, Any]:
+    timeout, retries = params.get("timeout"), params.get("retries")
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise ArgumentsError("timeout: has to be a number of seconds above 0")
+    if retries is not None and retries < 0:
+        raise ArgumentsError("retries: has to be 0 or more")
+    return {
+        **({"timeout": float(timeout)} if timeout is not None else {}),
+        **({"retries": int(retries)} if retries is not None else {}),
+    }
