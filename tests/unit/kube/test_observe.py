@@ -1,0 +1,203 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Looks at a real API server, where the real scheduler and controllers say what is the matter."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import Expected, expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook, observe_cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_control
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import observe_fleet
+from ansible_collections.modelplane.fleet.tests.kube import stages
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
+    GATEWAY_API,
+    INFERENCE_EXTENSION,
+    ControlPlane,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
+
+import sightings as seen
+
+DRIVER = "gpu.nvidia.com"
+EAST = expected([seen.EXISTING, seen.CLASS]).cluster("east")
+NODE = "gpu-l4-0"
+READS = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}]
+PLAIN = ["deployments", "leaderworkersets", "jobs", "persistentvolumeclaims", "pods", "nodes", "gateways", "httproutes"]
+
+
+def reader(plane: ControlPlane, user: str, **rights: Any) -> Connection:
+    return Connection("east", kubeconfig=str(plane.user_kubeconfig(user, **rights)), retries=1)
+
+
+def look(connection: Connection) -> ClusterLook:
+    with connect(connection, write_cache=False) as client:
+        return observe_cluster(client, EAST)
+
+
+def seen_when(
+    plane: ControlPlane, connection: Connection, what: str, told: Callable[[ClusterLook], Any]
+) -> ClusterLook:
+    """The first look of which something is true."""
+
+    def ask() -> ClusterLook | None:
+        found = look(connection)
+        return found if told(found) else None
+
+    answer: ClusterLook = plane.wait_for(what, ask, seconds=60)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def stack(cluster: ControlPlane) -> ControlPlane:
+    """A cluster with all that replicas need but a driver that publishes devices."""
+    cluster.install_crds(GATEWAY_API, INFERENCE_EXTENSION)
+    cluster.add_device_class(DRIVER, f'device.driver == "{DRIVER}"')
+    cluster.add_nodes("gpu-l4", 1, labels={"modelplane.ai/pool": "gpu-l4"})
+    gateway = deepcopy(seen.edge_gateway())
+    del gateway["status"]
+    listener = {"name": "http", "port": 80, "protocol": "HTTP"}
+    gateway["spec"] = {"gatewayClassName": "any", "listeners": [listener]}
+    cluster.apply([system_namespace(), gateway])
+    return cluster
+
+
+@pytest.fixture
+def replica(stack: ControlPlane) -> Iterator[list[dict[str, Any]]]:
+    """The objects of a replica as they are composed; they are gone afterwards."""
+    wanted = [dict(value) for value in replica_objects(seen.replica())]
+    stack.create_namespace(seen.WORKLOADS)
+    yield wanted
+    for value in reversed(wanted):
+        if value["kind"] != "Namespace":
+            stack.objects.delete(value["apiVersion"], value["kind"], value["metadata"]["name"], seen.WORKLOADS)
+    stack.wait_for("the pods are gone", lambda: not stack.objects.list("v1", "Pod", seen.WORKLOADS), seconds=60)
+
+
+def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: list[dict[str, Any]]) -> None:
+    connection = reader(stack, "looker", rules=READS)
+    stack.publish_devices(NODE, DRIVER, [])
+    stack.apply(replica)
+    since = stack.audit_position()
+    stuck = seen_when(stack, connection, "the scheduler says no", lambda found: found.failing_pods)
+    (engine,) = stuck.failing_pods
+    assert engine["reasons"][0].startswith("Unschedulable: 0/")
+    assert "cannot allocate all claims" in engine["reasons"][0]
+    assert "no node has enough free devices of the kind that its ResourceClaim asks for" in engine["reasons"][0]
+    assert "preemption" not in engine["reasons"][0]
+    assert stuck.warnings == [
+        f"pool gpu-l4, node {NODE}: no ResourceSlice of driver {DRIVER}: is the DRA driver running there?"
+    ]
+    assert stuck.entry["nodes"] == {"gpu-l4": 1}
+    state = replica_state(seen.replica(), replica, parse({"clusters": {"east": stuck.entry}}).clusters["east"])
+    assert (state.accepted, state.ready) == (True, False)
+    assert "no node has enough free devices" in state.message
+
+    stack.publish_devices(NODE, DRIVER, [{"name": "gpu-0"}])
+    done = seen_when(stack, connection, "all is ready", lambda found: all(entry["ready"] for entry in found.workloads))
+    assert (done.failing_pods, done.warnings) == ([], [])
+    assert [value["kind"] for value in done.entry["objects"]] == ["Deployment", "Deployment", "Gateway", "HTTPRoute"]
+    state = replica_state(seen.replica(), replica, parse({"clusters": {"east": done.entry}}).clusters["east"])
+    assert (state.accepted, state.ready, state.message) == (True, True, "")
+    assert look(connection).entry == done.entry
+    assert stack.write_requests(since) == []
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason"),
+    [
+        (stages.IMAGE_PULL, "ImagePullBackOff"),
+        (stages.OUT_OF_MEMORY, "OOMKilled: it needs more memory than it may have"),
+    ],
+)
+def test_pods_that_fail(stack: ControlPlane, replica: list[dict[str, Any]], fate: str, reason: str) -> None:
+    stack.publish_devices(NODE, DRIVER, [{"name": "gpu-0"}])
+    failing = deepcopy(replica)
+    for value in failing:
+        if value["kind"] == "Deployment" and not value["metadata"]["name"].endswith("-epp"):
+            value["spec"]["template"]["metadata"]["annotations"] = {stages.FATE: fate}
+    stack.apply(failing)
+    connection = reader(stack, "looker", rules=READS)
+    found = seen_when(stack, connection, reason, lambda found: reason in str(found.failing_pods))
+    assert len(found.failing_pods) == 1
+
+
+def test_a_stack_that_is_not_programmed(stack: ControlPlane) -> None:
+    found = look(reader(stack, "looker", rules=READS))
+    assert found.entry["stack"]["ready"] is False
+    assert found.entry["stack"]["message"].startswith(
+        "Gateway modelplane-system/inference-gateway is not programmed yet"
+    )
+
+
+def test_a_user_who_may_not_see_all(stack: ControlPlane) -> None:
+    allowed = [{"apiGroups": ["*"], "resources": PLAIN, "verbs": ["get", "list"]}]
+    partly = look(reader(stack, "half-blind", rules=allowed))
+    assert len(partly.warnings) == 2
+    assert "DeviceClasses were not looked at" in partly.warnings[0]
+    assert "devices were not compared with the classes" in partly.warnings[1]
+    blind = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+    with pytest.raises(Forbidden):
+        look(reader(stack, "blind", rules=blind))
+    seen_so = observe_fleet([reader(stack, "blind", rules=blind)], None, [], others=["west"], write_cache=False)
+    assert "deployments" in seen_so.clusters["east"].unreachable
+    observed = parse(seen_so.document())
+    assert observed.clusters["west"].unreachable == "not part of this run"
+    assert observed.clusters["east"].unreachable
+
+
+def test_the_control_cluster(stack: ControlPlane) -> None:
+    stack.apply([crd(kind) for kind in KINDS.values()])
+    for kind in KINDS.values():
+        stack.wait_for(f"{kind.KIND} is served", lambda kind=kind: stack.objects.knows(kind.group_version(), kind.KIND))
+    stack.create_namespace("ml-team")
+    credential = {"apiKey": {"secretRef": {"name": "key"}}}
+    endpoint = seen.endpoint("https://api.example.com/v1", credential=credential)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "key", "namespace": "ml-team"},
+        "stringData": {"apiKey": "hunter2"},
+    }
+    stack.apply([seen.CLASS, seen.EXISTING, seen.GATEWAY, seen.CACHE, endpoint, secret])
+    with connect(reader(stack, "looker", rules=READS), write_cache=False) as client:
+        found = observe_control(client, Expected())
+    assert found.entry["secrets"] == [{"namespace": "ml-team", "name": "key", "keys": ["apiKey"]}]
+    assert found.entry["controller"] == {
+        "ready": False,
+        "message": "traefik is not installed in namespace traefik-system",
+    }
+    own = {value["kind"] for value in found.entry["objects"] if "modelplane.ai" in value["apiVersion"]}
+    assert own == {"InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"}
+    assert "hunter2" not in str(found)
+    assert "aHVudGVyMg" not in str(found)
+    assert parse({"control": found.entry}).secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
+    # What is on the control cluster says what to look for on the others.
+    stack.publish_devices(NODE, DRIVER, [])
+    both = observe_fleet(
+        [reader(stack, "looker", rules=READS)], reader(stack, "looker", rules=READS), [], write_cache=False
+    )
+    assert both.clusters["east"].warnings == [
+        f"pool gpu-l4, node {NODE}: no ResourceSlice of driver {DRIVER}: is the DRA driver running there?"
+    ]
+    no_secrets = [{"apiGroups": ["*"], "resources": [*PLAIN, "*"], "verbs": ["list"]}]
+    gets = [{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["*"], "verbs": ["get"]}]
+    with connect(reader(stack, "lister", rules=[*no_secrets, *gets]), write_cache=False) as client:
+        refused = observe_control(client, Expected())
+    assert {entry["name"] for entry in refused.entry["secrets"]} == {"hf-token", "key"}
+    assert len(refused.warnings) == 2
