@@ -115,6 +115,7 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),
     )
+    values: dict[str, Any] = {key: str(given[key]) for key in texts if given.get(key)}
     secret, eks, gke = (_given(given.get(key)) for key in ("secret", "eks", "gke"))
     verify = given.get("verify")
     return Connection(
@@ -123,7 +124,7 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
         eks=Eks(**eks) if eks else None,
         gke=Gke(**gke) if gke else None,
         verify=True if verify is None else bool(verify),
-        **{key: str(given[key]) for key in texts if given.get(key)},
+        **values,
         **more,
     )
 

@@ -412,3 +412,6 @@ def _without_version(obj: Object) -> Object:
         if key not in ("resourceVersion", "managedFields", "generation")
     }
     return {**obj, "metadata": metadata}
+
+
+__all__ = ["FIELD_MANAGER", "WRITES", "Client", "Listing", "Object", "ResourceType"]

@@ -1,0 +1,194 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Documentation of how modules are told where clusters are; the argument spec is `module_utils/cluster_arguments.py`."""
+
+from __future__ import annotations
+
+# The suboptions of a connection, indented for a list below `suboptions:` of an option.
+_CONNECTION = r"""
+      kubeconfig:
+        description:
+          - A kubeconfig file. Paths in it start from its own folder.
+          - Entries that run C(aws), C(aws-iam-authenticator), C(gke-gcloud-auth-plugin) or C(gcloud) for a token are
+            not run; the token is made in Python. Other programs are run as the kubeconfig says.
+        type: path
+      kubeconfig_text:
+        description:
+          - The text of a kubeconfig. Paths in it have to be absolute.
+        type: str
+      context:
+        description:
+          - The context of the kubeconfig; its current one by default.
+          - Without any other way to reach the cluster, a context of the kubeconfig that C(kubectl) would use.
+        type: str
+      secret:
+        description:
+          - A Secret on the control cluster with a kubeconfig. It needs O(control).
+          - Such a kubeconfig may neither name files of this machine nor run programs on it, and is given tokens of
+            this machine's cloud accounts for the clouds' own server names only.
+        type: dict
+        suboptions:
+          namespace:
+            description: Namespace of the Secret.
+            type: str
+            required: true
+          name:
+            description: Name of the Secret.
+            type: str
+            required: true
+          key:
+            description: The key that holds the kubeconfig.
+            type: str
+            default: kubeconfig
+      eks:
+        description:
+          - A cluster of Amazon EKS, with the credentials that the AWS SDK finds. It needs the Python package C(boto3).
+          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), AWS is not asked where the
+            cluster is.
+        type: dict
+        suboptions:
+          cluster:
+            description: Name of the cluster at EKS.
+            type: str
+            required: true
+          region:
+            description: Its region; that of the profile or of E(AWS_REGION) by default.
+            type: str
+          profile:
+            description: A profile of the AWS configuration.
+            type: str
+          role_arn:
+            description: A role to assume first.
+            type: str
+          endpoint:
+            description: URL of the EKS API where it is not the public one of the region.
+            type: str
+      gke:
+        description:
+          - A cluster of Google Kubernetes Engine. It needs the Python package C(google-auth).
+          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), Google is not asked where the
+            cluster is.
+        type: dict
+        suboptions:
+          project:
+            description: The project of the cluster.
+            type: str
+            required: true
+          location:
+            description: Its region or zone.
+            type: str
+            required: true
+          cluster:
+            description: Name of the cluster at GKE.
+            type: str
+            required: true
+          credentials_file:
+            description:
+              - A key file, or another file that google-auth reads; the application default credentials by default.
+            type: path
+          endpoint:
+            description: URL of the GKE API where it is not the public one.
+            type: str
+      server:
+        description:
+          - URL of the API server.
+        type: str
+      token:
+        description:
+          - A bearer token for O(clusters[].server).
+        type: str
+      ca_file:
+        description:
+          - A file with the certificates that the server's has to come from; it wins over the kubeconfig's.
+          - Without any, those that this machine trusts.
+        type: path
+      ca_text:
+        description:
+          - The same as text (PEM).
+        type: str
+      proxy:
+        description:
+          - URL of a proxy on the way (V(http://), V(https://), V(socks5://)); it wins over the kubeconfig's and over
+            E(HTTPS_PROXY) and E(NO_PROXY), which count otherwise.
+        type: str
+      tls_server_name:
+        description:
+          - The name that the server's certificate has to be for, where it is not that of O(clusters[].server).
+        type: str
+      verify:
+        description:
+          - Whether the server's certificate is verified. V(false) gives a warning.
+        type: bool
+        default: true
+      impersonate:
+        description:
+          - A user to act as.
+        type: str
+"""
+
+
+class ModuleDocFragment:
+    """Options of modules that talk to clusters."""
+
+    DOCUMENTATION = (
+        r"""
+options:
+  clusters:
+    description:
+      - The workload clusters, and how each is reached, by exactly one of O(clusters[].kubeconfig),
+        O(clusters[].kubeconfig_text), O(clusters[].secret), O(clusters[].eks), O(clusters[].gke) and
+        O(clusters[].server).
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - Name of the InferenceCluster.
+        type: str
+        required: true
+"""
+        + _CONNECTION.strip("\n")
+        + r"""
+  control:
+    description:
+      - How the control cluster is reached, with the suboptions of O(clusters) but for the name.
+      - When it is given without any way to reach it, that is as for C(kubectl) without arguments, E(KUBECONFIG),
+        C(~/.kube/config), or the service account of the pod that this runs in.
+    type: dict
+    suboptions:
+"""
+        + _CONNECTION.strip("\n")
+        .replace("clusters[].", "control.")
+        .replace(" It needs O(control).", " Not for this one.")
+        + r"""
+  forks:
+    description:
+      - How many clusters are worked on at a time.
+    type: int
+    default: 32
+  timeout:
+    description:
+      - Seconds that a server has for an answer. A cluster that is not there costs this once.
+    type: float
+    default: 30
+  retries:
+    description:
+      - How often a request is sent again when the server is busy (429), has a fault (5xx) or breaks the connection.
+    type: int
+    default: 5
+  on_error:
+    description:
+      - What becomes of the task when a cluster fails.
+      - V(fail) fails it, after all other clusters are done.
+      - V(report) lets it succeed, and RV(failed_clusters) names the clusters.
+    type: str
+    choices: [fail, report]
+    default: fail
+requirements:
+  - kubernetes >= 34
+notes:
+  - What a server serves is remembered for an hour in C(~/.cache/modelplane-fleet) (or below E(XDG_CACHE_HOME)), in
+    files that only the user can read. In check mode nothing is written there.
+"""
+    )
