@@ -3,7 +3,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Pictures of the page of a plan: sample models, each looked at by Chromium, wide and narrow, light and dark.
 
-Run by hand, with the folder that the pictures go to: `tests/report/shoot.py tests/output/report`. Pictures show
+Run by hand, with the folder that the pictures go to: `tests/report/shoot.py tests/output/report`; with
+`--page build/report.html` the page of a build is looked at instead. Pictures show
 the page down to 6,000 px. Printed is what was measured: bytes of the page, seconds to render it, milliseconds until it
 is loaded and laid out, and what its script did when asked.
 """
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,28 +112,31 @@ def measure(page: Path, width: int) -> dict[str, Any]:
     return json.loads(found[1]) if found else {}
 
 
+def pages(built: list[Path]) -> dict[str, Callable[[], str]]:
+    """The pages to look at, by name: those of builds, or of the sample models when there are none."""
+    if built:
+        return {f"{page.resolve().parent.name}-{page.stem}": partial(page.read_text, "utf-8") for page in built}
+    import sample_models
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
+
+    samples = {"fleet-3": sample_models.small, "fleet-300": sample_models.large, "fleet-0": sample_models.empty}
+    return {name: partial(report.html, model()) for name, model in samples.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="part of a sample's name")
+    parser.add_argument("--page", type=Path, action="append", default=[], help="the report.html of a build")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
 
-    import sample_models
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core import report
-
-    samples: dict[str, Callable[[], dict[str, Any]]] = {
-        "fleet-3": sample_models.small,
-        "fleet-300": sample_models.large,
-        "fleet-0": sample_models.empty,
-    }
-    for name, model in samples.items():
+    for name, render in pages(arguments.page).items():
         if arguments.only not in name:
             continue
-        plan = model()
         before = time.perf_counter()
-        html = report.html(plan)
+        html = render()
         seconds = time.perf_counter() - before
         page = folder / f"{name}.html"
         page.write_text(html, encoding="utf-8")

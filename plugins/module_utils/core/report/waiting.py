@@ -107,7 +107,7 @@ def _cache(cache: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     rows = [
         join(
             [
-                el("strong", f"{phase or 'Unknown'}: "),
+                el("strong", f"{phase or 'Not observed'}: "),
                 join([link(known.clusters.get(name), code(name)) for name in phases[phase]], ", "),
             ]
         )
