@@ -24,7 +24,7 @@ class Objects:
     """Read and write objects of any kind with one kubeconfig. Errors of the API server are `ApiException`s."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        self._api = kubernetes.config.new_client_from_config(str(kubeconfig))
+        self._api: Any = kubernetes.config.new_client_from_config(str(kubeconfig))  # type: ignore[no-untyped-call]
         self._api.user_agent = USER_AGENT
         # Beside the kubeconfig: the default is named after the address, which another cluster may have had before.
         self._cache = kubeconfig.with_suffix(".discovery.json")
@@ -94,7 +94,7 @@ class Objects:
 
     def _resource(self, api_version: str, kind: str) -> Any:
         if self._dynamic is None:
-            self._dynamic = DynamicClient(self._api, cache_file=str(self._cache))
+            self._dynamic = DynamicClient(self._api, cache_file=str(self._cache))  # type: ignore[no-untyped-call]
         return self._dynamic.resources.get(api_version=api_version, kind=kind)
 
 

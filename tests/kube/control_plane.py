@@ -10,8 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from . import audit, workers
-from .binaries import find
+from . import audit, stages, workers
 from .certificates import Authority, signing_key
 from .client import Object, Objects, documents
 from .processes import Port, Process, wait_for
@@ -60,13 +59,13 @@ _CONTROLLERS = (
 class Etcd:
     """An etcd that keeps nothing safe. Several control planes can use one, each below its own prefix."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, programs: Mapping[str, Path], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._ports = (Port(), Port())
         self.url, peer = (f"http://127.0.0.1:{port}" for port in self._ports)
         self.process = Process(
             [
-                find()["etcd"],
+                programs["etcd"],
                 f"--data-dir={folder / 'data'}",
                 f"--listen-client-urls={self.url}",
                 f"--advertise-client-urls={self.url}",
@@ -78,6 +77,9 @@ class Etcd:
             ],
             folder / "etcd.log",
         )
+        # API servers that come first wait a second before they try again.
+        port = self._ports[0].number
+        wait_for("etcd listens", lambda: workers.listens(port), seconds=_START_SECONDS, alive=[self.process])
 
     def stop(self) -> None:
         self.process.kill()
@@ -88,21 +90,27 @@ class Etcd:
 class ControlPlane:
     """One cluster: an API server with RBAC on a port of its own, and the `components` beside it.
 
-    `folder` gets logs, keys and kubeconfigs. Without `etcd` it has one of its own. Works as a context manager that
-    starts and stops it. `objects` reads and writes objects as the user `tests`; what is tested uses `kubeconfig` or
-    `user_kubeconfig`. Raises binaries.UnavailableError when a program is missing.
+    `programs` are those of binaries.find. `folder` gets logs, keys and kubeconfigs. Without `etcd` it has one of its
+    own. Works as a context manager that starts and stops it. `objects` reads and writes objects as the user `tests`;
+    what is tested uses `kubeconfig` or `user_kubeconfig`.
     """
 
     def __init__(
-        self, name: str, folder: Path, *, etcd: Etcd | None = None, components: Sequence[str] = WORKLOAD
+        self,
+        programs: Mapping[str, Path],
+        name: str,
+        folder: Path,
+        *,
+        etcd: Etcd | None = None,
+        components: Sequence[str] = WORKLOAD,
     ) -> None:
         self.name = name
         self.folder = folder
         self.components = tuple(components)
-        self._programs = find()
+        self._programs = programs
         folder.mkdir(parents=True, exist_ok=True)
         self._own_etcd = etcd is None
-        self._etcd = etcd or Etcd(folder / "etcd")
+        self._etcd = etcd or Etcd(programs, folder / "etcd")
         self._ports = {"kube-apiserver": Port()}
         self.server = f"https://127.0.0.1:{self._ports['kube-apiserver']}"
         self._authority = Authority(folder, name)
@@ -348,10 +356,12 @@ class ControlPlane:
         self._run("kube-scheduler", f"--config={path}", "--secure-port=0")
 
     def _start_kwok(self) -> None:
+        configuration = self.folder / "kwok.yaml"
+        stages.write(configuration)
         self._run(
             "kwok",
             f"--kubeconfig={self._component_kubeconfig('kwok')}",
-            f"--config={DATA / 'stages.yaml'}",
+            f"--config={configuration}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=0",
             "--cidr=10.64.0.0/12",

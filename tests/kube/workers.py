@@ -9,17 +9,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Annotation of a pod (or of its template): what becomes of it, one of FATES. Without it the pod is Ready once bound; a
-# pod of a Job succeeds. An image whose tag is `missing` is never pulled.
-FATE = "test.modelplane.ai/fate"
-NEVER_READY = "never-ready"
-IMAGE_PULL = "image-pull"
-OUT_OF_MEMORY = "out-of-memory"
-FATES = (NEVER_READY, IMAGE_PULL, OUT_OF_MEMORY)
-# Annotation of a pod: how long it takes until then (`2s`).
-DELAY = "test.modelplane.ai/delay"
+from .stages import PROVISIONER
 
-_PROVISIONER = "test.modelplane.ai/volumes"
 _CAPACITY = {"cpu": "64", "memory": "512Gi", "pods": "110", "ephemeral-storage": "1Ti"}
 # Limit of spec.devices of a ResourceSlice (Kubernetes API reference).
 _DEVICES_OF_A_SLICE = 128
@@ -92,7 +83,7 @@ def storage_class(name: str, *, wait_for_pod: bool, default: bool) -> dict[str, 
             "name": name,
             "annotations": {"storageclass.kubernetes.io/is-default-class": "true" if default else "false"},
         },
-        "provisioner": _PROVISIONER,
+        "provisioner": PROVISIONER,
         "reclaimPolicy": "Retain",
         "volumeBindingMode": "WaitForFirstConsumer" if wait_for_pod else "Immediate",
     }
