@@ -92,6 +92,23 @@ class ClusterLook:
         """Why it did not answer; empty when it did."""
         return str(self.entry.get("unreachable") or "")
 
+    @property
+    def summary(self) -> str:
+        """What is wrong, in one line; empty where all is well."""
+        if self.unreachable:
+            return self.unreachable
+        unready = sum(not workload["ready"] for workload in self.workloads)
+        missing = sum(nodes.total - nodes.ready for nodes in self.nodes.values())
+        return "; ".join(
+            part
+            for part in (
+                self.entry["stack"]["message"],
+                f"{missing} of {sum(nodes.total for nodes in self.nodes.values())} nodes not ready" if missing else "",
+                f"{unready} of {len(self.workloads)} workloads not ready" if unready else "",
+            )
+            if part
+        )
+
 
 def unreachable(why: ApiError | str) -> ClusterLook:
     """The look at a cluster that could not be looked at. What is known of it stays as it was."""
@@ -130,7 +147,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         gateway=first_address(gateway),
         workloads=[workload_state(value) for value in found if value["kind"] in (*WORKLOADS, "Job")],
         failing_pods=failing_pods(pods),
-        warnings=warnings,
+        warnings=[*client.warnings, *warnings],
         requests=sum(client.requests.values()),
     )
 

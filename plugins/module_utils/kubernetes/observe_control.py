@@ -87,7 +87,7 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
         entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
         version=".".join(map(str, version)),
         failing_pods=failing_pods(pods),
-        warnings=[*warnings, *unread],
+        warnings=[*client.warnings, *warnings, *unread],
         requests=sum(client.requests.values()),
         resources=resources,
     )

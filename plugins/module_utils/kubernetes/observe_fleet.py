@@ -36,6 +36,11 @@ class FleetLook:
     clusters: Mapping[str, ClusterLook]
     others: Sequence[str] = ()
 
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self.control.requests + sum(look.requests for look in self.clusters.values())
+
     def document(self) -> dict[str, Any]:
         """The observation: what `core.observed.parse` reads."""
         skipped = {name: unreachable(NOT_THIS_RUN) for name in self.others}

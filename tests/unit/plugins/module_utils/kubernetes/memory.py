@@ -19,6 +19,8 @@ class MemoryClient:
     """Reads as `client.Client` does. `unserved` are kinds that the server does not have, `faults` what happens when a
     kind is read."""
 
+    warnings: tuple[str, ...] = ()
+
     def __init__(
         self, objects: Iterable[Object], unserved: Iterable[str] = (), faults: Mapping[str, ApiError] | None = None
     ) -> None:

@@ -104,6 +104,9 @@ def test_a_cluster_where_all_is_well() -> None:
     assert parse({"clusters": {"east": look.entry}}).clusters["east"].stack.ready
     assert not any(kind in ("Pod", "Event") for _, kind, *_ in client.asked)
     assert look.requests == sum(client.requests.values()) == 10
+    assert look.summary == ""
+    client.warnings = ("TLS is not verified",)
+    assert observe_cluster(client, EAST).warnings == ["TLS is not verified"]
 
 
 def test_foreign_objects_are_not_looked_at() -> None:
@@ -122,6 +125,7 @@ def test_pods_of_workloads_that_are_not_ready() -> None:
     ]
     look = observe_cluster(MemoryClient([seen.available(ENGINE, 0), settled(PICKER), *pods]), EAST)
     assert look.failing_pods == [{"namespace": seen.WORKLOADS, "name": "bad", "reasons": ["Unschedulable: no node"]}]
+    assert look.summary.endswith("; 1 of 2 workloads not ready")
     assert [value["metadata"]["name"] for value in look.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
 
 

@@ -1,0 +1,294 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cluster_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_info
+short_description: Look at the clusters of a fleet
+version_added: 0.1.0
+description:
+  - Tells of every cluster its version, the nodes of each pool, whether the serving stack is there, the address of its
+    gateway, what of the fleet runs there, and what keeps pods from running.
+  - Compares the devices that DRA drivers publish with what the InferenceClass of each pool promises, and warns where
+    nodes have less.
+  - Writes what was seen to a file from which M(modelplane.fleet.build) works.
+  - A cluster that does not answer is one of the things that are seen, and never fails the task; it is in
+    RV(failed_clusters), whatever O(on_error) says. The control cluster has to answer, as everything there would
+    otherwise count as gone.
+options:
+  resources:
+    description:
+      - Files, folders and glob patterns with the manifests of the fleet, which say what to look for. Resources on the
+        control cluster count as well.
+      - Manifests with errors are passed over. M(modelplane.fleet.resource_info) tells them.
+      - Without the InferenceCluster and the InferenceClass of a pool its devices are not compared.
+    type: list
+    elements: path
+    default: []
+  chdir:
+    description:
+      - The folder that relative paths start from.
+      - Without it, that is the folder of the playbook.
+    type: path
+  path:
+    description:
+      - The file to write what was seen to, for the option O(modelplane.fleet.build#module:observations).
+      - Only its owner can read it. It holds no value of a Secret, only the names of keys that have one.
+      - It is written at once, and only when it differs from what is there. In check mode it is not written.
+    type: path
+  others:
+    description:
+      - Names of further clusters of the fleet, which are no part of this run, as with C(--limit).
+      - They are written to O(path) as not seen, so that nothing of theirs moves.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing on any cluster. In check mode O(path) is not written either.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing; that O(path) was written does not count as a change.
+notes:
+  - Credentials have to allow reading all that is looked at. Permissions that are missing for Secrets, DeviceClasses,
+    ResourceSlices and Events are warnings; a Secret that may not be read is taken to have the keys that are wanted of
+    it. A cluster that refuses anything else counts as one that does not answer.
+seealso:
+  - module: modelplane.fleet.build
+  - module: modelplane.fleet.apply
+"""
+
+EXAMPLES = r"""
+- name: Look at two clusters
+  modelplane.fleet.cluster_info:
+    resources:
+      - manifests/
+    clusters:
+      - name: eks-us-west
+        eks:
+          cluster: eks-us-west
+          region: us-west-2
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    control:
+      kubeconfig: ~/.kube/control
+    path: build/observed.json
+  register: seen
+
+- name: Build from what was seen
+  modelplane.fleet.build:
+    resources:
+      - manifests/
+    path: build/
+    observations: build/observed.json
+"""
+
+RETURN = r"""
+clusters:
+  description: What was seen, by cluster. Of one that did not answer there are only C(failed), C(msg) and C(changed).
+  returned: success
+  type: dict
+  contains:
+    changed:
+      description: Always V(false).
+      type: bool
+      returned: always
+    failed:
+      description: Whether the cluster could not be looked at.
+      type: bool
+      returned: always
+    msg:
+      description: Why not, else what is wrong in one line, which is empty where all is well.
+      type: str
+      returned: always
+    version:
+      description: Version of the API server.
+      type: str
+      returned: when the cluster answered
+    nodes:
+      description: Nodes of each pool, by the label modelplane.ai/pool.
+      type: dict
+      returned: when the cluster answered
+    gateway:
+      description: Address of the gateway, empty while there is none.
+      type: str
+      returned: when the cluster answered
+    stack:
+      description: Whether all is there that replicas need, and what is missing.
+      type: dict
+      returned: when the cluster answered
+    workloads:
+      description: What the fleet runs there.
+      type: list
+      elements: dict
+      returned: when the cluster answered
+    failing_pods:
+      description: Pods that something keeps from running, and what that is.
+      type: list
+      elements: dict
+      returned: when the cluster answered
+    warnings:
+      description: Devices that are not as their class promises, and what could not be looked at.
+      type: list
+      elements: str
+      returned: when the cluster answered
+  sample:
+    onprem:
+      changed: false
+      failed: false
+      msg: ""
+      version: "1.36"
+      nodes: {gpu-h100: {ready: 4, total: 4}}
+      gateway: 203.0.113.10
+      stack: {ready: true, message: ""}
+      workloads:
+        - kind: Deployment
+          namespace: mp-ml-team-51733
+          name: qwen3-8b-6e732e38e8-main
+          replica: qwen3-8b-6e732e38e8
+          ready: true
+          message: ""
+      failing_pods: []
+      warnings: []
+control:
+  description: What was seen of the control cluster.
+  returned: when O(control) is given
+  type: dict
+  sample:
+    version: "1.36"
+    controller: {ready: true, message: ""}
+    failing_pods: []
+    warnings: []
+failed_clusters:
+  description: Clusters that could not be looked at.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+requests:
+  description: Requests that were sent to workload clusters and the control cluster.
+  returned: success
+  type: int
+  sample: 24
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+    CLUSTERS,
+    ArgumentsError,
+    connections,
+    control_connection,
+    forks,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
+    FleetLook,
+    observe_fleet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
+
+# A person reads some; all of them are in the result.
+_MOST_WARNINGS = 20
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **CLUSTERS,
+            "resources": {"type": "list", "elements": "path", "default": []},
+            "chdir": {"type": "path"},
+            "path": {"type": "path"},
+            "others": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_IMPORT_ERROR:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    prepare(module)
+    try:
+        look = _look(module)
+        if module.params["path"] and not module.check_mode:
+            write_observations(module.params["path"], look.document())
+    except (ApiError, ArgumentsError, StoreError) as error:
+        module.fail_json(msg=str(error))
+    _warn(module, look)
+    result: dict[str, Any] = {
+        "changed": False,
+        "clusters": {name: _cluster(seen) for name, seen in look.clusters.items()},
+        "failed_clusters": [name for name, seen in look.clusters.items() if seen.unreachable],
+        "requests": look.requests,
+    }
+    if module.params["control"] is not None:
+        result["control"] = {
+            "version": look.control.version,
+            "controller": look.control.entry["controller"],
+            "failing_pods": list(look.control.failing_pods),
+            "warnings": list(look.control.warnings),
+        }
+    module.exit_json(**result)
+
+
+def _look(module: AnsibleModule) -> FleetLook:
+    params = module.params
+    loaded = build.read_manifests(params["resources"])
+    return observe_fleet(
+        list(connections(params).values()),
+        control_connection(params),
+        [api.wire(resource) for resource in loaded.resources],
+        others=params["others"],
+        width=forks(params),
+        write_cache=not module.check_mode,
+    )
+
+
+def _warn(module: AnsibleModule, look: FleetLook) -> None:
+    lines = [f"control cluster: {line}" for line in look.control.warnings]
+    for name, seen in look.clusters.items():
+        lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
+    for line in lines[:_MOST_WARNINGS]:
+        module.warn(line)
+    if len(lines) > _MOST_WARNINGS:
+        module.warn(f"and {len(lines) - _MOST_WARNINGS} more, which are in the result")
+
+
+def _cluster(look: ClusterLook) -> dict[str, Any]:
+    if look.unreachable:
+        return {"changed": False, "failed": True, "msg": look.unreachable}
+    return {
+        "changed": False,
+        "failed": False,
+        "msg": look.summary,
+        "version": look.version,
+        "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in look.nodes.items()},
+        "gateway": look.gateway,
+        "stack": look.entry["stack"],
+        "workloads": list(look.workloads),
+        "failing_pods": list(look.failing_pods),
+        "warnings": list(look.warnings),
+    }
+
+
+if __name__ == "__main__":
+    main()
