@@ -114,8 +114,10 @@ class ServerFault(ApiError):
 
 # What the field manager conflict of a server-side apply says: whose the field is.
 _MANAGER = re.compile(r'conflict with "(?P<manager>[^"]*)"')
-# Messages of server-side apply about fields that a type does not have; the server answers them with 500.
-_UNTYPED = "failed to create typed patch object"
+# What server-side apply says of objects that the type does not fit; the server answers them with 500.
+_UNFIT = re.compile(r"failed to (create typed patch object|convert new object)")
+_UNDECLARED = "field not declared in schema"
+_UNDECLARED_HINT = "The server's version of the kind does not have the field: upgrade what defines it, or leave it out"
 _BY_REASON: dict[str, type[ApiError]] = {
     "AlreadyExists": AlreadyExists,
     "Invalid": Invalid,
@@ -152,8 +154,8 @@ def from_answer(
     causes = tuple(_causes(details if isinstance(details, Mapping) else {}))
     message = hidden(message, hide, quoted=kind == "Secret")
     told: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
-    if code == 500 and _UNTYPED in message:
-        return Invalid(message, causes=(), **told)
+    if unfit(code, message):
+        return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **told)
     found = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerFault if code >= 500 else ApiError)
     if found is Conflict:
         managers = tuple(
@@ -166,6 +168,11 @@ def from_answer(
         fields = tuple((field, hidden(text, hide, quoted=kind == "Secret")) for _cause, text, field in causes)
         return Invalid(message, causes=fields, **told)
     return found(message, **told)
+
+
+def unfit(code: int, message: str) -> bool:
+    """Whether a 500 is about the object that was sent, so that it comes again whenever that is sent again."""
+    return code == 500 and _UNFIT.search(message) is not None
 
 
 def parse_status(body: bytes | str | None) -> Mapping[str, Any]:

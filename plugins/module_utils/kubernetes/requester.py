@@ -17,10 +17,11 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ConnectionInvalid,
-    Invalid,
     Unauthorized,
     Unreachable,
     from_answer,
+    parse_status,
+    unfit,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import (
     RETRIED_CODES,
@@ -34,7 +35,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transp
 # What one request may take on a server that was not there for the one before.
 _SHORT_SECONDS = 5.0
 _MOST_WARNINGS = 50
-_UNTYPED_HINT = "The cluster's version of the API does not have the field: upgrade what defines it, or leave it out"
 
 Object = dict[str, Any]
 
@@ -123,7 +123,7 @@ class Requester:
                 code=answer.code,
                 hint="Give the address of the API server itself",
             )
-        error = from_answer(
+        raise from_answer(
             answer.code,
             answer.body,
             cluster=self.name,
@@ -131,9 +131,6 @@ class Requester:
             hide=_secret_values(call.body) if call.kind == "Secret" else (),
             kind=call.kind,
         )
-        if answer.code == 500 and isinstance(error, Invalid):
-            error.hint = _UNTYPED_HINT
-        raise error
 
     def answer(self, call: Call) -> tuple[Answer, bool]:
         """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
@@ -178,7 +175,7 @@ class Requester:
             self._count(call.verb)
             try:
                 connect = min(self.timeout, left)
-                with transport.stream(call.path, query=call.query, timeout=left + 1, connect=connect) as pieces:
+                with transport.stream(call.path, query=call.query, timeout=left, connect=connect) as pieces:
                     if not isinstance(pieces, Answer):
                         self._down = False
                         yield from self._lines(call, pieces, deadline)
@@ -283,7 +280,7 @@ def _asked(answer: Answer) -> float | None:
 def _passes(answer: Answer) -> bool:
     """Whether the same request may be answered otherwise a little later."""
     if answer.code == 500:
-        return not isinstance(from_answer(500, answer.body, cluster="", action=""), Invalid)
+        return not unfit(500, str(parse_status(answer.body).get("message") or ""))
     return answer.code in RETRIED_CODES
 
 
