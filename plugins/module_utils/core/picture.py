@@ -132,7 +132,7 @@ def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """What takes room on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for wire in (*plan.replicas, *plan.manual):
+    for wire in (*plan.replicas, *plan.manual, *plan.leaving):
         replica = translate.replica(wire)
         for engine in replica.engines:
             for member in engine.members:
@@ -182,7 +182,12 @@ def _replicas(plan: Plan) -> list[dict[str, Any]]:
         if key in plan.waiting:
             reason = "waits until other clusters have the edit"
         found.append(_replica(wire, state, reason))
-    return found + [_replica(wire, "manual", "") for wire in plan.manual]
+    found += [_replica(wire, "manual", "") for wire in plan.manual]
+    reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.leaving(plan)}
+    for wire in plan.leaving:
+        reason = f"{reasons[wire['metadata']['namespace'], wire['metadata']['name']]}; stays until another serves"
+        found.append(_replica(wire, "leaving", reason))
+    return found
 
 
 def _replica(wire: Mapping[str, Any], state: str, reason: str) -> dict[str, Any]:

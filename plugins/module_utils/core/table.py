@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     PlacedMember,
     Placement,
     Refusal,
+    Replica,
 )
 
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
@@ -115,16 +116,18 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     for pending in plan.schedule.pending:
         cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
         found.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
-    for entry in gone.values():
+    left = [(entry, "removed", entry["reason"]) for entry in gone.values()]
+    left += [(entry, "leaving", f"{entry['reason']}; stays until another serves") for entry in leaving(plan)]
+    for entry, state, reason in left:
         cells = (
             f"{entry['namespace']}/{entry['deployment']}",
             _own_part(entry["replica"], entry["deployment"]),
             entry["cluster"],
             "-",
             "-",
-            "removed",
+            state,
         )
-        found.append(((entry["namespace"], entry["deployment"], 2), cells, [entry["reason"]]))
+        found.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
     return [(cells, reasons) for _, cells, reasons in sorted(found, key=lambda row: row[0])]
 
 
@@ -219,6 +222,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "placements": placements,
         "pending": pending,
         "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
+        "leaving": leaving(plan),
         "services": [_service(routed) for routed in plan.traffic.services],
         "releases": [asdict(release) for release in plan.traffic.releases],
         "secretCopies": [
@@ -308,10 +312,25 @@ def _refusal(refusal: Refusal) -> dict[str, Any]:
     return found
 
 
+def leaving(plan: Plan) -> list[dict[str, Any]]:
+    """Replicas that go away when others serve in their place, and why."""
+    stay = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.leaving}
+    return _going((e.replica, e.reason) for e in plan.schedule.dropped if (e.replica.namespace, e.replica.name) in stay)
+
+
 def removed(plan: Plan) -> list[dict[str, Any]]:
     """Replicas that exist and go away, and why."""
-    gone = [(entry.replica, entry.reason) for entry in plan.schedule.dropped]
+    stay = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.leaving}
+    gone = [
+        (entry.replica, entry.reason)
+        for entry in plan.schedule.dropped
+        if (entry.replica.namespace, entry.replica.name) not in stay
+    ]
     gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
+    return _going(gone)
+
+
+def _going(gone: Iterable[tuple[Replica, str]]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": replica.namespace,

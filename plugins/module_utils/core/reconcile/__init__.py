@@ -18,7 +18,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import caches, clusters, mounts, rollout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import (
+    caches,
+    clusters,
+    drain,
+    mounts,
+    rollout,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
@@ -84,6 +90,7 @@ class Plan:
     caches: tuple[Staged, ...]
     traffic: Traffic
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
+    leaving: tuple[Object, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -147,9 +154,12 @@ def plan(
     _refuse_equal_names(wanted, manual)
     waiting = _waiting(situation, decided, wanted)
     replicas = tuple(fleet.replicas[_key(wire)] if _key(wire) in waiting else wire for wire in wanted)
-    composed = [*replicas, *manual.values()]
-    objects = {_key(wire): replica_objects(wire, situation.composing) for wire in composed}
-    states = _states(situation, composed, objects)
+    evicted = drain.evicted(situation, decided)
+    candidates = [*replicas, *manual.values(), *evicted]
+    objects = {_key(wire): replica_objects(wire, situation.composing) for wire in candidates}
+    states = _states(situation, candidates, objects)
+    leaving = drain.leaving(situation, decided, evicted, states)
+    composed = [*replicas, *manual.values(), *leaving]
     staged = caches.stage(volumes, {name: site.resource for name, site in sites.items()}, composed)
     flow = traffic(situation, _endpoints(situation, composed, capacity, states))
     return Plan(
@@ -165,6 +175,7 @@ def plan(
         ),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
+        leaving=leaving,
         unplanned=tuple(
             replica for replica in existing_replicas if (replica.namespace, replica.deployment) not in known
         ),

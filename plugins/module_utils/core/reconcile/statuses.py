@@ -117,7 +117,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Stat
 
 def _replicas(plan: Plan) -> Iterator[tuple[str, Object, Status]]:
     known = {cluster.name for cluster in plan.capacity}
-    for wire in (*plan.replicas, *plan.manual):
+    for wire in (*plan.replicas, *plan.manual, *plan.leaving):
         key = (wire["metadata"]["namespace"], wire["metadata"]["name"])
         cluster = wire["spec"]["clusterName"]
         waiting = "" if cluster in known else f"Waiting for InferenceCluster {cluster}"

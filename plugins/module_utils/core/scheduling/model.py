@@ -252,10 +252,11 @@ class Pending:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A replica that exists and goes away, and why."""
+    """A replica that exists and goes away, and why. `evicted`: a taint drives it from a cluster that is still there."""
 
     replica: Replica
     reason: str
+    evicted: bool = False
 
 
 @dataclass(frozen=True)

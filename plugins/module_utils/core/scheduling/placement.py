@@ -137,10 +137,11 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
     for replica in state.existing:
         cluster = fleet.get(replica.cluster)
         reason = _eviction(state.deployment, replica, cluster)
+        evicted = bool(reason) and cluster is not None
         if not reason and (replica.cluster, replica.index) in taken:
             reason = f"another replica has index {replica.index} on {replica.cluster}"
         if reason or cluster is None:
-            state.dropped.append(Dropped(replica, reason))
+            state.dropped.append(Dropped(replica, reason, evicted))
             continue
         held = state.deployment.invalid or cluster.unknown
         pinned = [] if held else pin(state.engines, replica, cluster, capacity)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import picture, table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -405,3 +406,53 @@ def test_what_a_volume_holds_is_known_from_the_cluster_when_the_build_folder_is_
         job["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
         for job in fleet.objects("clusters", "Job")
     }
+
+
+def drain(fleet: Fleet, cluster: str, effect: str = "NoExecute") -> None:
+    taint = f"spec:\n  taints: [{{key: modelplane.ai/maintenance, effect: {effect}}}]\n"
+    fleet.edit(f"metadata: {{name: {cluster}}}\nspec:\n", f"metadata: {{name: {cluster}}}\n{taint}")
+
+
+def replicas_on(fleet: Fleet) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for wire in fleet.objects("control", "ModelReplica"):
+        found[wire["spec"]["clusterName"]] = found.get(wire["spec"]["clusterName"], 0) + 1
+    return found
+
+
+def test_a_drained_cluster_is_left_when_others_serve(fleet: Fleet) -> None:
+    fleet.settle()
+    drain(fleet, "west")
+    seen = fleet.objects("clusters/east", "Deployment")
+    fleet.shown = lambda cluster, value: up(value) if cluster == "west" or value in seen else down(value)
+    outcome = fleet.run()
+    assert replicas_on(fleet) == {"east": 2, "west": 1}, "the new one is there, the old one still is"
+    assert fleet.backends() == ["east", "west"]
+    assert any("leaving" in line for line in table.table(outcome.plan, 120))
+    assert [entry["state"] for entry in picture.model(outcome.plan, outcome.changes)["replicas"]].count("leaving") == 1
+    fleet.run()
+    assert replicas_on(fleet) == {"east": 2, "west": 1}, "it does not serve yet"
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 2}
+    assert fleet.backends() == ["east", "east"]
+
+
+def test_a_drain_without_room_elsewhere_takes_nothing_away(fleet: Fleet) -> None:
+    fleet.settle()
+    drain(fleet, "west")
+    fleet.edit(
+        "nodePools: [{name: gpu, className: l4, nodeCount: 4}]\n---\napiVersion: modelplane.ai/v1alpha1\nkind: I",
+        "nodePools: [{name: gpu, className: l4, nodeCount: 1}]\n---\napiVersion: modelplane.ai/v1alpha1\nkind: I",
+    )
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 1, "west": 1}
+    assert fleet.backends() == ["east", "west"]
+
+
+def test_no_schedule_leaves_what_runs(fleet: Fleet) -> None:
+    fleet.settle()
+    drain(fleet, "west", "NoSchedule")
+    fleet.edit("replicas: 2", "replicas: 3")
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 2, "west": 1}
