@@ -50,7 +50,7 @@ class Result:
     """What became of one object. `before` and `after` are it as the server showed it (None: not there).
 
     `ready`: whether it does what it is there for; None where nobody can tell. `message` says why not, or what was
-    noteworthy.
+    noteworthy. `subresource`: the part of the object that this is about, where it is not the whole.
     """
 
     kind: str
@@ -62,6 +62,7 @@ class Result:
     before: Object | None = None
     after: Object | None = None
     ready: bool | None = None
+    subresource: str = ""
 
     @property
     def key(self) -> Key:

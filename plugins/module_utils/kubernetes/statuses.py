@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Action, Result, result
 
 STATUS_MANAGER = "modelplane.fleet/status"
 _SUBRESOURCE = "status"
@@ -43,7 +43,7 @@ def apply_statuses(client: Client, wanted: Sequence[Object], *, check_mode: bool
         except NotServed:
             continue
         except Forbidden as error:
-            results += [result(value, "failed", f"its status cannot be compared: {error}") for value in values]
+            results += [_result(value, "failed", f"its status cannot be compared: {error}") for value in values]
             continue
         for value in values:
             live = there.get(Key.of(value))
@@ -78,5 +78,9 @@ def _written(client: Client, value: Object, live: Object, check_mode: bool) -> l
     except NotFound:
         return []
     except ApiError as error:
-        return [result(value, "failed", f"its status could not be written: {error}", before=live)]
-    return [result(value, "updated", "status", before=live, after=after)]
+        return [_result(value, "failed", f"its status could not be written: {error}", before=live)]
+    return [_result(value, "updated", before=live, after=after)]
+
+
+def _result(value: Object, action: Action, message: str = "", **told: Any) -> Result:
+    return result(value, action, message, subresource=_SUBRESOURCE, **told)

@@ -19,12 +19,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets impo
 _VALUES = ("data", "stringData")
 
 
-def change(before: Object | None, after: Object | None, manager: str) -> tuple[str, str]:
+def change(before: Object | None, after: Object | None, manager: str, subresource: str = "") -> tuple[str, str]:
     """The text of our fields of an object before and after; empty where it is not there.
 
     `after` None stands for a deletion. A field that somebody else held before we took it is shown with its old value.
     """
-    known = [found for live in (before, after) if (found := managed(live, manager)) is not None]
+    known = [found for live in (before, after) if (found := managed(live, manager, subresource)) is not None]
     owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else {"f:metadata": {"f:labels": {}}}
     shown = [_shown(live, owned) for live in (before, after)]
     if text(after or before, "kind") == "Secret":

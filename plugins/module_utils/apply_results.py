@@ -1,0 +1,181 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module `apply`: its arguments in, its result out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
+    Failure,
+    Outcome,
+    Outcomes,
+    Settings,
+    Target,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
+    run as run_apply,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import valid_fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import CHANGES, Action, Result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+_ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
+# Of each cluster; its result has all.
+_MOST_FAILURES = 10
+_MOST_WARNINGS = 20
+
+
+class ApplyError(Exception):
+    """Nothing could be done at all; the text says why and what to do."""
+
+
+def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dict[str, Any], list[str]]:
+    """The result of the module for its arguments, and the warnings. Raises ApplyError."""
+    try:
+        settings = _settings(params, check_mode)
+        outcomes = run_apply(settings)
+    except (cluster_arguments.ArgumentsError, StoreError) as error:
+        raise ApplyError(str(error)) from error
+    everything = dict(_named(outcomes))
+    failed = [name for name, outcome in everything.items() if _failed(outcome)]
+    result: dict[str, Any] = {
+        "changed": any(isinstance(outcome, Applied) and outcome.changed for outcome in everything.values()),
+        "clusters": {name: told(outcome) for name, outcome in outcomes.clusters.items()},
+        "failed_clusters": failed,
+    }
+    if outcomes.control is not None:
+        result["control"] = told(outcomes.control)
+    if failed:
+        result["msg"] = "\n".join(f"{name}: {told(everything[name])['msg']}" for name in failed)
+    if diff:
+        result["diff"] = [entry for name, outcome in everything.items() for entry in _diffs(name, outcome)]
+    return result, _warnings(everything, failed if params["on_error"] == "report" else [])
+
+
+def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
+    connections = cluster_arguments.connections(params)
+    control = cluster_arguments.control_connection(params)
+    if not connections and control is None:
+        raise ApplyError("there is nothing to apply to: give clusters, control, or both")
+    if not valid_fleet(params["fleet"]):
+        raise ApplyError(
+            f"fleet is {short_value(params['fleet'])}, and must be a name of lower case letters, digits and -, up to "
+            "63 characters"
+        )
+    for name in ("wait", "lock_timeout"):
+        if not 0 <= params[name] < float("inf"):
+            raise ApplyError(f"{name} is {params[name]}, and must not be negative")
+    folders: Mapping[str, Any] = params["folders"] or {}
+    strangers = sorted(set(folders) - set(connections))
+    if strangers:
+        raise ApplyError(f"folders names {strangers[0]}, which is none of clusters")
+    options = Options(
+        fleet=params["fleet"],
+        prune=params["prune"],
+        force=params["force"],
+        check_mode=check_mode,
+        wait=params["wait"],
+    )
+    return Settings(
+        path=params["path"] or "",
+        targets=[
+            Target(name, _connect(connection, check_mode), str(folders.get(name) or ""))
+            for name, connection in connections.items()
+        ],
+        control=_connect(control, check_mode) if control else None,
+        options=options,
+        absent=params["state"] == "absent",
+        only_state=params["only_state"],
+        definitions=params["definitions"],
+        forks=cluster_arguments.forks(params),
+        lock_timeout=params["lock_timeout"],
+    )
+
+
+def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | None], Client]:
+    return lambda control: connect(connection, control, write_cache=not check_mode)
+
+
+def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
+    """Every cluster by the name that messages use; the control cluster last."""
+    yield from outcomes.clusters.items()
+    if outcomes.control is not None:
+        yield cluster_arguments.CONTROL, outcomes.control
+
+
+def _failed(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) or outcome.failed
+
+
+def told(outcome: Outcome) -> dict[str, Any]:
+    """What became of a cluster, without the objects' content."""
+    if isinstance(outcome, Failure):
+        return {"changed": False, "failed": True, "msg": outcome.message}
+    return {
+        "changed": outcome.changed,
+        "failed": outcome.failed,
+        "msg": _summary(outcome),
+        "ready": outcome.ready,
+        "objects": [_object(found) for found in outcome.results],
+        "notes": list(outcome.notes),
+        "requests": dict(sorted(outcome.requests.items())),
+    }
+
+
+def _summary(applied: Applied) -> str:
+    counts = Counter(found.action for found in applied.results)
+    parts = [f"{counts[action]} {action}" for action in _ACTIONS if counts[action]]
+    failures = [f"{found.key}: {found.message}" for found in applied.results if found.action == "failed"]
+    more = len(failures) - _MOST_FAILURES
+    lines = [", ".join(parts) or "nothing to do", *failures[:_MOST_FAILURES]]
+    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
+
+
+def _object(found: Result) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "kind": found.kind,
+        "namespace": found.namespace,
+        "name": found.name,
+        "api_version": found.api_version,
+        "action": found.action,
+        "message": found.message,
+    }
+    if found.subresource:
+        entry["subresource"] = found.subresource
+    return entry if found.ready is None else {**entry, "ready": found.ready}
+
+
+def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
+    if isinstance(outcome, Failure):
+        return
+    for found in outcome.results:
+        if found.action not in CHANGES:
+            continue
+        manager = STATUS_MANAGER if found.subresource else FIELD_MANAGER
+        gone = found.action == "deleted"
+        before, after = change(found.before, None if gone else found.after, manager, found.subresource)
+        header = f"{cluster}: {found.key}{f' ({found.subresource})' if found.subresource else ''}"
+        yield {"before_header": header, "after_header": header, "before": before, "after": after}
+
+
+def _warnings(everything: Mapping[str, Outcome], failed: list[str]) -> list[str]:
+    """Notes of all clusters, and failures where those do not fail the task."""
+    lines = [f"{name}: {told(everything[name])['msg']}" for name in failed]
+    lines += [
+        f"{name}: {note}"
+        for name, outcome in everything.items()
+        if isinstance(outcome, Applied)
+        for note in outcome.notes
+    ]
+    more = len(lines) - _MOST_WARNINGS
+    return [*lines[:_MOST_WARNINGS], f"and {more} more, which the result has"] if more > 0 else lines

@@ -1,0 +1,252 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.apply."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apply
+short_description: Bring the clusters of a fleet to what was built
+version_added: 0.1.0
+description:
+  - Applies a build folder (see M(modelplane.fleet.build)) to all clusters at once, by server-side apply with the field
+    manager C(modelplane.fleet), Namespaces and CustomResourceDefinitions first, routes last.
+  - Sends nothing for an object that is as wanted. A change that others made to a field of ours is taken back; fields
+    that are not ours are left alone.
+  - Removes what an earlier run applied and the build no longer has, after everything else was applied. What it applied
+    is recorded in ConfigMaps C(modelplane-record-*) in the namespace C(modelplane-system) of each cluster.
+  - Never changes or removes an object without the label C(app.kubernetes.io/managed-by=modelplane.fleet). Where such an
+    object has the name of one that is wanted, that one fails, with the name of its managers, and the others go on.
+  - A cluster that cannot be worked with fails alone.
+options:
+  path:
+    description:
+      - The build folder. C(clusters/NAME) has the objects of a cluster, C(control) and C(status) what goes to the
+        control cluster, C(plan.json) the Secrets that are copied from there.
+      - Not needed for O(state=absent).
+    type: path
+  folders:
+    description:
+      - Folders with the objects of clusters, by the cluster's name, where that is not C(clusters/NAME) in O(path).
+    type: dict
+    default: {}
+  state:
+    description:
+      - V(present) applies the build.
+      - V(absent) removes all that this module applied to O(clusters) and, when it is given, to O(control).
+        CustomResourceDefinitions stay.
+    type: str
+    choices: [present, absent]
+    default: present
+  fleet:
+    description:
+      - The name of the fleet, a DNS label. Several fleets can share a cluster when they have different names and no
+        object in common.
+    type: str
+    default: default
+  prune:
+    description:
+      - Whether to remove what is no longer wanted.
+      - CustomResourceDefinitions are never removed, since all objects of their kinds would go as well. A Namespace that
+        holds what this fleet did not apply is kept. While a route cannot be applied, nothing is removed in its
+        namespace.
+    type: bool
+    default: true
+  force:
+    description:
+      - Whether to take fields from other managers that apply an object of ours too, such as Argo CD or Helm. When
+        V(false), such an object fails, with the manager's name and the field.
+    type: bool
+    default: false
+  wait:
+    description:
+      - Seconds to wait until everything that was applied does what it is there for. It ends early when all is ready
+        or has failed for good.
+      - An object that does not become ready is no failure; its RV(clusters[].objects[].ready) is V(false), and its
+        message says what was seen last.
+    type: float
+    default: 0
+  only_state:
+    description:
+      - Apply only CustomResourceDefinitions, Namespaces, ModelReplicas and ModelEndpoints to the control cluster, and
+        remove nothing there, for a first step before workload clusters are touched.
+    type: bool
+    default: false
+  definitions:
+    description:
+      - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster.
+    type: bool
+    default: true
+  lock_timeout:
+    description: Seconds to wait for a run that writes the build folder.
+    type: float
+    default: 60
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The API servers check every object that would be sent (server-side dry run), and nothing is written.
+      What lies in a namespace or is of a kind that the run would create counts as created.
+  diff_mode:
+    support: full
+    description: Shows of every changed object the fields that are ours. Values of Secrets are left out, and so are
+      those of environment variables whose name speaks of a secret.
+  idempotent:
+    support: full
+    description: The second run sends no write request.
+notes:
+  - Several InferenceClusters may be one API server, which may also be the control cluster. Each has a record of its
+    own.
+  - Status is written to the status subresource of resources on the control cluster, where it differs. A resource that
+    is not there is passed over.
+  - A Job, ResourceClaimTemplate, RoleBinding, EndpointSlice, ConfigMap or Secret whose change Kubernetes refuses
+    because a field cannot be changed is deleted and made anew. Other kinds fail, with what to do.
+  - A namespace of the fleet's resources that is not on the control cluster is created there, and never removed.
+seealso:
+  - module: modelplane.fleet.build
+  - module: modelplane.fleet.cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Apply what was built
+  modelplane.fleet.apply:
+    path: build/
+    clusters:
+      - name: eks-us-west
+        eks:
+          cluster: eks-us-west
+          region: us-west-2
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    control:
+      kubeconfig: ~/.kube/control
+    wait: 600
+  register: applied
+
+- name: Take everything of the fleet off a cluster that leaves it
+  modelplane.fleet.apply:
+    state: absent
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+"""
+
+RETURN = r"""
+clusters:
+  description: What became of each workload cluster.
+  returned: always
+  type: dict
+  contains:
+    changed:
+      description: Whether anything was (in check mode, would be) changed.
+      type: bool
+      returned: always
+    failed:
+      description: Whether the cluster could not be worked with, or an object could not be applied or removed.
+      type: bool
+      returned: always
+    msg:
+      description: The counts of all actions, and every failure.
+      type: str
+      returned: always
+    ready:
+      description: Whether everything there does what it is there for.
+      type: bool
+      returned: when the cluster could be worked with
+    objects:
+      description:
+        - What became of each object. C(action) is one of V(created), V(updated), V(unchanged), V(recreated),
+          V(deleted), V(failed), V(skipped). C(ready) is missing where nobody can tell.
+      type: list
+      elements: dict
+      returned: when the cluster could be worked with
+    notes:
+      description: What a person should know beside that.
+      type: list
+      elements: str
+      returned: when the cluster could be worked with
+    requests:
+      description: How many requests of each kind were sent.
+      type: dict
+      returned: when the cluster could be worked with
+  sample:
+    onprem:
+      changed: true
+      failed: false
+      msg: 1 created, 12 unchanged
+      ready: false
+      objects:
+        - kind: Deployment
+          namespace: mp-ml-team-51733
+          name: qwen3-8b-0d3f1b2c4a-epp
+          api_version: apps/v1
+          action: created
+          ready: false
+          message: 0 of 2 pods available
+      notes: []
+      requests: {apply: 1, get: 1, list: 13, replace: 2}
+control:
+  description: The same for the control cluster.
+  returned: when O(control) is given
+  type: dict
+  sample: {changed: false, failed: false, msg: 31 unchanged, ready: true, notes: [], objects: [], requests: {list: 12}}
+failed_clusters:
+  description: The workload clusters that failed, and V(control) for the control cluster.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import apply_results, cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **cluster_arguments.CLUSTERS,
+            "path": {"type": "path"},
+            "folders": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "fleet": {"type": "str", "default": "default"},
+            "prune": {"type": "bool", "default": True},
+            "force": {"type": "bool", "default": False},
+            "wait": {"type": "float", "default": 0},
+            "only_state": {"type": "bool", "default": False},
+            "definitions": {"type": "bool", "default": True},
+            "lock_timeout": {"type": "float", "default": 60},
+        },
+        required_if=[("state", "present", ("path",))],
+        supports_check_mode=True,
+    )
+    for name, error in (
+        ("pydantic", PYDANTIC_IMPORT_ERROR),
+        ("PyYAML", YAML_IMPORT_ERROR),
+        ("kubernetes", KUBERNETES_IMPORT_ERROR),
+    ):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+    try:
+        result, warnings = apply_results.run(module.params, check_mode=module.check_mode, diff=module._diff)
+    except apply_results.ApplyError as error:
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+    for warning in warnings:
+        module.warn(warning)
+    if result["failed_clusters"] and module.params["on_error"] == "fail":
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
