@@ -86,7 +86,7 @@ EXAMPLES = r"""
         kubeconfig: ~/.kube/onprem
     control:
       kubeconfig: ~/.kube/control
-    path: build/observed.json
+    path: .cache/observed.json
   register: seen
 
 - name: Build from what was seen
@@ -94,7 +94,7 @@ EXAMPLES = r"""
     resources:
       - manifests/
     path: build/
-    observations: build/observed.json
+    observations: .cache/observed.json
 """
 
 RETURN = r"""
