@@ -126,9 +126,40 @@ _CONNECTION = r"""
         type: str
 """
 
+_CONTROL = r"""
+  control:
+    description:
+      - How the control cluster is reached, with the suboptions of a cluster but for the name.
+      - When it is given without any way to reach it, that is as for C(kubectl) without arguments, E(KUBECONFIG),
+        C(~/.kube/config), or the service account of the pod that this runs in.
+    type: dict
+    suboptions:
+""" + _CONNECTION.strip("\n").replace("clusters[].", "control.").replace(" It needs O(control).", " Not for this one.")
+_LIMITS = r"""
+  timeout:
+    description:
+      - Seconds that a server has for an answer. A cluster that is not there costs this once.
+    type: float
+    default: 30
+  retries:
+    description:
+      - How often a request is sent again when the server is busy (429), has a fault (5xx) or breaks the connection.
+    type: int
+    default: 5
+"""
+_NEEDS = r"""
+requirements:
+  - kubernetes >= 34
+notes:
+  - What a server serves is remembered for an hour in C(~/.cache/modelplane-fleet) (or below E(XDG_CACHE_HOME)), in
+    files that only the user can read. In check mode nothing is written there.
+"""
+
 
 class ModuleDocFragment:
     """Options of modules that talk to clusters."""
+
+    CONTROL = "options:" + _CONTROL + _LIMITS.rstrip("\n") + _NEEDS
 
     DOCUMENTATION = (
         r"""
@@ -149,34 +180,16 @@ options:
         required: true
 """
         + _CONNECTION.strip("\n")
-        + r"""
-  control:
-    description:
-      - How the control cluster is reached, with the suboptions of O(clusters) but for the name.
-      - When it is given without any way to reach it, that is as for C(kubectl) without arguments, E(KUBECONFIG),
-        C(~/.kube/config), or the service account of the pod that this runs in.
-    type: dict
-    suboptions:
-"""
-        + _CONNECTION.strip("\n")
-        .replace("clusters[].", "control.")
-        .replace(" It needs O(control).", " Not for this one.")
+        + _CONTROL
         + r"""
   forks:
     description:
       - How many clusters are worked on at a time.
     type: int
     default: 32
-  timeout:
-    description:
-      - Seconds that a server has for an answer. A cluster that is not there costs this once.
-    type: float
-    default: 30
-  retries:
-    description:
-      - How often a request is sent again when the server is busy (429), has a fault (5xx) or breaks the connection.
-    type: int
-    default: 5
+"""
+        + _LIMITS.strip("\n")
+        + r"""
   on_error:
     description:
       - What becomes of the task when a cluster fails.
@@ -185,10 +198,6 @@ options:
     type: str
     choices: [fail, report]
     default: fail
-requirements:
-  - kubernetes >= 34
-notes:
-  - What a server serves is remembered for an hour in C(~/.cache/modelplane-fleet) (or below E(XDG_CACHE_HOME)), in
-    files that only the user can read. In check mode nothing is written there.
 """
+        + _NEEDS
     )

@@ -26,6 +26,11 @@ _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0
 
 
+def lease_name(fleet: str) -> str:
+    """The Lease that keeps two runs of a fleet apart."""
+    return f"modelplane-{fleet}"
+
+
 class Lease:
     """A Lease that one holder has at a time. Safe for several threads.
 
@@ -43,6 +48,12 @@ class Lease:
     def held_by(self) -> str:
         """Who held it when it was last looked at; empty for nobody."""
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
+
+    def look(self) -> str:
+        """Who holds it now; empty for nobody."""
+        with self._lock:
+            self._look()
+            return self.held_by
 
     def acquire(self, wait: float = 0.0) -> bool:
         """Take it, waiting up to `wait` seconds; False: another holder kept it."""
