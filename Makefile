@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help quickstart test lint types docs crds conformance unit bench clean
+.PHONY: help quickstart test lint types docs crds conformance unit kube bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -55,6 +55,9 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 
 unit: $(VENV)/tests.installed ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
+	@$(BIN)/python tests/kube/binaries.py
 
 bench: $(VENV)/runtime.installed ## what scheduling costs at 10 to 5,000 clusters
 	@$(BIN)/python tests/bench/run.py

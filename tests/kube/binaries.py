@@ -106,7 +106,10 @@ def _build(program: Program) -> None:
     with _alone(path.parent / f".{program.name}.lock", program.name):
         if path.exists():
             return
-        unfinished = path.parent / f".{program.name}.unfinished"
+        # A go that outlived whoever started it may still write its own.
+        for left in path.parent.glob(f".{program.name}.unfinished.*"):
+            left.unlink()
+        unfinished = path.parent / f".{program.name}.unfinished.{os.getpid()}"
         print(f"{program.name}: building {program.package} (minutes, once)", flush=True)
         begin = time.monotonic()
         done = subprocess.run(

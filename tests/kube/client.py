@@ -13,7 +13,7 @@ import yaml
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
 from kubernetes.dynamic.exceptions import NotFoundError, ResourceNotFoundError
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
 
 Object = dict[str, Any]
 # What the API server's audit log calls requests of this module, beside the user.
@@ -34,6 +34,10 @@ class Objects:
         """Whether the API server answers and calls itself ready."""
         try:
             answer = self._api.rest_client.request("GET", self._api.configuration.host + "/readyz", _request_timeout=2)
+        except MaxRetryError as error:
+            if isinstance(error.reason, SSLError):
+                raise
+            return False
         except (ApiException, HTTPError):
             return False
         return bool(answer.status == 200)

@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from . import audit, stages, workers
 from .certificates import Authority, signing_key
 from .client import Object, Objects, documents
 from .processes import Port, Process, wait_for
 
+T = TypeVar("T")
 DATA = Path(__file__).resolve().parent / "data"
 # Definitions of custom kinds that composed objects need: what `install_crds` takes.
 GATEWAY_API = DATA / "crds" / "gateway-api"
@@ -197,7 +198,7 @@ class ControlPlane:
         """SIGKILL, as if its machine was switched off. The components go on and wait for `start_api_server`."""
         self.processes.pop("kube-apiserver").kill()
 
-    def wait_for(self, what: str, ask: Any, *, seconds: float = _START_SECONDS) -> Any:
+    def wait_for(self, what: str, ask: Callable[[], T | None], *, seconds: float = _START_SECONDS) -> T:
         """The first true answer of `ask`. Raises TimeoutError, or ProcessDiedError when a process here dies."""
         return wait_for(what, ask, seconds=seconds, alive=[*self.processes.values(), self._etcd.process])
 
@@ -270,8 +271,7 @@ class ControlPlane:
         for each in definitions:
             spec = each["spec"]
             for version in (version["name"] for version in spec["versions"] if version["served"]):
-                api, kind = f"{spec['group']}/{version}", spec["names"]["kind"]
-                self.wait_for(f"{kind} of {api} is served", lambda api=api, kind=kind: self.objects.knows(api, kind))
+                self._wait_for_kind(f"{spec['group']}/{version}", spec["names"]["kind"])
 
     def add_nodes(
         self,
@@ -389,6 +389,9 @@ class ControlPlane:
         )
         self.wait_for("the webhooks of LeaderWorkerSet listen", lambda: workers.listens(port.number))
         self.apply(workers.leader_worker_set_webhooks(f"https://127.0.0.1:{port}", self._authority.certificate))
+
+    def _wait_for_kind(self, api_version: str, kind: str) -> None:
+        self.wait_for(f"{kind} of {api_version} is served", lambda: self.objects.knows(api_version, kind))
 
     def _component_kubeconfig(self, component: str) -> Path:
         return self._authority.kubeconfig(

@@ -164,6 +164,7 @@ def _running(
     """The template of a pod's status whose containers are all in one state."""
     why = "" if ready else f", reason: {reason}"
     started = "true" if state.startswith("running") else "false"
+    image = "{{ .image | Quote }}" if pulled else '""'
     return f"""
 phase: {phase}
 startTime: {{{{ or .status.startTime $now | Quote }}}}
@@ -180,7 +181,7 @@ containerStatuses:
 {{{{ range .spec.containers }}}}
 - name: {{{{ .name | Quote }}}}
   image: {{{{ .image | Quote }}}}
-  imageID: {"{{ .image | Quote }}" if pulled else '""'}
+  imageID: {image}
   ready: {str(ready).lower()}
   started: {started}
   restartCount: {restarts}

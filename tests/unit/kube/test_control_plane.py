@@ -29,6 +29,8 @@ from kubernetes.client.exceptions import ApiException
 
 ROOT = Path(__file__).resolve().parents[3]
 DRIVER = "gpu.example.com"
+# Other tests may use the same clusters.
+NAMESPACE = "test-control-plane"
 
 
 def pod_template(app: str, *, annotations: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def deployment(name: str, template: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
     }
 
@@ -57,7 +59,7 @@ def pods(plane: ControlPlane, labels: str, *, count: int = 1, ready: bool = True
     """The pods of a selector when there are that many, Ready if wanted."""
 
     def found() -> list[Object] | None:
-        each = plane.objects.list("v1", "Pod", "default", labels)
+        each = plane.objects.list("v1", "Pod", NAMESPACE, labels)
         done = len(each) == count and (not ready or all(condition(pod, "Ready") == "True" for pod in each))
         return each if done else None
 
@@ -69,7 +71,7 @@ def container_state(plane: ControlPlane, labels: str, wanted: str) -> dict[str, 
     """The status of a pod's first container when `wanted` is a reason in it."""
 
     def found() -> dict[str, Any] | None:
-        for pod in plane.objects.list("v1", "Pod", "default", labels):
+        for pod in plane.objects.list("v1", "Pod", NAMESPACE, labels):
             for status in pod.get("status", {}).get("containerStatuses", []):
                 if wanted in str(status):
                     return {**status, "pod_ready": condition(pod, "Ready"), "phase": pod["status"]["phase"]}
@@ -77,6 +79,12 @@ def container_state(plane: ControlPlane, labels: str, wanted: str) -> dict[str, 
 
     answer: dict[str, Any] = plane.wait_for(f"{wanted} of {labels}", found, seconds=60)
     return answer
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster: ControlPlane) -> ControlPlane:
+    cluster.create_namespace(NAMESPACE)
+    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +106,7 @@ def test_scheduler_allocates_the_device_a_claim_selects(cluster: ControlPlane) -
             {
                 "apiVersion": "resource.k8s.io/v1",
                 "kind": "ResourceClaimTemplate",
-                "metadata": {"name": "large", "namespace": "default"},
+                "metadata": {"name": "large", "namespace": NAMESPACE},
                 "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}},
             },
             deployment(
@@ -117,14 +125,14 @@ def test_scheduler_allocates_the_device_a_claim_selects(cluster: ControlPlane) -
     (pod,) = pods(cluster, "app=server")
     assert pod["spec"]["nodeName"] == large
     assert pod["status"]["podIP"]
-    (claim,) = cluster.objects.list("resource.k8s.io/v1", "ResourceClaim", "default")
+    (claim,) = cluster.objects.list("resource.k8s.io/v1", "ResourceClaim", NAMESPACE)
     taken = claim["status"]["allocation"]["devices"]["results"]
     assert sorted((each["pool"], each["device"]) for each in taken) == [(large, "gpu-0"), (large, "gpu-1")]
 
-    cluster.objects.delete("apps/v1", "Deployment", "server", "default")
+    cluster.objects.delete("apps/v1", "Deployment", "server", NAMESPACE)
     cluster.wait_for(
         "the claim goes with its pod",
-        lambda: not cluster.objects.list("resource.k8s.io/v1", "ResourceClaim", "default"),
+        lambda: not cluster.objects.list("resource.k8s.io/v1", "ResourceClaim", NAMESPACE),
         seconds=60,
     )
 
@@ -151,7 +159,7 @@ def test_a_group_of_three_has_three_ready_pods(cluster: ControlPlane) -> None:
     group = {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
-        "metadata": {"name": "gang", "namespace": "default"},
+        "metadata": {"name": "gang", "namespace": NAMESPACE},
         "spec": {
             "replicas": 1,
             "leaderWorkerTemplate": {"size": 3, "workerTemplate": pod_template("gang")},
@@ -166,13 +174,13 @@ def test_a_group_of_three_has_three_ready_pods(cluster: ControlPlane) -> None:
         assert {"LWS_LEADER_ADDRESS", "LWS_GROUP_SIZE"} <= names
 
     def available() -> bool:
-        found = cluster.get("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "gang", "default")
+        found = cluster.get("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "gang", NAMESPACE)
         return found is not None and condition(found, "Available") == "True"
 
     cluster.wait_for("the group is available", available, seconds=60)
     # Its own webhook refuses what the schema allows.
     group["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] = {"subGroupSize": 4}
-    group["metadata"] = {"name": "odd", "namespace": "default"}
+    group["metadata"] = {"name": "odd", "namespace": NAMESPACE}
     with pytest.raises(ApiException) as refused:
         cluster.apply(group)
     assert "subGroupSize" in str(refused.value)
@@ -205,7 +213,7 @@ def test_a_ready_pod_may_fail_and_recover(cluster: ControlPlane) -> None:
     name = pod["metadata"]["name"]
 
     def give(fate: str | None) -> None:
-        cluster.objects.patch("v1", "Pod", name, {"metadata": {"annotations": {stages.FATE: fate}}}, "default")
+        cluster.objects.patch("v1", "Pod", name, {"metadata": {"annotations": {stages.FATE: fate}}}, NAMESPACE)
 
     for fate, says in (
         (stages.OUT_OF_MEMORY, "OOMKilled"),
@@ -233,13 +241,13 @@ def test_a_job_succeeds(cluster: ControlPlane) -> None:
         {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {"name": "job", "namespace": "default"},
+            "metadata": {"name": "job", "namespace": NAMESPACE},
             "spec": {"template": template},
         }
     )
 
     def complete() -> bool:
-        job = cluster.get("batch/v1", "Job", "job", "default")
+        job = cluster.get("batch/v1", "Job", "job", NAMESPACE)
         return job is not None and condition(job, "Complete") == "True"
 
     cluster.wait_for("the job is complete", complete, seconds=60)
@@ -253,7 +261,7 @@ def test_volume_claims_are_bound(cluster: ControlPlane, wait_for_pod: bool) -> N
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "storageClassName": name,
             "accessModes": ["ReadWriteMany"],
@@ -263,7 +271,7 @@ def test_volume_claims_are_bound(cluster: ControlPlane, wait_for_pod: bool) -> N
     cluster.apply(claim)
 
     def bound() -> bool:
-        found = cluster.get("v1", "PersistentVolumeClaim", name, "default")
+        found = cluster.get("v1", "PersistentVolumeClaim", name, NAMESPACE)
         return found is not None and found["status"].get("phase") == "Bound"
 
     if wait_for_pod:
@@ -278,7 +286,7 @@ def test_custom_kinds_of_other_projects_are_served(cluster: ControlPlane) -> Non
     route = {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
-        "metadata": {"name": "route", "namespace": "default"},
+        "metadata": {"name": "route", "namespace": NAMESPACE},
         "spec": {"rules": [{"filters": [{"type": "RequestRedirect"}]}]},
     }
     # A rule in CEL, which only an API server checks.
@@ -294,30 +302,30 @@ def test_a_user_may_do_no_more_than_the_rules_say(cluster: ControlPlane) -> None
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
     reader = Objects(cluster.user_kubeconfig("reader", rules=rules))
     since = cluster.audit_position()
-    reader.list("v1", "ConfigMap", "default")
+    reader.list("v1", "ConfigMap", NAMESPACE)
     with pytest.raises(ApiException) as refused:
         reader.apply(config_map("refused"))
     assert refused.value.status == 403
     (request,) = cluster.write_requests(since)
     assert (request.user, request.verb, request.resource, request.code) == ("reader", "patch", "configmaps", 403)
-    assert cluster.get("v1", "ConfigMap", "refused", "default") is None
+    assert cluster.get("v1", "ConfigMap", "refused", NAMESPACE) is None
 
-    here = Objects(cluster.user_kubeconfig("editor", cluster_role="edit", namespace="default"))
+    here = Objects(cluster.user_kubeconfig("editor", cluster_role="edit", namespace=NAMESPACE))
     here.apply(config_map("allowed"))
     with pytest.raises(ApiException) as elsewhere:
-        here.apply(config_map("allowed", namespace="kube-system"))
+        here.apply(config_map("allowed", namespace="default"))
     assert elsewhere.value.status == 403
 
 
 def test_writes_are_counted(cluster: ControlPlane) -> None:
     admin = Objects(cluster.kubeconfig)
-    admin.list("v1", "ConfigMap", "default")
+    admin.list("v1", "ConfigMap", NAMESPACE)
     since = cluster.audit_position()
     assert cluster.write_requests(since) == []
     admin.apply([config_map("one"), config_map("two")])
-    admin.list("v1", "ConfigMap", "default")
+    admin.list("v1", "ConfigMap", NAMESPACE)
     cluster.apply(config_map("three"))
-    admin.delete("v1", "ConfigMap", "one", "default")
+    admin.delete("v1", "ConfigMap", "one", NAMESPACE)
     seen = [(each.verb, each.name, each.code) for each in cluster.write_requests(since)]
     assert seen == [("patch", "one", 201), ("patch", "two", 201), ("delete", "one", 200)]
     assert "list" in {each.verb for each in cluster.requests(since)}
@@ -327,31 +335,32 @@ def test_writes_are_counted(cluster: ControlPlane) -> None:
 def test_clusters_of_a_fleet_are_apart(fleet: Fleet) -> None:
     east, west = fleet.workloads["east"], fleet.workloads["west"]
     for plane in (fleet.control, east):
-        plane.create_namespace("models")
-    assert west.get("v1", "Namespace", "models") is None
-    east.add_nodes("pool", 2)
-    assert west.objects.list("v1", "Node") == []
+        plane.create_namespace("apart")
+    assert west.get("v1", "Namespace", "apart") is None
+    east.add_nodes("apart", 2)
+    assert west.get("v1", "Node", "apart-0") is None
     # Without a controller manager a namespace would stay in Terminating.
-    fleet.control.objects.delete("v1", "Namespace", "models")
+    fleet.control.objects.delete("v1", "Namespace", "apart")
     fleet.control.wait_for(
-        "the namespace is gone", lambda: not fleet.control.get("v1", "Namespace", "models"), seconds=60
+        "the namespace is gone", lambda: not fleet.control.get("v1", "Namespace", "apart"), seconds=60
     )
-    assert east.get("v1", "Namespace", "models")
+    assert east.get("v1", "Namespace", "apart")
 
 
 def test_an_api_server_that_was_killed_comes_back(fleet: Fleet) -> None:
     """On the same address and with its data; what runs beside it goes on."""
     plane = fleet.workloads["west"]
-    plane.add_nodes("pool", 2)
+    plane.create_namespace(NAMESPACE)
+    plane.add_nodes("killed", 2)
     plane.apply(deployment("before", pod_template("before")))
     pods(plane, "app=before")
     admin = Objects(plane.kubeconfig)
     admin.apply(config_map("kept"))
     plane.kill_api_server()
     with pytest.raises(Exception, match=r"refused|Max retries"):
-        admin.get("v1", "ConfigMap", "kept", "default")
+        admin.get("v1", "ConfigMap", "kept", NAMESPACE)
     plane.start_api_server()
-    kept = admin.get("v1", "ConfigMap", "kept", "default")
+    kept = admin.get("v1", "ConfigMap", "kept", NAMESPACE)
     assert kept is not None
     plane.apply(deployment("after", pod_template("after")))
     pods(plane, "app=after")
@@ -388,5 +397,5 @@ def alive(process: int) -> bool:
         return False
 
 
-def config_map(name: str, namespace: str = "default") -> dict[str, Any]:
+def config_map(name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}}
