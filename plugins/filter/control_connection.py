@@ -12,7 +12,8 @@ version_added: 0.2.0
 short_description: How the control cluster of a fleet is reached, for the modules of this collection
 description:
   - Turns the variables of the host of the group C(control_plane) into the argument C(control) of the modules.
-  - A fleet without C(fleet_control) and C(fleet_control_kubeconfig) has no control cluster; the result is empty then.
+  - A fleet without C(fleet_control) and C(fleet_control_kubeconfig) has no control cluster. The result is null then,
+    and the modules do without one.
   - No value of a connection is repeated in messages.
 notes:
   - Relative paths start from the folder of the inventory that the host is in.
@@ -32,15 +33,13 @@ EXAMPLES = r"""
 - name: Look at the clusters whose kubeconfigs are on the control cluster
   modelplane.fleet.cluster_info:
     clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
-    control: "{{ control | modelplane.fleet.control_connection | default(omit, true) }}"
-  vars:
-    control: "{{ hostvars[groups['control_plane'] | first] }}"
+    control: "{{ hostvars[groups['control_plane'] | first] | modelplane.fleet.control_connection }}"
   run_once: true
 """
 
 RETURN = r"""
 _value:
-  description: The connection, empty for a fleet without a control cluster.
+  description: The connection, null for a fleet without a control cluster.
   type: dict
   returned: always
   sample: {kubeconfig: /etc/fleet/control.kubeconfig}
@@ -54,8 +53,8 @@ from ansible_collections.modelplane.fleet.plugins.filter.connections import host
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
 
 
-def control_connection(variables: Any) -> dict[str, Any]:
-    """The `control` argument for the host of the control plane."""
+def control_connection(variables: Any) -> dict[str, Any] | None:
+    """The `control` argument of the modules for the host of the control plane."""
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(
             "modelplane.fleet.control_connection: the input must be the variables of a host, such as "

@@ -47,9 +47,9 @@ options:
     description:
       - How to reach the control cluster, to read InferenceClusters from it. It becomes the variable C(fleet_control),
         too.
-      - A mapping with the keys of C(fleet_connection), without C(secret). As variables are shown by C(ansible-inventory),
-        C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from the folder of the
-        inventory file.
+      - A mapping with the keys of C(fleet_connection), without C(secret). As variables are shown by
+        C(ansible-inventory), C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from
+        the folder of the inventory file.
       - A cluster may be in O(resources) and on the control cluster. If both say the same, or if what is on the control
         cluster was put there by this collection, the manifest counts. Otherwise it is an error.
     type: raw
@@ -348,11 +348,12 @@ def _from_control(control: Mapping[str, Any]) -> tuple[dict[str, api.InferenceCl
     if not control:
         return {}, []
     # The client library takes most of a second to import, and manifests need none of it.
-    from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import connection
+    from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import connection
+    from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 
     try:
-        with connection.connect(_connection(connection, control)) as client:
+        with connect(connection("control", control), write_cache=not context.CLIARGS.get("check")) as client:
             listing = client.list(api.InferenceCluster.group_version(), KIND)
     except ApiError as error:
         raise AnsibleParserError(str(error)) from None
@@ -369,14 +370,6 @@ def _from_control(control: Mapping[str, Any]) -> tuple[dict[str, api.InferenceCl
         if isinstance(cluster, api.InferenceCluster):
             found[cluster.name] = cluster
     return found, problems
-
-
-def _connection(room: Any, control: Mapping[str, Any]) -> Any:
-    """A checked `control` as the client room takes it."""
-    parts = {"eks": room.Eks, "gke": room.Gke}
-    return room.Connection(
-        name="control", **{key: parts[key](**value) if key in parts else value for key, value in control.items()}
-    )
 
 
 def _conflict(written: api.InferenceCluster, live: api.InferenceCluster) -> bool:

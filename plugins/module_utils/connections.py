@@ -10,47 +10,62 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key, short_value
 
+if TYPE_CHECKING:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+
 KUBERNETES = "kubernetes"
 DIRECTORY = "directory"
-_TEXT = {"type": "str"}
-_PATH = {"type": "path"}
-_NEEDED = {"type": "str", "required": True}
-CONNECTION: dict[str, Any] = {
-    "kubeconfig": _PATH,
+OPTIONS: dict[str, Any] = {
+    "kubeconfig": {"type": "path"},
     "kubeconfig_text": {"type": "str", "no_log": True},
-    "context": _TEXT,
-    "secret": {"type": "dict", "options": {"namespace": _NEEDED, "name": _NEEDED, "key": _TEXT}},
+    "context": {"type": "str"},
+    "secret": {
+        "type": "dict",
+        "no_log": False,
+        "options": {
+            "namespace": {"type": "str", "required": True},
+            "name": {"type": "str", "required": True},
+            "key": {"type": "str", "default": "kubeconfig", "no_log": False},
+        },
+    },
     "eks": {
         "type": "dict",
-        "options": {"cluster": _NEEDED, "region": _TEXT, "profile": _TEXT, "role_arn": _TEXT, "endpoint": _TEXT},
+        "options": {
+            "cluster": {"type": "str", "required": True},
+            "region": {"type": "str"},
+            "profile": {"type": "str"},
+            "role_arn": {"type": "str"},
+            "endpoint": {"type": "str"},
+        },
     },
     "gke": {
         "type": "dict",
         "options": {
-            "project": _TEXT,
-            "location": _NEEDED,
-            "cluster": _NEEDED,
-            "credentials_file": _PATH,
-            "endpoint": _TEXT,
+            "project": {"type": "str", "required": True},
+            "location": {"type": "str", "required": True},
+            "cluster": {"type": "str", "required": True},
+            "credentials_file": {"type": "path"},
+            "endpoint": {"type": "str"},
         },
     },
-    "server": _TEXT,
+    "server": {"type": "str"},
     "token": {"type": "str", "no_log": True},
-    "ca_file": _PATH,
-    "ca_text": _TEXT,
-    "proxy": _TEXT,
-    "tls_server_name": _TEXT,
-    "verify": {"type": "bool"},
-    "impersonate": _TEXT,
+    "ca_file": {"type": "path"},
+    "ca_text": {"type": "str"},
+    "proxy": {"type": "str"},
+    "tls_server_name": {"type": "str"},
+    "verify": {"type": "bool", "default": True},
+    "impersonate": {"type": "str"},
 }
+"""The keys of a connection, as an Ansible argument spec. Here, and not beside the modules' other arguments, because a
+filter runs in every task that uses it, and the client library takes a second to import."""
+
 CLUSTER_VARIABLES = (
     "fleet_target",
     "fleet_cluster",
@@ -133,7 +148,7 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
             [f"{host}: fleet_target is {short_value(target)}: it must be {KUBERNETES} or {DIRECTORY}"]
         )
     name = variables.get("fleet_cluster") or host
-    problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text, is {type_words(name)}"]
+    problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text{_not_text(name)}"]
     connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
     _shorten(host, connection, variables, problems)
     if not problems:
@@ -148,8 +163,8 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     return {"name": str(name), **_absolute(connection, variables.get("inventory_dir"))}
 
 
-def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """The `control` argument, empty for a fleet without a control cluster. Raises ConnectionsError."""
+def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The `control` argument, None for a fleet without a control cluster. Raises ConnectionsError."""
     where = f"{host}: fleet_control"
     problems: list[str] = []
     connection = _written(where, variables.get("fleet_control"), problems)
@@ -159,11 +174,11 @@ def control_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
             connection = {key: value for key, value in connection.items() if key not in _OF_A_WAY}
             connection["kubeconfig"] = kubeconfig
         else:
-            problems.append(f"{host}: fleet_control_kubeconfig must be text, is {type_words(kubeconfig)}")
+            problems.append(f"{host}: fleet_control_kubeconfig must be text{_not_text(kubeconfig)}")
     problems = problems or (_control_problems(where, connection) if connection else [])
     if problems:
         raise ConnectionsError(problems)
-    return _absolute(connection, variables.get("inventory_dir"))
+    return _absolute(connection, variables.get("inventory_dir")) if connection else None
 
 
 def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
@@ -235,7 +250,7 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
         if not value:
             continue
         if not isinstance(value, str):
-            problems.append(f"{host}: {name} must be text, is {type_words(value)}")
+            problems.append(f"{host}: {name} must be text{_not_text(value)}")
             continue
         key = name.removeprefix("fleet_")
         if key == "kubeconfig" or not any(way in connection for way in _WITH_CONTEXT):
@@ -248,12 +263,12 @@ def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
     """The keys of a connection that have a value; problems of unknown keys and wrong types are added."""
     if value is None or value == "":
         return {}
-    return _options(where, value, CONNECTION, problems)
+    return _options(where, value, OPTIONS, problems)
 
 
 def _options(where: str, value: Any, known: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        problems.append(f"{where} must be a mapping, is {type_words(value)}")
+        problems.append(f"{where} must be a mapping of keys, and is none")
         return {}
     found: dict[str, Any] = {}
     for key, item in value.items():
@@ -274,14 +289,20 @@ def _option(where: str, value: Any, option: Mapping[str, Any], problems: list[st
     if kind == "bool":
         # Extra variables of the form `-e key=value` are text.
         if not isinstance(value, bool) and str(value).lower() not in ("true", "false", "yes", "no"):
-            problems.append(f"{where} must be true or false, is {type_words(value)}")
+            problems.append(f"{where} must be true or false")
     elif not isinstance(value, str):
-        problems.append(f"{where} must be text, is {type_words(value)}")
+        problems.append(f"{where} must be text{_not_text(value)}")
     return value
 
 
+def _not_text(value: Any) -> str:
+    return f", is {short_value(value)}" if isinstance(value, (Mapping, list, tuple)) else ": write it in quotes"
+
+
 def _ways(connection: Iterable[str]) -> list[str]:
-    return [way for way in WAYS if way in connection]
+    """The ways that are given. A server beside a name in a cloud is no other way: it spares asking the cloud for it."""
+    ways = [way for way in WAYS if way in connection]
+    return [way for way in ways if way != "server" or not {"eks", "gke"} & set(ways)]
 
 
 def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:
@@ -291,10 +312,10 @@ def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:
         problems.append(f"{where}: {' and '.join(ways)} are different ways to reach one cluster: keep one")
     elif "context" in connection and ways and ways[0] not in _WITH_CONTEXT:
         problems.append(f"{where}: context is a part of a kubeconfig, and cannot stand beside {ways[0]}")
+    elif "token" in connection and ways != ["server"]:
+        problems.append(f"{where}: token goes with server, and cannot stand {f'beside {ways[0]}' if ways else 'alone'}")
     if "ca_file" in connection and "ca_text" in connection:
         problems.append(f"{where}: ca_file and ca_text are the same thing: keep one")
-    if "token" in connection and any(way in connection for way in ("eks", "gke")):
-        problems.append(f"{where}: token cannot stand beside {ways[0]}, whose tokens are made when they are needed")
     return problems
 
 
@@ -313,7 +334,7 @@ def _control_problems(where: str, connection: Mapping[str, Any]) -> list[str]:
 def _absolute(connection: dict[str, Any], folder: Any) -> dict[str, Any]:
     """With relative paths made to start from `folder`, if there is one."""
     found = dict(connection)
-    for key, option in CONNECTION.items():
+    for key, option in OPTIONS.items():
         if key in found and option["type"] == "path":
             found[key] = absolute(found[key], folder)
         elif key in found and option["type"] == "dict":

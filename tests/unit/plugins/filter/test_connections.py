@@ -5,9 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +12,8 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.filter.connections import connections
 from ansible_collections.modelplane.fleet.plugins.filter.control_connection import control_connection
+from ansible_collections.modelplane.fleet.tests.ansible_run import run
 
-ROOT = Path(__file__).parents[4]
 TOKEN = "t0p-secret-token"
 PLAY = """
 - hosts: workload_clusters
@@ -52,37 +49,19 @@ all:
 """
 
 
-def run(program: str, folder: Path, *arguments: str) -> str:
-    command = [str(Path(sys.executable).with_name(program)), *arguments]
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
-        command, capture_output=True, check=False, text=True, cwd=folder, env=environment, timeout=120
-    )
-    output = done.stdout + done.stderr
-    assert "Traceback" not in output, output
-    return output
-
-
 def played(folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     """What came out, empty when the play failed, and what was printed at -vvv."""
     (folder / "play.yml").write_text(PLAY)
     result = folder / "result.json"
-    output = run(
-        "ansible-playbook", folder, "-i", "hosts.yml", "-vvv", "-e", f"result_file={result}", "play.yml", *arguments
-    )
+    options = ["-i", "hosts.yml", "-vvv", "-e", f"result_file={result}", "play.yml", *arguments]
+    output = "".join(run("ansible-playbook", *options, cwd=folder))
     return (json.loads(result.read_text()) if result.exists() else {}), output
 
 
 def test_an_inventory_by_hand_with_a_vaulted_token(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(BY_HAND)
     (tmp_path / "password").write_text("pass")
-    vaulted = run("ansible-vault", tmp_path, "encrypt_string", "--vault-password-file", "password", TOKEN)
+    vaulted, _ = run("ansible-vault", "encrypt_string", "--vault-password-file", "password", TOKEN, cwd=tmp_path)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars/all.yml").write_text("north_token: " + vaulted[vaulted.index("!vault") :].split("\n\n")[0])
     found, output = played(tmp_path, "--vault-password-file", "password")
@@ -113,7 +92,7 @@ def test_errors_tell_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
     assert found == {}
     for line in (
         "west: fleet_connection.kubconfig is not a known key. Did you mean kubeconfig?",
-        "west: fleet_connection.eks must be a mapping, is text",
+        "west: fleet_connection.eks must be a mapping of keys",
         "north: fleet_connection.token must be text, is a list",
     ):
         assert line in output, output

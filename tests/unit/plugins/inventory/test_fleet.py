@@ -5,42 +5,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.tests.ansible_run import ROOT, inventory, run
 
-ROOT = Path(__file__).parents[4]
 MANIFESTS = ROOT / "tests/data/manifests"
 PLUGIN = "plugin: modelplane.fleet.fleet\n"
-
-
-def run(program: str, *arguments: str, **environment: str) -> tuple[str, str]:
-    """stdout and stderr. No run may end in a traceback."""
-    command = [str(Path(sys.executable).with_name(program)), *arguments]
-    full = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-        **environment,
-    }
-    full.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(command, capture_output=True, check=False, text=True, env=full, timeout=120)
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return done.stdout, done.stderr
-
-
-def listed(path: Path, *arguments: str, **environment: str) -> tuple[dict[str, Any], str]:
-    """What --list prints, and what goes to stderr."""
-    out, told = run("ansible-inventory", "-i", str(path), "--list", *arguments, **environment)
-    # Ansible marks text that is no template, as all of ours is, and keeps it so.
-    found = json.loads(out, object_hook=lambda value: value.get("__ansible_unsafe", value))
-    return found, " ".join(told.split())
 
 
 def hosts(found: dict[str, Any]) -> dict[str, list[str]]:
@@ -64,7 +37,7 @@ def fleet(tmp_path: Path) -> Path:
 
 
 def test_hosts_groups_and_variables_of_a_fleet(fleet: Path) -> None:
-    found, told = listed(fleet)
+    found, told = inventory(fleet)
     assert told == ""
     assert hosts(found) == {
         "control_plane": ["control"],
@@ -147,7 +120,7 @@ def test_group_variables_beside_the_inventory_win(fleet: Path) -> None:
     (fleet.parent / "group_vars/workload_clusters.yml").write_text("fleet_target: directory\nfleet_build: /elsewhere\n")
     (fleet.parent / "host_vars").mkdir()
     (fleet.parent / "host_vars/byo-us-east.yml").write_text("fleet_target: kubernetes\nfleet_kubeconfig: byo.yaml\n")
-    variables = listed(fleet)[0]["_meta"]["hostvars"]
+    variables = inventory(fleet)[0]["_meta"]["hostvars"]
     assert {name: each.get("fleet_target") for name, each in variables.items()} == {
         "control": None,
         "byo-us-east": "kubernetes",
@@ -173,7 +146,7 @@ compose:
   fleet_target: "'directory' if fleet_source == 'GKE' else fleet_target"
 """
         )
-    found, told = listed(fleet)
+    found, told = inventory(fleet)
     assert told == ""
     groups = hosts(found)
     assert groups["control_plane"] == ["the-fleet"]
@@ -198,7 +171,7 @@ BROKEN = (
 def test_an_invalid_cluster_is_a_warning_and_the_rest_is_there(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(BROKEN)
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml]\n")
-    found, told = listed(tmp_path / "fleet.yml")
+    found, told = inventory(tmp_path / "fleet.yml")
     assert hosts(found)["workload_clusters"] == ["good"]
     for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "c.yaml:"):
         assert part in told, part
@@ -208,7 +181,7 @@ def test_an_invalid_cluster_is_a_warning_and_the_rest_is_there(tmp_path: Path) -
 def test_strict_tells_all_problems_at_once_and_has_no_hosts(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(BROKEN)
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, missing]\nstrict: true\n")
-    found, told = listed(tmp_path / "fleet.yml")
+    found, told = inventory(tmp_path / "fleet.yml")
     assert found["_meta"]["hostvars"] == {}
     for part in ("InferenceCluster bad", "InferenceCluster worse", "regon", "missing: does not exist"):
         assert part in told, part
@@ -226,7 +199,7 @@ FILES: dict[str, tuple[str, str]] = {
     "two ways": ("control: {kubeconfig: k, server: 'https://k'}\n", "kubeconfig and server are different ways"),
     "the control host's name": ("resources: [c.yaml]\ncontrol_host: west\n", "set control_host to another name"),
     "a mapping of manifests": ("resources: {a: b}\n", "Invalid value provided for 'list'"),
-    "text as a connection": ("control: t0p-secret\n", "control must be a mapping, is text"),
+    "text as a connection": ("control: t0p-secret\n", "control must be a mapping of keys"),
     "a name of Ansible's": ("resources: [all.yaml]\n", "InferenceCluster all cannot be a host"),
 }
 
@@ -253,7 +226,7 @@ def test_manifests_are_data(tmp_path: Path) -> None:
     """Jinja in a manifest is not evaluated, neither here nor by what reads the variable."""
     (tmp_path / "c.yaml").write_text(cluster("west", 'source: EKS, eks: {region: "{{ 6 * 7 }}"}'))
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml]\ncompose: {{seen: fleet_region}}\n")
-    found, _ = listed(tmp_path / "fleet.yml")
+    found, _ = inventory(tmp_path / "fleet.yml")
     assert found["_meta"]["hostvars"]["west"]["seen"] == "{{ 6 * 7 }}"
     shown, _ = run("ansible", "-i", str(tmp_path / "fleet.yml"), "west", "-m", "debug", "-a", "var=fleet_region")
     assert "{{ 6 * 7 }}" in shown
@@ -268,20 +241,20 @@ def test_the_cache_on_disk(fleet: Path, tmp_path: Path) -> None:
     fleet.write_text(cached)
     run("ansible", "-i", str(fleet), "all", "--check", "--list-hosts", **settings)
     assert not list(cache.glob("*"))
-    first, _ = listed(fleet, **settings)
+    first, _ = inventory(fleet, **settings)
     (entry,) = cache.glob("*")
     assert "byo-cluster-kubeconfig" in entry.read_text()
     (tmp_path / "manifests" / "more.yaml").write_text(cluster("more"))
-    assert listed(fleet, **settings)[0] == first
-    flushed, _ = listed(fleet, "--flush-cache", **settings)
+    assert inventory(fleet, **settings)[0] == first
+    flushed, _ = inventory(fleet, "--flush-cache", **settings)
     assert "more" in flushed["workload_clusters"]["hosts"]
     fleet.write_text(cached.replace("[manifests]", "[manifests/more.yaml]"))
-    assert listed(fleet, **settings)[0]["workload_clusters"]["hosts"] == ["more"]
+    assert inventory(fleet, **settings)[0]["workload_clusters"]["hosts"] == ["more"]
 
 
 def test_a_folder_of_an_inventory_and_its_manifests(fleet: Path) -> None:
     """`-i folder/`: the manifests in it are no inventory; the file's ending tells the plugin."""
     (fleet.parent / "extra.yml").write_text("workload_clusters: {hosts: {by-hand: {fleet_target: directory}}}\n")
-    found, told = listed(fleet.parent)
+    found, told = inventory(fleet.parent)
     assert told == ""
     assert found["workload_clusters"]["hosts"] == ["by-hand", "byo-us-east", "eks-us-west", "gke-us-central"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +34,10 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
     "server and token": (
         kubernetes(fleet_connection={"server": "https://k:6443", "token": "t", "verify": False}),
         {"server": "https://k:6443", "token": "t", "verify": False},
+    ),
+    "EKS at a known address": (
+        kubernetes(fleet_connection={"eks": EKS, "server": "https://k"}),
+        {"eks": EKS, "server": "https://k"},
     ),
     "another name": (kubernetes(fleet_cluster="eks-1", fleet_kubeconfig="/k"), {"name": "eks-1", "kubeconfig": "/k"}),
     "empty values are absent": (
@@ -78,6 +82,10 @@ def test_accepted(variables: dict[str, Any], expected: dict[str, Any] | None) ->
     assert found == (None if expected is None else {"name": "west", **expected})
 
 
+def test_the_keys_are_those_of_the_modules() -> None:
+    assert cluster_arguments.CLUSTERS["control"]["options"] == connections.OPTIONS
+
+
 def test_environment_and_home_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("KEYS", "/keys")
@@ -105,20 +113,27 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "missing key": (kubernetes(fleet_connection={"gke": {"project": "p", "cluster": "c"}}), "gke.location is missing"),
     "two ways": (kubernetes(fleet_connection={"eks": EKS, "secret": SECRET}), "secret and eks are different ways"),
     "three ways": (
-        kubernetes(fleet_connection={"eks": EKS, "server": "https://k", "kubeconfig": "/k"}),
-        "kubeconfig and eks and server are different ways",
+        kubernetes(fleet_connection={"eks": EKS, "secret": SECRET, "kubeconfig": "/k"}),
+        "kubeconfig and secret and eks are different ways",
     ),
     "context of a server": (
         kubernetes(fleet_connection={"server": "https://k", "context": "c"}),
         "context is a part of a kubeconfig, and cannot stand beside server",
     ),
-    "token for EKS": (kubernetes(fleet_connection={"eks": EKS, "token": "t"}), "token cannot stand beside eks"),
+    "token for EKS": (
+        kubernetes(fleet_connection={"eks": EKS, "token": "t"}),
+        "token goes with server, and cannot stand beside eks",
+    ),
+    "token alone": (
+        kubernetes(fleet_connection={"token": "t0p-secret"}),
+        "token goes with server, and cannot stand alone",
+    ),
     "two CAs": (
         kubernetes(fleet_connection={"server": "https://k", "ca_file": "/a", "ca_text": "b"}),
         "ca_file and ca_text are the same thing",
     ),
-    "text as a connection": (kubernetes(fleet_connection="t0p-secret"), "fleet_connection must be a mapping, is text"),
-    "number as a path": (kubernetes(fleet_connection={"kubeconfig": 7}), "kubeconfig must be text, is a whole number"),
+    "text as a connection": (kubernetes(fleet_connection="t0p-secret"), "fleet_connection must be a mapping of keys"),
+    "number as a path": (kubernetes(fleet_connection={"kubeconfig": 7}), "kubeconfig must be text: write it in quotes"),
     "mapping as a shorthand": (kubernetes(fleet_kubeconfig={"a": "t0p-secret"}), "fleet_kubeconfig must be text"),
     "verify": (
         kubernetes(fleet_connection={"server": "https://k", "verify": "t0p-secret"}),
@@ -164,9 +179,9 @@ def test_clusters_keep_the_order_of_hosts() -> None:
     assert [each["name"] for each in found] == names
 
 
-CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "none": ({}, {}),
-    "empty": ({"fleet_control": {}, "fleet_control_kubeconfig": ""}, {}),
+CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
+    "none": ({}, None),
+    "empty": ({"fleet_control": {}, "fleet_control_kubeconfig": ""}, None),
     "kubeconfig": ({"fleet_control": {"kubeconfig": "k"}, "inventory_dir": "/fleet"}, {"kubeconfig": "/fleet/k"}),
     "shorthand": ({"fleet_control_kubeconfig": "/k"}, {"kubeconfig": "/k"}),
     "shorthand wins": (
@@ -181,7 +196,7 @@ CONTROLS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("variables", "expected"), CONTROLS.values(), ids=CONTROLS)
-def test_control(variables: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_control(variables: dict[str, Any], expected: dict[str, Any] | None) -> None:
     assert connections.control_connection("control", variables) == expected
 
 
@@ -266,6 +281,12 @@ MANIFESTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "kubernetes",
         "kubernetes",
     ),
+    "GKE without a project": (
+        {"source": "GKE", "gke": {"region": "europe-west4"}},
+        {"gke": {"location": "europe-west4", "cluster": "modelplane-system-eks-us-west-gke-4c136"}},
+        "directory",
+        "directory",
+    ),
     "AKS": ({"source": "AKS", "aks": {"location": "westeurope"}}, {}, "directory", "directory"),
     "Nebius": ({"source": "Nebius", "nebius": {}}, {}, "directory", "directory"),
     "Vultr": ({"source": "Vultr", "vultr": {"region": "ewr"}}, {}, "directory", "directory"),
@@ -291,7 +312,7 @@ def test_names_in_google_cloud_fit() -> None:
         st.sampled_from([*connections.CLUSTER_VARIABLES, "other"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.sampled_from(["kubernetes", "directory", "", "x", "/k"]),
-            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*connections.CONNECTION, "x"]), inner),
+            lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*connections.OPTIONS, "x"]), inner),
         ),
     )
 )
