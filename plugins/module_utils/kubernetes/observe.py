@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     is_true,
     text,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean, with_events
@@ -61,9 +62,10 @@ _STACK = (_GATEWAY, _ROUTE, (f"{constants.POOL_GROUP}/v1", "InferencePool"), _GA
 _MOST_VALUES = 40
 """So many names fit into a label selector before the URL gets too long for some proxies (8 KiB)."""
 _MOST_EVENTS = 5
-"""Pods per cluster whose events are read."""
-_PATIENCE = 60.0
-"""Seconds that a pod may take to start before its events are read."""
+"""Pods, and volume claims, per cluster whose events are read."""
+_PATIENCE = {"Pending": 60.0, "Running": 900.0}
+"""Seconds, by phase, that something may be on its way before its events are read: to its containers or its volume; to
+answering, which takes an engine as long as it loads its weights."""
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,12 @@ def reason(error: ApiError) -> str:
 def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
     """Look at a cluster. Raises ApiError when it does not answer, or does not let us see what is ours: half a look
     would count what it left out as gone."""
-    version = client.version()
-    found = [lean(value) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    version = ".".join(map(str, client.version()))
+    found = _composed(client)
     pods = _pods(client, found)
     nodes = client.list("v1", "Node", labels=constants.POOL_LABEL).items
     gateway = client.get(*_GATEWAY, constants.WORKLOAD_GATEWAY, constants.WORKLOAD_GATEWAY_NAMESPACE)
-    missing, warnings = _missing_from_stack(client, cluster, gateway)
+    missing, warnings = _missing_from_stack(client, cluster, gateway, version)
     warnings += _device_warnings(client, cluster, nodes)
     pools = _pools(nodes)
     entry: dict[str, Any] = {
@@ -142,7 +144,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         entry["provisioned"] = {"ready": True, "message": ""}
     return ClusterLook(
         entry=entry,
-        version=".".join(map(str, version)),
+        version=version,
         nodes=pools,
         gateway=first_address(gateway),
         workloads=[workload_state(value) for value in found if value["kind"] in (*WORKLOADS, "Job")],
@@ -171,8 +173,9 @@ def workload_state(value: Object) -> dict[str, Any]:
     }
     if value["kind"] == "Job":
         done = is_true(value, "Complete")
-        failed = is_true(value, "Failed")
-        return {**state, "ready": done, "message": "" if done else "it failed" if failed else "it is not done yet"}
+        why = condition_message(value, "Failed", "True")
+        message = f"it failed{why}" if is_true(value, "Failed") else "it is not done yet"
+        return {**state, "ready": done, "message": "" if done else message}
     found = availability(value, value)
     return {**state, "ready": found.available, "message": found.message}
 
@@ -193,19 +196,14 @@ def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], da
     silent = []
     for selector in selectors:
         for pod in client.list("v1", "Pod", labels=selector).items:
-            key = (text(pod, "metadata", "namespace"), text(pod, "metadata", "name"))
+            key = _place(pod)
             if is_true(pod, "Ready") or key in pods:
                 continue
             pods[key] = lean(pod)
             if not failures(pods[key]) and _waits(pod, now()):
                 silent.append(key)
-    for key in sorted(silent)[:_MOST_EVENTS]:
-        try:
-            pods[key] = with_events(pods[key], _events(client, *key))
-        except Forbidden:
-            # Whoever may not read events still learns all the rest.
-            break
-    return [pods[key] for key in sorted(pods)]
+    told = _with_events(client, {key: pods[key] for key in silent})
+    return [{**pods, **told}[key] for key in sorted(pods)]
 
 
 def selectors(label: str, values: Iterable[str]) -> list[str]:
@@ -220,20 +218,47 @@ def clock() -> datetime:
     return datetime.now(UTC)
 
 
-def _events(client: Client, namespace: str, pod: str) -> Sequence[Object]:
-    wanted = f"involvedObject.kind=Pod,involvedObject.name={pod},type=Warning"
-    return client.list("v1", "Event", namespace=namespace, fields=wanted).items
+def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The first few of these (lean, by namespace and name) with what events tell of them."""
+    found = {}
+    for namespace, name in sorted(values)[:_MOST_EVENTS]:
+        value = values[namespace, name]
+        wanted = f"involvedObject.kind={value['kind']},involvedObject.name={name},type=Warning"
+        try:
+            events = client.list("v1", "Event", namespace=namespace, fields=wanted).items
+        except Forbidden:
+            # Whoever may not read events still learns all the rest.
+            break
+        found[namespace, name] = with_events(value, events)
+    return found
 
 
-def _waits(pod: Object, now: datetime) -> bool:
-    """Whether a pod that is not ready has not even started for longer than that should take."""
-    created = text(pod, "metadata", "creationTimestamp")
-    if text(pod, "status", "phase") != "Pending" or not created:
+def _waits(value: Object, now: datetime) -> bool:
+    """Whether something is on its way for longer than that should take."""
+    patience = _PATIENCE.get(text(value, "status", "phase"))
+    if patience is None:
         return False
     try:
-        return (now - datetime.fromisoformat(created)).total_seconds() > _PATIENCE
+        created = datetime.fromisoformat(text(value, "metadata", "creationTimestamp"))
+        return (now - created).total_seconds() > patience
     except (TypeError, ValueError):
         return False
+
+
+def _composed(client: Client) -> list[dict[str, Any]]:
+    """What is ours (lean). A volume claim that waits for long carries what events tell of it."""
+    found, waiting = [], {}
+    for api_version, kind in _KINDS:
+        for value in listed(client, api_version, kind):
+            found.append(lean(value))
+            if kind == "PersistentVolumeClaim" and _waits(value, clock()):
+                waiting[_place(value)] = found[-1]
+    told = _with_events(client, waiting)
+    return [told.get(_place(value), value) if value["kind"] == "PersistentVolumeClaim" else value for value in found]
+
+
+def _place(value: Object) -> tuple[str, str]:
+    return text(value, "metadata", "namespace"), text(value, "metadata", "name")
 
 
 def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
@@ -256,7 +281,7 @@ def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
 
 
 def _missing_from_stack(
-    client: Client, cluster: ExpectedCluster, gateway: Object | None
+    client: Client, cluster: ExpectedCluster, gateway: Object | None, version: str
 ) -> tuple[list[str], list[str]]:
     """What the serving stack lacks, and what could not be looked at."""
     warnings = []
@@ -265,6 +290,8 @@ def _missing_from_stack(
     if absent:
         kinds = ", ".join(f"{kind} ({api_version})" for api_version, kind in absent)
         missing.append(f"the cluster does not serve {kinds}")
+        if _SLICE in absent:
+            missing.append(f"devices need Kubernetes 1.34 or newer, this is {version}")
     if _DEVICE_CLASS not in absent:
         try:
             unknown = [name for name in cluster.device_classes if client.get(*_DEVICE_CLASS, name) is None]
@@ -276,16 +303,17 @@ def _missing_from_stack(
         if gateway is None:
             missing.append(f"{name} is not there")
         elif not is_true(gateway, "Programmed"):
-            missing.append(f"{name} is not programmed yet{_said(gateway)}")
+            unmet = ("False", "Unknown")
+            why = condition_message(gateway, "Accepted", *unmet) or condition_message(gateway, "Programmed", *unmet)
+            missing.append(f"{name} is not programmed yet{why}")
     return missing, warnings
 
 
-def _said(gateway: Object) -> str:
-    """What the controller of a Gateway says about its being programmed, or taken at all."""
-    for kind in ("Accepted", "Programmed"):
-        for entry in entries(gateway, "status", "conditions"):
-            if entry.get("type") == kind and entry.get("status") != "True" and text(entry, "message"):
-                return f": {' '.join(text(entry, 'message').split())}"
+def condition_message(value: Object, kind: str, *statuses: str) -> str:
+    """`: ` and the message of a condition that has one of these statuses; empty when there is none."""
+    for entry in entries(value, "status", "conditions"):
+        if entry.get("type") == kind and entry.get("status") in statuses and text(entry, "message"):
+            return f": {cut(text(entry, 'message'))}"
     return ""
 
 

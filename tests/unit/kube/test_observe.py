@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import Expected, expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook, observe_cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
+    ClusterLook,
+    observe_cluster,
+    selectors,
+    troubled_pods,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_control
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import observe_fleet
 from ansible_collections.modelplane.fleet.tests.kube import stages
@@ -135,6 +142,45 @@ def test_pods_that_fail(stack: ControlPlane, replica: list[dict[str, Any]], fate
     connection = reader(stack, "looker", rules=READS)
     found = seen_when(stack, connection, reason, lambda found: reason in str(found.failing_pods))
     assert len(found.failing_pods) == 1
+
+
+def test_events_are_found_by_their_object(stack: ControlPlane) -> None:
+    stack.create_namespace("mp-silent")
+    labels = {"modelplane.ai/replica": "silent"}
+    container = {"name": "engine", "image": "example.com/engine:1"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "silent", "namespace": "mp-silent", "labels": labels},
+        "spec": {"schedulerName": "nobody", "containers": [container]},
+    }
+    (made,) = stack.apply([pod])
+
+    def event(name: str, about: str, message: str) -> dict[str, Any]:
+        time = "2026-01-01T00:00:00Z"
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": "mp-silent"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": about, "namespace": "mp-silent"},
+            "type": "Warning",
+            "reason": "FailedMount",
+            "message": message,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+        }
+
+    stack.apply([event("a", "silent", 'secret "ca" not found'), event("b", "other", "of somebody else")])
+    created = datetime.fromisoformat(made["metadata"]["creationTimestamp"])
+
+    def told(seconds: int) -> list[str]:
+        with connect(reader(stack, "looker", rules=READS), write_cache=False) as client:
+            wanted = selectors("modelplane.ai/replica", ["silent"])
+            (found,) = troubled_pods(client, wanted, lambda: created + timedelta(seconds=seconds))
+        return failures(found)
+
+    assert told(30) == []
+    assert told(90) == ['FailedMount: secret "ca" not found']
 
 
 def test_a_stack_that_is_not_programmed(stack: ControlPlane) -> None:

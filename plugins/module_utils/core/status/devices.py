@@ -53,7 +53,8 @@ class Promise:
     @property
     def device_classes(self) -> list[str]:
         """The DeviceClasses that claims go through."""
-        return sorted({str(device.device_class_name) for device in self.devices if device.device_class_name})
+        claimed = [device for device in self.devices if device.claim == "DRA"]
+        return sorted({device.device_class_name for device in claimed if device.device_class_name})
 
 
 @dataclass(frozen=True)

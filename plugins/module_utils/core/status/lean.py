@@ -37,6 +37,7 @@ _EVENTS = frozenset(
         "FailedPrepareDynamicResources",
         "NetworkNotReady",
         "ProvisioningFailed",
+        "Unhealthy",
     }
 )
 """Reasons of events that keep something from starting and appear nowhere in its status."""

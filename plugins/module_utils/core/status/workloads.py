@@ -35,7 +35,7 @@ _STUCK = frozenset(
 )
 
 EVENT_CONDITION = "modelplane.ai/Event"
-"""A condition that no API server writes: an observer puts among those of a pod what events alone tell of it."""
+"""A condition that no API server writes: an observer puts among those of an object what events alone tell of it."""
 
 _PREEMPTION = re.compile(
     r"(?:\s*(?:still not schedulable|no new claims to deallocate|deallocation of one ResourceClaim completed))?"
@@ -174,16 +174,16 @@ def failures(pod: Object) -> list[str]:
             failure = _container_failure(container)
             if failure:
                 found.add(f"container {text(container, 'name')}: {failure}")
-    return sorted(found or _warnings(pod))
+    return sorted(found) or told_by_events(pod)
 
 
-def _warnings(pod: Object) -> set[str]:
-    """What an observer found among the events of a pod (EVENT_CONDITION)."""
-    return {
+def told_by_events(value: Object | None) -> list[str]:
+    """What an observer found among the events of an object (EVENT_CONDITION)."""
+    return [
         f"{text(entry, 'reason')}: {cut(text(entry, 'message'))}"
-        for entry in entries(pod, "status", "conditions")
+        for entry in entries(value, "status", "conditions")
         if entry.get("type") == EVENT_CONDITION
-    }
+    ]
 
 
 def _unscheduled(entry: Object) -> set[str]:

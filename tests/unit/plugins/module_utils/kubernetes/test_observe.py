@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     ExpectedCluster,
     expected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import told_by_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
     Forbidden,
@@ -169,6 +170,8 @@ def test_jobs_that_download() -> None:
         ("Job", False, "it is not done yet")
     ]
     assert look.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than it may have"]
+    lost = seen.showing(job, conditions=seen.conditions(Failed="True"))
+    assert observe_cluster(MemoryClient([lost]), EAST).workloads[0]["message"] == "it failed: Failed is True"
     done = MemoryClient([claim, seen.showing(job, conditions=seen.conditions(Complete="True"))])
     assert [entry["ready"] for entry in observe_cluster(done, EAST).workloads] == [True]
     assert ("list", "Pod") not in [asked[:2] for asked in done.asked]
@@ -189,6 +192,12 @@ def test_jobs_that_download() -> None:
             ("LeaderWorkerSet", "InferencePool"),
             "the cluster does not serve InferencePool (inference.networking.k8s.io/v1), "
             "LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)",
+        ),
+        (
+            [gateway()],
+            ("ResourceSlice", "DeviceClass"),
+            "the cluster does not serve ResourceSlice (resource.k8s.io/v1), DeviceClass (resource.k8s.io/v1); "
+            "devices need Kubernetes 1.34 or newer, this is 1.36",
         ),
         (
             [],
@@ -214,6 +223,26 @@ def test_devices_are_compared_on_ready_nodes_of_pools() -> None:
     assert look.warnings == [
         "pool gpu-l4, node n1: no ResourceSlice of driver gpu.nvidia.com: is the DRA driver running there?"
     ]
+
+
+def test_why_a_volume_is_not_there() -> None:
+    claim, _ = seen.cache_parts()
+    waits = seen.showing(claim, phase="Pending")
+    waits["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": seen.WORKLOADS},
+        "involvedObject": {"kind": "PersistentVolumeClaim", "name": claim["metadata"]["name"]},
+        "type": "Warning",
+        "reason": "ProvisioningFailed",
+        "message": 'storageclass.storage.k8s.io "rwx" not found',
+    }
+    (found,) = observe_cluster(MemoryClient([waits, event]), EAST).entry["objects"]
+    assert told_by_events(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
+    bound = MemoryClient([{**waits, "status": {"phase": "Bound"}}, event])
+    assert told_by_events(observe_cluster(bound, EAST).entry["objects"][0]) == []
+    assert not any(kind == "Event" for _, kind, *_ in bound.asked)
 
 
 @pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass"])
