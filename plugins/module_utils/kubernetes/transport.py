@@ -165,11 +165,12 @@ def explain(error: Exception, target: Target, proxy: str, timeout: float) -> Tra
         unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
         host = urlsplit(proxy or target.server).hostname
         return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
-    if isinstance(error, kinds.ConnectTimeoutError):
-        return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
+    # Before its own base class, which is about time.
     if isinstance(error, kinds.NewConnectionError):
         said = next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
         return TransportError(f"no connection to {server}{by}: {said.lower()}")
+    if isinstance(error, kinds.ConnectTimeoutError):
+        return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
     if isinstance(error, kinds.ReadTimeoutError):
         return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
     if isinstance(error, kinds.SSLError | ssl.SSLError):
