@@ -106,6 +106,7 @@ build: ../build
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -132,6 +133,7 @@ REGION_LABEL = "modelplane.ai/region"
 # Changes whenever what is cached does.
 _CACHE_FORM = 1
 _MOST_WARNINGS = 20
+_OF_CLUSTERS = re.compile(rb"inferencec", re.IGNORECASE)
 # Names that Ansible gives a meaning of its own.
 _TAKEN = ("all", "ungrouped", "localhost")
 _REGION_FIELDS = {"EKS": "region", "GKE": "region", "AKS": "location", "Vultr": "region"}
@@ -213,23 +215,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         written, problems = _from_manifests(config["resources"])
         live, more = _from_control(config["control"])
         problems += more
-        found = dict(live)
-        for name, cluster in written.items():
-            if name in live and _conflict(cluster, live[name]):
-                problems.append(
-                    Problem(
-                        "is on the control cluster too, where it differs and was not put by this collection",
-                        hint="Delete one of the two, or make them equal",
-                        ref=cluster.ref,
-                    )
-                )
-            found[name] = cluster
-        self._tell(problems)
+        conflicts = [
+            Problem(
+                "is on the control cluster too, where it differs and was not put by this collection",
+                hint="Delete one of the two, or make them equal",
+                ref=cluster.ref,
+            )
+            for name, cluster in sorted(written.items())
+            if name in live and _conflict(cluster, live[name])
+        ]
+        # Nobody can tell which of the two is right, so this is no matter of strictness.
+        self._tell([*problems, *conflicts], fatal=bool(conflicts))
+        found = {**live, **written}
         return [_told(found[name]) for name in sorted(found)]
 
-    def _tell(self, problems: Iterable[Problem]) -> None:
+    def _tell(self, problems: Iterable[Problem], *, fatal: bool) -> None:
         lines = [str(problem) for problem in problems]
-        if lines and self.get_option("strict"):
+        if lines and (fatal or self.get_option("strict")):
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             raise AnsibleParserError(f"{count} in the InferenceClusters of the fleet:\n" + "\n".join(lines))
         for line in lines[:_MOST_WARNINGS]:
@@ -332,8 +334,9 @@ def _region(cluster: api.InferenceCluster) -> str:
 def _from_manifests(paths: list[str]) -> tuple[dict[str, api.InferenceCluster], list[Problem]]:
     """The InferenceClusters below `paths`, and what is wrong with them."""
     sources, problems = manifests.read(paths)
-    # A fleet has many more deployments than clusters, and to validate them here would take its time.
-    loaded = load(source for source in sources if KIND.lower().encode() in source.data.lower())
+    # A fleet has many more deployments than clusters, and to validate them here would take its time. InferenceClasses
+    # are read along, so that what an invalid cluster says of them is judged right.
+    loaded = load(source for source in sources if _OF_CLUSTERS.search(source.data))
     problems += [
         problem
         for problem in loaded.errors

@@ -80,7 +80,7 @@ def test_the_clusters_of_the_control_cluster(control: ControlPlane, tmp_path: Pa
 
 def test_manifests_and_the_control_cluster(control: ControlPlane, tmp_path: Path) -> None:
     """The manifest counts where the control cluster says the same or has our copy; another text is an error."""
-    both = f"resources: [clusters.yaml]\ncontrol: {{kubeconfig: {control.kubeconfig}}}\nstrict: true\n"
+    both = f"resources: [clusters.yaml]\ncontrol: {{kubeconfig: {control.kubeconfig}}}\n"
     same, moved, new = cluster("west", "us-west-2", tier="gold"), cluster("copied", "eu-west-1"), cluster("new", "x-1")
     manifests(tmp_path, same, moved, new)
     found, told = listed(tmp_path, both)

@@ -178,6 +178,18 @@ def test_an_invalid_cluster_is_a_warning_and_the_rest_is_there(tmp_path: Path) -
     assert "ModelDeployment" not in told
 
 
+def test_a_class_in_another_file_is_known(tmp_path: Path) -> None:
+    """What is told of an invalid cluster is what is wrong with it, wherever the classes are."""
+    shutil.copy(MANIFESTS / "concepts/inference-class-eks-l4.yaml", tmp_path)
+    pools = "nodePools: [{name: gpu, className: eks-l4-1x-g6, nodeCuont: 1}]"
+    text = cluster("bad").replace("spec: {", f"spec: {{{pools}, ")
+    (tmp_path / "c.yaml").write_text(text + "---\n" + (MANIFESTS / "concepts/inference-class-gke-l4.yaml").read_text())
+    (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, inference-class-eks-l4.yaml]\n")
+    _, told = inventory(tmp_path / "fleet.yml")
+    assert told.count("[WARNING]") == 1
+    assert "nodeCuont" in told
+
+
 def test_strict_tells_all_problems_at_once_and_has_no_hosts(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(BROKEN)
     (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [c.yaml, missing]\nstrict: true\n")
