@@ -190,18 +190,19 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
-    """The pods (lean) that match any of these label selectors and are not ready, with what events tell of a few of
-    those of which nothing else tells."""
+    """The pods (lean) that match any of these label selectors and are not ready or mount a PersistentVolumeClaim, with
+    what events tell of a few of those of which nothing else tells."""
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     silent = []
     for selector in selectors:
         for pod in client.list("v1", "Pod", labels=selector).items:
-            key = _place(pod)
-            if is_true(pod, "Ready") or key in pods:
+            small, ready = lean(pod), is_true(pod, "Ready")
+            # One of an old revision may be the last to mount a volume; the workload no longer says so.
+            if ready and "spec" not in small:
                 continue
-            pods[key] = lean(pod)
-            if not failures(pods[key]) and _waits(pod, now()):
-                silent.append(key)
+            pods[_place(pod)] = small
+            if not ready and not failures(small) and _waits(pod, now()):
+                silent.append(_place(pod))
     told = _with_events(client, {key: pods[key] for key in silent})
     return [{**pods, **told}[key] for key in sorted(pods)]
 
@@ -262,7 +263,7 @@ def _place(value: Object) -> tuple[str, str]:
 
 
 def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
-    """The pods that are not ready, of workloads that have some."""
+    """The pods of workloads that have some which are not ready."""
     replicas, jobs = set(), set()
     for value in found:
         if value["kind"] == "Job" and unsettled(value):

@@ -130,6 +130,15 @@ def test_pods_of_workloads_that_are_not_ready() -> None:
     assert [value["metadata"]["name"] for value in look.entry["objects"] if value["kind"] == "Pod"] == ["bad"]
 
 
+def test_ready_pods_that_mount_a_volume_are_kept_while_others_are_not_ready() -> None:
+    volumes = [{"name": "weights", "persistentVolumeClaim": {"claimName": "qwen"}}, {"name": "shm", "emptyDir": {}}]
+    old = {**pod("old", phase="Running", conditions=seen.conditions(Ready="True")), "spec": {"volumes": volumes}}
+    look = observe_cluster(MemoryClient([seen.available(ENGINE, 0), old]), EAST)
+    (kept,) = (value for value in look.entry["objects"] if value["kind"] == "Pod")
+    assert kept["spec"] == {"volumes": volumes[:1]}
+    assert look.failing_pods == []
+
+
 def test_events_tell_what_nothing_else_does() -> None:
     silent = pod("silent", phase="Pending", conditions=seen.conditions(PodScheduled="True"))
     young = deepcopy(silent)
