@@ -398,9 +398,9 @@ class _Run:
                 self.notes.append(f"the record could not be brought up to date: {error}")
 
     def _stays(self, key: Key, wanted: Mapping[Key, Object], gone: set[Key]) -> bool:
-        """Whether an entry of the record is kept: it is wanted, or still to be removed."""
-        if key in wanted:
-            return True
+        """Whether an entry of the record is kept: it is wanted, or still to be removed, by nobody else."""
+        if key in wanted or key in self.store.others:
+            return key in wanted
         unseen = (key.group, key.kind) in self.live.not_served or (key.group, key.kind) in self.live.faults
         there = key in self.live.objects
         return (there and key not in gone) or unseen or key in self.options.held

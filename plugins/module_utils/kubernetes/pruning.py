@@ -26,6 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live i
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RECORD_LABEL, RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, going, result
 
+SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
+
 # What somebody would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
 _CONTENT = (
     ("v1", "Pod"),
@@ -60,7 +62,9 @@ def unwanted(live: Live, store: RecordStore, wanted: Collection[Key]) -> list[Ob
         recorded = key in store.own if store.own is not None else managed(value, FIELD_MANAGER) is not None
         if recorded:
             found.append(value)
-    return ordered(found)[::-1]
+    # The namespace of the record is the last one: as long as anything is left, the record has to be.
+    last = [value for value in found if Key.of(value) == SYSTEM_KEY]
+    return [*(value for value in reversed(ordered(found)) if Key.of(value) != SYSTEM_KEY), *last]
 
 
 def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool) -> list[Result]:
@@ -72,7 +76,7 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
     removed: set[Key] = set(store.keys())
     for value in values:
         key = Key.of(value)
-        if key.kind == NAMESPACE and key.name == SYSTEM_NAMESPACE and len(removed) < len(store.keys()) + len(results):
+        if key == SYSTEM_KEY and len(removed) < len(store.keys()) + len(results):
             results.append(result(value, "skipped", "kept until everything else is gone", before=value))
             continue
         try:

@@ -9,6 +9,7 @@ the workload cluster's name, or `control`: one API server may be both.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -26,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cons
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import NotFound
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotFound
 
 FLEET_LABEL = "modelplane.ai/fleet"
 RECORD_LABEL = "modelplane.ai/record"
@@ -34,6 +35,10 @@ RECORD_LABEL = "modelplane.ai/record"
 CONTROL_SCOPE = "control"
 
 _DATA = "objects"
+# How long a namespace may take to be gone, and how the server says that it is not yet (NamespaceLifecycle admission).
+_NAMESPACE_SECONDS = 60.0
+_ENDING = "being terminated"
+_LOOK_AGAIN = 0.25
 _FLEET = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -102,11 +107,19 @@ class RecordStore:
         return frozenset(Key("", "ConfigMap", SYSTEM_NAMESPACE, name) for name in self._parts)
 
     def _create(self, part: Object) -> Object:
-        try:
-            return self.client.create(dict(part))
-        except NotFound:
-            self.client.apply(system_namespace())
-            return self.client.create(dict(part))
+        """Created, in a namespace that may not be there yet, or still be on its way out after all was taken away."""
+        deadline = time.monotonic() + _NAMESPACE_SECONDS
+        while True:
+            try:
+                return self.client.create(dict(part))
+            except NotFound:
+                if time.monotonic() >= deadline:
+                    raise
+                self.client.apply(system_namespace())
+            except Forbidden as error:
+                if _ENDING not in error.message or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_LOOK_AGAIN)
 
     def _name(self, number: int) -> str:
         return f"modelplane-record-{self.fleet}.{number}.{names.label_value(self.scope)}"

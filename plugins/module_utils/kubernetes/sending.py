@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.man
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
@@ -37,9 +38,8 @@ SERVED_SECONDS = 30.0
 """How long a kind may take to be served after its definition was applied."""
 
 _LOOK_AGAIN = 0.25
-# How API servers say that a field cannot change (validation of Job, ResourceClaimTemplate, EndpointSlice, ConfigMap,
-# RoleBinding, StatefulSet in the API reference).
-_IMMUTABLE = re.compile(r"immutable|cannot change|may not be changed|updates to .* are forbidden", re.IGNORECASE)
+# Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
+_REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[].*?([}\]](?=: )|$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
 _WHOLE_SERVER = (Unreachable, Unauthorized, Throttled)
 _TWIN = "-modelplane-check"
@@ -74,6 +74,11 @@ def result(value: Object, action: Action, message: str = "", **told: Any) -> Res
     """A result for an object."""
     key = Key.of(value)
     return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **told)
+
+
+def refusal(error: ApiError) -> str:
+    """What an API server said, without values that it repeats."""
+    return masked(_REPEATED.sub(r"\1(not shown)", str(error)))
 
 
 def content(live: Object | None) -> Any:
@@ -112,7 +117,7 @@ class Sender:
         except _WHOLE_SERVER:
             raise
         except ApiError as error:
-            return result(wanted, "failed", str(error), before=before)
+            return result(wanted, "failed", refusal(error), before=before)
 
     def _sent(self, wanted: Object, before: Object | None) -> Result:
         key = Key.of(wanted)
@@ -161,28 +166,34 @@ class Sender:
         return replace(_compared(wanted, before, after), message=taken)
 
     def _anew(self, wanted: Object, before: Object | None, error: Invalid) -> Result:
-        """An object that the server refuses. Where a field cannot change and nothing is lost, it is made anew."""
+        """An object that the server refuses. Where it is only the change that it refuses, as a field cannot change, and
+        nothing is lost by it, the object is made anew."""
         key = Key.of(wanted)
-        said = " ".join([error.message, *(message for _, message in error.causes)])
-        if before is None or not _IMMUTABLE.search(said):
-            return result(wanted, "failed", str(error), before=before)
+        if before is None or not self._would_be_taken(wanted):
+            return result(wanted, "failed", refusal(error), before=before)
         if (key.group, key.kind) not in RECREATED:
             place = f" -n {key.namespace}" if key.namespace else ""
             return result(
                 wanted,
                 "failed",
-                f"{error}. It cannot be changed in place: when it may be interrupted, delete it (kubectl delete "
+                f"{refusal(error)}. It cannot be changed in place: when it may be interrupted, delete it (kubectl delete "
                 f"{key.kind.lower()} {key.name}{place}), and the next run makes it anew",
                 before=before,
             )
-        # Were it refused for another reason too, it would be gone and could not be made again.
-        self.client.apply(_twin(wanted), dry_run=True)
         if self.check_mode:
             return result(wanted, "recreated", before=before, after=wanted)
         self.client.delete(
             text(before, "apiVersion"), key.kind, key.name, key.namespace, uid=text(before, "metadata", "uid")
         )
         return replace(self._after_it_is_gone(wanted, before), action="recreated", before=before)
+
+    def _would_be_taken(self, wanted: Object) -> bool:
+        """Whether the server takes the object as a new one. If not, it would be gone and could not be made again."""
+        try:
+            self.client.apply(_twin(wanted), dry_run=True)
+        except Invalid:
+            return False
+        return True
 
     def _after_it_is_gone(self, wanted: Object, before: Object | None) -> Result:
         key = Key.of(wanted)

@@ -5,7 +5,8 @@
 It is text, a line of JSON each: a head, then `[apiVersion, kind, namespace, name, wanted, owned]` per object. `wanted`
 is the digest of what was applied, `owned` that of the fields which our manager owned in the live object afterwards;
 both are empty until that has happened, and for Secrets, of whose values no digest is written. A record that is too
-large for one ConfigMap is cut into parts, whose heads hold a digest of the whole: parts of two versions are never mixed.
+large for one ConfigMap is cut into parts, whose heads hold a digest of the whole, so that parts of two versions are
+never mixed.
 """
 
 from __future__ import annotations

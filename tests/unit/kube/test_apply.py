@@ -1,0 +1,647 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects onto a real API server, and off it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+
+Object = dict[str, Any]
+
+SYSTEM = "modelplane-system"
+_NUMBERS = itertools.count(1)
+
+
+def thing(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Object:
+    metadata: Object = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def config(name: str, namespace: str, **data: str) -> Object:
+    return thing("v1", "ConfigMap", name, namespace, data=data)
+
+
+def pods(name: str, annotations: dict[str, str] | None = None) -> Object:
+    return {
+        "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main", "image": "example.com/main:1", "ports": [{"containerPort": 80}]}]},
+    }
+
+
+def deployment(name: str, namespace: str, replicas: int = 1, **annotations: str) -> Object:
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": pods(name, {f"test.modelplane.ai/{key}": value for key, value in annotations.items()}),
+    }
+    return thing("apps/v1", "Deployment", name, namespace, spec=spec)
+
+
+def service(name: str, namespace: str) -> Object:
+    spec = {"selector": {"app": name}, "ports": [{"name": "http", "port": 80}]}
+    return thing("v1", "Service", name, namespace, spec=spec)
+
+
+def job(name: str, namespace: str, command: str) -> Object:
+    template = pods(name)
+    template["spec"]["restartPolicy"] = "Never"
+    template["spec"]["containers"][0]["command"] = [command]
+    return thing("batch/v1", "Job", name, namespace, spec={"template": template})
+
+
+class Place:
+    """A fleet and a namespace that no other test uses, on one cluster."""
+
+    def __init__(self, plane: ControlPlane, client: Client) -> None:
+        number = next(_NUMBERS)
+        self.plane = plane
+        self.client = client
+        self.fleet = f"fleet-{number}"
+        self.namespace = f"apply-{number}"
+
+    def objects(self) -> list[Object]:
+        return [
+            thing("v1", "Namespace", self.namespace),
+            config("settings", self.namespace, a="1"),
+            service("web", self.namespace),
+            deployment("web", self.namespace),
+        ]
+
+    def apply(self, objects: list[Object], client: Client | None = None, **options: Any) -> Applied:
+        options.setdefault("fleet", self.fleet)
+        return apply(client or self.client, objects, Options(**options))
+
+    def get(self, value: Object) -> Object | None:
+        metadata = value["metadata"]
+        return self.plane.get(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
+
+    def records(self) -> list[Object]:
+        found = self.plane.objects.list("v1", "ConfigMap", SYSTEM, f"modelplane.ai/fleet={self.fleet}")
+        return sorted(found, key=lambda part: str(part["metadata"]["name"]))
+
+    def forget(self) -> None:
+        for part in self.records():
+            self.plane.objects.delete("v1", "ConfigMap", part["metadata"]["name"], SYSTEM)
+
+
+@pytest.fixture(scope="module")
+def client(cluster: ControlPlane) -> Iterator[Client]:
+    with connect(Connection("east", kubeconfig=str(cluster.kubeconfig), retries=1), write_cache=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def anchor(cluster: ControlPlane, client: Client) -> Iterator[None]:
+    """Something of another fleet that keeps the namespace of records, which takes seconds to go and come."""
+    cluster.create_namespace("anchor")
+    place = Place(cluster, client)
+    place.apply([config("anchor", "anchor")])
+    yield
+    place.apply([])
+
+
+@pytest.fixture
+def place(cluster: ControlPlane, client: Client, anchor: None) -> Iterator[Place]:
+    del anchor
+    found = Place(cluster, client)
+    yield found
+    found.apply([])
+
+
+def actions(applied: Applied) -> dict[str, str]:
+    """Kind/name -> action, without the namespace of the records."""
+    return {f"{found.kind}/{found.name}": found.action for found in applied.results if found.name != SYSTEM}
+
+
+def only(applied: Applied, kind: str) -> Any:
+    return next(found for found in applied.results if found.kind == kind and found.name != SYSTEM)
+
+
+def written(place: Place, since: int) -> Counter[str]:
+    return Counter(request.verb for request in place.plane.write_requests(since))
+
+
+ALL_CREATED = {
+    "Namespace/{}": "created",
+    "ConfigMap/settings": "created",
+    "Service/web": "created",
+    "Deployment/web": "created",
+}
+
+
+def all_are(place: Place, action: str) -> dict[str, str]:
+    return {name.format(place.namespace): action for name in ALL_CREATED}
+
+
+def test_create_then_nothing_then_change_then_remove(place: Place) -> None:
+    objects = place.objects()
+    assert actions(place.apply(objects)) == all_are(place, "created")
+    assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
+
+    since = place.plane.audit_position()
+    second = place.apply(objects)
+    assert (second.changed, actions(second)) == (False, all_are(place, "unchanged"))
+    assert not written(place, since)
+    assert "get" not in second.requests
+
+    objects[1]["data"] = {"b": "2"}
+    third = place.apply(objects)
+    assert actions(third) == {**all_are(place, "unchanged"), "ConfigMap/settings": "updated"}
+    # A key that is no longer wanted goes.
+    assert place.get(objects[1])["data"] == {"b": "2"}  # type: ignore[index]
+
+    fourth = place.apply([value for value in objects if value["kind"] not in ("Service", "Deployment")])
+    assert actions(fourth)["Service/web"] == actions(fourth)["Deployment/web"] == "deleted"
+    assert place.get(objects[2]) is None
+    assert not place.apply([value for value in objects if value["kind"] not in ("Service", "Deployment")]).changed
+
+    assert actions(place.apply([])) == {"ConfigMap/settings": "deleted", f"Namespace/{place.namespace}": "deleted"}
+    assert place.records() == []
+
+
+def test_objects_of_a_namespace_that_is_being_deleted_are_made_again(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    place.apply([])
+    assert actions(place.apply(objects)) == all_are(place, "created")
+    assert all(place.get(value) for value in objects)
+    assert not place.apply(objects).changed
+
+
+def test_a_copy_without_our_label_is_given_it(place: Place) -> None:
+    value = config("bare", place.namespace, a="1")
+    del value["metadata"]["labels"]
+    place.apply([thing("v1", "Namespace", place.namespace), value])
+    assert place.get(value)["metadata"]["labels"] == {MANAGED_BY_LABEL: MANAGED_BY}  # type: ignore[index]
+
+
+def test_check_mode_tells_the_same_and_writes_nothing(place: Place) -> None:
+    objects = place.objects()
+    assert actions(place.apply(objects, check_mode=True)) == all_are(place, "created")
+    assert place.get(objects[0]) is None
+    assert place.records() == []
+    place.apply(objects)
+    records = place.records()
+    objects[3]["spec"]["replicas"] = 2
+    changed = [*objects[:2], objects[3]]
+    told = place.apply(changed, check_mode=True)
+    assert actions(told) == {**all_are(place, "unchanged"), "Deployment/web": "updated", "Service/web": "deleted"}
+    assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
+    assert place.get(objects[2]) is not None
+    assert place.records() == records
+    assert actions(place.apply(changed)) == actions(told)
+
+
+def test_an_object_of_somebody_else_is_left_alone(place: Place) -> None:
+    place.plane.create_namespace(place.namespace, {MANAGED_BY_LABEL: MANAGED_BY})
+    foreign = {**config("settings", place.namespace, theirs="yes")}
+    foreign["metadata"] = {"name": "settings", "namespace": place.namespace}
+    place.plane.apply(foreign)
+    objects = place.objects()
+    for _ in range(2):
+        applied = place.apply(objects)
+        found = only(applied, "ConfigMap")
+        assert (found.action, applied.failed) == ("failed", True)
+        assert "is not ours" in found.message
+        assert "kube-tests" in found.message
+        assert place.get(objects[3]) is not None
+        assert place.get(foreign)["data"] == {"theirs": "yes"}  # type: ignore[index]
+    # Nor is it removed when it is no longer wanted.
+    assert "ConfigMap/settings" not in actions(place.apply([objects[0]]))
+    assert place.get(foreign) is not None
+
+
+def drifted(place: Place, value: Object, change: Object) -> None:
+    metadata = value["metadata"]
+    place.plane.objects.patch(value["apiVersion"], value["kind"], metadata["name"], change, metadata["namespace"])
+
+
+DRIFTS: dict[str, tuple[int, Object, str]] = {
+    "a value of ours": (3, {"spec": {"replicas": 4}}, "updated"),
+    "a key of ours": (1, {"data": {"a": None}}, "updated"),
+    "a key of theirs": (1, {"data": {"z": "9"}}, "unchanged"),
+    "a label of theirs": (3, {"metadata": {"labels": {"team": "x"}}}, "unchanged"),
+    "a field of theirs": (3, {"spec": {"minReadySeconds": 3}}, "unchanged"),
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_drift_of_what_is_ours_is_mended_and_nothing_else_is(place: Place, name: str) -> None:
+    index, change, action = DRIFTS[name]
+    objects = place.objects()
+    place.apply(objects)
+    before = place.get(objects[index])
+    drifted(place, objects[index], change)
+    applied = place.apply(objects)
+    found = next(result for result in applied.results if result.key == Key.of(objects[index]))
+    assert found.action == action, found.message
+    after = place.get(objects[index])
+    assert before
+    assert after
+    for field in ("data", "spec"):
+        if field in objects[index] and field in objects[index]:
+            wanted = objects[index][field]
+            assert {key: after[field].get(key) for key in wanted}.get("replicas") == wanted.get("replicas")
+            if field == "data":
+                assert wanted.items() <= after["data"].items()
+    assert not place.apply(objects).changed
+
+
+def test_a_manager_that_applies_keeps_its_fields_unless_forced(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    theirs = deepcopy(objects[3])
+    theirs["spec"] = {**theirs["spec"], "replicas": 7}
+    place.client.apply(theirs, manager="argo", force=True)
+    applied = place.apply(objects)
+    found = only(applied, "Deployment")
+    assert found.action == "failed"
+    assert "argo owns .spec.replicas" in found.message
+    assert place.get(objects[3])["spec"]["replicas"] == 7  # type: ignore[index]
+    forced = place.apply(objects, force=True)
+    assert only(forced, "Deployment").action == "updated"
+    assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
+
+
+def test_a_lost_record_costs_one_look_and_nothing_stays_behind(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    other_tool = config("by-hand", place.namespace, a="1")
+    place.plane.apply(other_tool)
+    place.forget()
+    applied = place.apply(objects[:3])
+    assert actions(applied) == {**all_are(place, "unchanged"), "Deployment/web": "deleted"}
+    assert place.get(other_tool) is not None
+    assert place.records()
+    assert not place.apply(objects[:3]).changed
+
+
+def test_a_record_that_somebody_changed_is_told_and_mended(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    [record] = place.records()
+    text = record["data"]["objects"].replace("Service", "Servant")
+    drifted(place, record, {"data": {"objects": text}})
+    applied = place.apply(objects)
+    assert not applied.changed
+    assert any("changed by somebody else" in note for note in applied.notes)
+    assert place.apply(objects).notes == ()
+
+
+def test_a_record_that_another_run_wrote_meanwhile_stops_this_one(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects[:1])
+
+    class Interrupted(Wrapped):
+        def replace(self, obj: Object, **more: Any) -> Object:
+            [record] = place.records()
+            drifted(place, record, {"metadata": {"annotations": {"touched": "yes"}}})
+            return self._client.replace(obj, **more)
+
+    with pytest.raises(Conflict, match="another run of fleet"):
+        place.apply(objects, client=Interrupted(place.client))  # type: ignore[arg-type]
+    assert place.get(objects[1]) is None
+
+
+class Wrapped:
+    """A client that stands before another one."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+class Dying(Wrapped):
+    """Fails at a write request: before it is sent, or after it was carried out."""
+
+    def __init__(self, client: Client, at: int, *, after: bool) -> None:
+        super().__init__(client)
+        self.left = at
+        self.after = after
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+        return self._counted(method) if name in WRITES else method
+
+    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0 or (self.left == 0 and not self.after):
+                raise Unreachable("killed", cluster=self._client.name)
+            answer = method(*arguments, **options)
+            if self.left == 0:
+                raise Unreachable("killed", cluster=self._client.name)
+            return answer
+
+        return call
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_killed_run_leaves_nothing_that_the_next_does_not_know(place: Place, at: int, after: bool) -> None:
+    old = [*place.objects(), config("old", place.namespace, a="1")]
+    place.apply(old)
+    new = [*place.objects(), config("new", place.namespace, a="1"), deployment("new", place.namespace)]
+    new[1]["data"] = {"a": "2"}
+    with contextlib.suppress(ApiError):
+        place.apply(new, client=Dying(place.client, at, after=after))  # type: ignore[arg-type]
+    # What is wanted changes before the next run, which is the worst case for what the killed one made.
+    last = [*new[:4], config("last", place.namespace, a="1")]
+    place.apply(last)
+    for value in last:
+        assert place.get(value) is not None
+    for gone in (old[4], new[4], new[5]):
+        assert place.get(gone) is None
+    since = place.plane.audit_position()
+    assert not place.apply(last).changed
+    assert not written(place, since)
+
+
+RECREATED: dict[str, tuple[Callable[[str], Object], Callable[[Object], object]]] = {
+    "a job": (lambda namespace: job("fill", namespace, "one"), lambda value: value.update(job("fill", "", "two"))),
+    "a claim template": (
+        lambda namespace: thing(
+            "resource.k8s.io/v1",
+            "ResourceClaimTemplate",
+            "gpu",
+            namespace,
+            spec={"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "one"}}]}}},
+        ),
+        lambda value: value["spec"]["spec"]["devices"]["requests"][0]["exactly"].update(deviceClassName="two"),
+    ),
+    "a role binding": (
+        lambda namespace: thing(
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            "b",
+            namespace,
+            roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"},
+        ),
+        lambda value: value["roleRef"].update(name="two"),
+    ),
+    "a settled config map": (
+        lambda namespace: {**config("settled", namespace, a="1"), "immutable": True},
+        lambda value: value["data"].update(a="2"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECREATED)
+def test_what_cannot_be_changed_and_loses_nothing_is_made_anew(place: Place, name: str) -> None:
+    make, edit = RECREATED[name]
+    value = make(place.namespace)
+    objects = [thing("v1", "Namespace", place.namespace), value]
+    place.apply(objects)
+    before = place.get(value)
+    namespace = value["metadata"]["namespace"]
+    edit(value)
+    value["metadata"]["namespace"] = namespace
+    checked = only(place.apply(objects, check_mode=True), value["kind"])
+    assert checked.action == "recreated", checked.message
+    assert only(place.apply(objects), value["kind"]).action == "recreated"
+    after = place.get(value)
+    assert before
+    assert after
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+    assert not place.apply(objects).changed
+
+
+def test_a_job_that_could_not_be_made_again_is_not_deleted(place: Place) -> None:
+    value = job("fill", place.namespace, "one")
+    objects = [thing("v1", "Namespace", place.namespace), value]
+    place.apply(objects)
+    value["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    applied = place.apply(objects)
+    assert only(applied, "Job").action == "failed"
+    assert place.get(value) is not None
+
+
+def test_what_the_server_repeats_of_a_pod_is_not_told(place: Place) -> None:
+    value = job("fill", place.namespace, "one")
+    value["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "HF", "value": "hunter2-planted"}]
+    objects = [thing("v1", "Namespace", place.namespace), value]
+    place.apply(objects)
+    value["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    found = only(place.apply(objects), "Job")
+    assert found.action == "failed"
+    assert "spec.template" in found.message
+    assert "hunter2" not in found.message
+
+
+def test_what_runs_is_never_made_anew(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    objects[3]["spec"]["selector"] = {"matchLabels": {"app": "web", "more": "x"}}
+    objects[3]["spec"]["template"]["metadata"]["labels"]["more"] = "x"
+    found = only(place.apply(objects), "Deployment")
+    assert found.action == "failed"
+    assert f"kubectl delete deployment web -n {place.namespace}" in found.message
+
+
+def test_a_faulty_object_fails_alone_and_says_why(place: Place) -> None:
+    objects = place.objects()
+    objects[2]["spec"]["ports"][0]["port"] = 70000
+    objects[1]["unknown"] = 1
+    applied = place.apply(objects)
+    assert actions(applied) == {
+        **all_are(place, "created"),
+        "Service/web": "failed",
+        "ConfigMap/settings": "failed",
+    }
+    assert "spec.ports[0].port" in only(applied, "Service").message
+    assert "unknown" in only(applied, "ConfigMap").message
+    assert "east" in only(applied, "Service").message
+
+
+def test_a_namespace_with_what_others_put_there_is_kept(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull", "namespace": place.namespace}}
+    place.plane.apply(secret)
+    for _ in range(2):
+        applied = place.apply([])
+        found = only(applied, "Namespace")
+        assert found.action == "skipped"
+        assert f"Secret {place.namespace}/pull" in found.message
+    assert place.get(secret) is not None
+    place.plane.objects.delete("v1", "Secret", "pull", place.namespace)
+    assert only(place.apply([]), "Namespace").action == "deleted"
+
+
+def test_without_prune_all_stays_and_is_not_forgotten(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    assert not place.apply(objects[:2], prune=False).changed
+    assert place.get(objects[3]) is not None
+    assert actions(place.apply(objects[:2]))["Deployment/web"] == "deleted"
+
+
+def test_what_nobody_can_tell_of_now_is_held(place: Place) -> None:
+    objects = [thing("v1", "Namespace", place.namespace), config("held", place.namespace, a="1")]
+    place.apply(objects)
+    held = frozenset({Key.of(objects[1])})
+    assert not place.apply([], held=held).changed
+    assert place.get(objects[1]) is not None
+    assert actions(place.apply([]))["ConfigMap/held"] == "deleted"
+
+
+def test_two_fleets_want_one_object(place: Place) -> None:
+    objects = place.objects()
+    place.apply(objects)
+    other = Place(place.plane, place.client)
+    applied = other.apply(objects)
+    assert actions(applied) == {**all_are(place, "failed"), f"Namespace/{place.namespace}": "unchanged"}
+    assert f"fleet {place.fleet}" in only(applied, "ConfigMap").message
+    # The one that had it first is not disturbed, and the namespace of both is kept when one goes.
+    assert not place.apply(objects).failed
+    assert f"Namespace/{place.namespace}" not in actions(other.apply([]))
+    assert place.get(objects[0]) is not None
+
+
+def test_a_namespace_that_is_not_there(place: Place) -> None:
+    value = config("settings", place.namespace, a="1")
+    found = only(place.apply([value]), "ConfigMap")
+    assert found.action == "failed"
+    assert f"there is no namespace {place.namespace}" in found.message
+    assert only(place.apply([value], check_mode=True), "ConfigMap").action == "failed"
+    assert only(place.apply([value], check_mode=True, create_namespaces=True), "ConfigMap").action == "created"
+    applied = place.apply([value], create_namespaces=True)
+    assert only(applied, "ConfigMap").action == "created"
+    assert applied.notes == (f"namespace {place.namespace} was created",)
+    # It is the user's from then on.
+    assert actions(place.apply([])) == {"ConfigMap/settings": "deleted"}
+    assert place.plane.get("v1", "Namespace", place.namespace) is not None
+
+
+def definition(group: str) -> Object:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
+    names = {"kind": "Toy", "plural": "toys", "singular": "toy", "listKind": "ToyList"}
+    spec = {"group": group, "scope": "Namespaced", "names": names, "versions": versions}
+    return thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"toys.{group}", spec=spec)
+
+
+def test_a_kind_and_its_objects_in_one_run(place: Place) -> None:
+    group = f"{place.fleet}.example.com"
+    toy = thing(f"{group}/v1", "Toy", "ball", place.namespace, spec={"colour": "red"})
+    objects = [toy, thing("v1", "Namespace", place.namespace), definition(group)]
+    assert actions(place.apply(objects, check_mode=True))["Toy/ball"] == "created"
+    applied = place.apply(objects)
+    assert set(actions(applied).values()) == {"created"}, [found.message for found in applied.results]
+    assert place.get(toy) is not None
+    assert not place.apply(objects).changed
+    # The definition stays, as every object of the kind would go with it.
+    assert "CustomResourceDefinition" not in {found.kind for found in place.apply([]).results}
+    assert place.get(objects[2]) is not None
+    place.plane.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"toys.{group}")
+
+
+def test_a_kind_that_is_not_served_fails_alone(place: Place) -> None:
+    toy = thing("nowhere.example.com/v1", "Toy", "ball", place.namespace)
+    applied = place.apply([*place.objects(), toy])
+    found = only(applied, "Toy")
+    assert found.action == "failed"
+    assert "install the serving stack first" in found.message
+    assert actions(applied)["Deployment/web"] == "created"
+
+
+SECRET_VALUE = base64.b64encode(b"hunter2-planted").decode()
+
+
+def test_secrets_are_compared_by_value_and_their_value_is_nowhere_else(place: Place) -> None:
+    secret = thing("v1", "Secret", "token", place.namespace, type="Opaque", data={"HF_TOKEN": SECRET_VALUE})
+    objects = [thing("v1", "Namespace", place.namespace), secret]
+    assert only(place.apply(objects), "Secret").action == "created"
+    since = place.plane.audit_position()
+    assert not place.apply(objects).changed
+    assert not written(place, since)
+    drifted(place, secret, {"data": {"HF_TOKEN": base64.b64encode(b"other").decode()}})
+    assert only(place.apply(objects), "Secret").action == "updated"
+    assert place.get(secret)["data"] == {"HF_TOKEN": SECRET_VALUE}  # type: ignore[index]
+    [record] = place.records()
+    assert SECRET_VALUE not in str(record)
+    lines = [line for line in record["data"]["objects"].splitlines() if '"Secret"' in line]
+    first = lines[0]
+    secret["data"] = {"HF_TOKEN": base64.b64encode(b"third").decode()}
+    place.apply(objects)
+    assert first in place.records()[0]["data"]["objects"]
+
+
+def test_who_may_not_read_a_kind_applies_the_others(place: Place) -> None:
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["namespaces", "configmaps", "services"],
+            "verbs": ["get", "list", "create", "patch", "update", "delete"],
+        }
+    ]
+    kubeconfig = place.plane.user_kubeconfig(f"limited-{place.fleet}", rules=rules)
+    with connect(Connection("east", kubeconfig=str(kubeconfig), retries=1), write_cache=False) as limited:
+        applied = place.apply(place.objects(), client=limited)
+    assert actions(applied) == {**all_are(place, "created"), "Deployment/web": "failed"}
+    assert "Grant the permission" in only(applied, "Deployment").message
+
+
+def test_waiting_ends_when_all_is_ready(place: Place) -> None:
+    place.plane.add_nodes(f"pool-{place.fleet}", 1)
+    objects = [*place.objects(), job("fill", place.namespace, "one")]
+    objects[3] = deployment("web", place.namespace, delay="1s")
+    assert not place.apply(objects).ready
+    applied = place.apply(objects, wait=60)
+    assert applied.ready, [(found.key, found.message) for found in applied.results if not found.ready]
+    assert not applied.changed
+
+
+def test_waiting_says_what_was_seen_last(place: Place) -> None:
+    place.plane.add_nodes(f"pool-{place.fleet}", 1)
+    objects = place.objects()
+    objects[3] = deployment("web", place.namespace, fate="image-pull")
+    applied = place.apply(objects, wait=5)
+    found = only(applied, "Deployment")
+    assert (applied.failed, applied.ready, found.ready) == (False, False, False)
+    assert "0 of 1 pods available" in found.message
+    assert "ImagePullBackOff" in found.message
+
+
+def test_the_server_goes_away_in_the_middle(place: Place) -> None:
+    objects = place.objects()
+
+    class Killing(Dying):
+        def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **options: Any) -> Any:
+                self.left -= 1
+                if self.left == 0:
+                    place.plane.kill_api_server()
+                return method(*arguments, **options)
+
+            return call
+
+    quick = Connection("east", kubeconfig=str(place.plane.kubeconfig), retries=0, timeout=3)
+    try:
+        with connect(quick, write_cache=False) as client, pytest.raises(Unreachable, match="east"):
+            place.apply(objects, client=Killing(client, 4, after=False))  # type: ignore[arg-type]
+    finally:
+        place.plane.start_api_server()
+    applied = place.apply(objects)
+    assert not applied.failed
+    assert all(place.get(value) for value in objects)
+    assert not place.apply(objects).changed
