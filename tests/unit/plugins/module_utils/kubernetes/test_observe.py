@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from copy import deepcopy
 from pathlib import Path
@@ -17,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     expected,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import told_by_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
     Forbidden,
@@ -31,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     no_control,
     observe_control,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import observe_fleet
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "status"))
@@ -368,3 +371,37 @@ def test_a_cluster_that_nobody_expects_anything_of() -> None:
     look = observe_cluster(MemoryClient([gateway(), node("n1")]), ExpectedCluster("west"))
     assert look.entry["stack"]["ready"]
     assert "provisioned" not in look.entry
+
+
+# Many clusters
+
+
+@pytest.fixture
+def nobody() -> Connection:
+    """A way to a server that is not there."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    return Connection("gone", server=f"https://127.0.0.1:{port}", token="hunter2", timeout=5, retries=0)
+
+
+def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> None:
+    unusable = Connection("odd", kubeconfig="/nowhere/kubeconfig")
+    look = observe_fleet([nobody, unusable], None, [KEYED], others=["west", "gone"], write_cache=False)
+    assert list(look.clusters) == ["gone", "odd"]
+    assert nobody.server in look.clusters["gone"].unreachable
+    assert "/nowhere/kubeconfig" in look.clusters["odd"].unreachable
+    assert "hunter2" not in str(look)
+    observed = parse(look.document())
+    assert {name: bool(cluster.unreachable) for name, cluster in observed.clusters.items()} == {
+        "gone": True,
+        "odd": True,
+        "west": True,
+    }
+    assert observed.clusters["west"].unreachable == "not part of this run"
+    assert observed.secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
+
+
+def test_nothing_is_seen_without_the_control_cluster(nobody: Connection) -> None:
+    with pytest.raises(Unreachable):
+        observe_fleet([], nobody, [], write_cache=False)
