@@ -63,7 +63,7 @@ def describe(
         if not found.get("endpoint") or not authority:
             raise AccessError(f"EKS cluster {cluster} is {found.get('status', 'not there')} and has no endpoint yet")
         try:
-            return str(found["endpoint"]), base64.b64decode(authority).decode("ascii")
+            return str(found["endpoint"]), base64.b64decode(authority, validate=True).decode("ascii")
         except (binascii.Error, ValueError):
             raise AccessError(f"EKS cluster {cluster}: its certificate authority is not base64 of a PEM text") from None
 
@@ -135,6 +135,11 @@ def _session(
         refresher = aws.create_assume_role_refresher(sts, wanted)
         credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
     return session, sts, credentials
+
+
+def forget() -> None:
+    """Look accounts up anew, as when the environment changed."""
+    _session.cache_clear()
 
 
 def _token(account: _Account, cluster: str) -> Grant:

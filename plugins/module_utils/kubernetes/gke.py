@@ -77,11 +77,17 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
     if not found.get("endpoint") or not authority:
         raise AccessError(f"GKE: {name} is {found.get('status', 'not there')} and has no endpoint yet")
     try:
-        ca = base64.b64decode(authority).decode("ascii")
+        ca = base64.b64decode(authority, validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         raise AccessError(f"GKE: {name}: its certificate authority is not base64 of a PEM text") from None
     host = str(found["endpoint"])
-    return f"https://[{host}]" if ":" in host else f"https://{host}", ca
+    return f"https://[{host}]" if host.count(":") > 1 else f"https://{host}", ca
+
+
+def forget() -> None:
+    """Look accounts and proxies up anew, as when the environment changed."""
+    _credentials.cache_clear()
+    _pool.cache_clear()
 
 
 def _token(credentials_file: str, refused: str) -> Grant:

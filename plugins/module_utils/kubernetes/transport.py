@@ -153,11 +153,11 @@ def explain(error: Exception, target: Target, proxy: str, timeout: float) -> Tra
     if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
         "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
     ):
-        said = next(
-            (str(getattr(cause, "verify_message", "")) for cause in causes if hasattr(cause, "verify_message")), ""
-        )
+        # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
+        told = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
+        said = told[0] if told else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
         return TransportError(
-            f"the certificate of {server} is not trusted: {_short(said or str(error))}",
+            f"the certificate of {server} is not trusted: {_short(said)}",
             permanent=True,
             hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
         )

@@ -94,13 +94,17 @@ CORE = {
 
 
 class Server:
-    """Answers `script` in its order, then `always`; what is served is told without either. `seen`: all requests."""
+    """Answers `script` in its order, then `always`; what is served is told without either. `seen`: all requests.
+
+    `raw_bodies`: what is sent is not JSON.
+    """
 
     def __init__(self, authority: Authority | None, folder: Path, *, host: str = "127.0.0.1", client_ca: bool = False):
         self.seen: list[Request] = []
         self.script: list[Step] = []
         self.always: Callable[[Request], Step] = lambda _request: Reply(404, status(404, "NotFound"))
         self.served: dict[str, Body] = {"/api/v1": CORE}
+        self.raw_bodies = False
         self._lock = threading.Lock()
         self._context = _tls(authority, folder, client_ca) if authority else None
         self._host = host
@@ -168,7 +172,7 @@ class Server:
             parts.path,
             {key: values[0] for key, values in parse_qs(parts.query).items()},
             {key.lower(): value for key, value in handler.headers.items()},
-            json.loads(text) if text else None,
+            text if self.raw_bodies else json.loads(text) if text else None,
         )
         with self._lock:
             self.seen.append(request)

@@ -163,10 +163,8 @@ def test_errors_tell_cluster_object_and_what_to_do(
     server: Server, client: Client, reply: Reply, expected: type[ApiError], told: str
 ) -> None:
     server.script = [reply]
-    began = time.monotonic()
     with pytest.raises(expected) as caught:
         client.apply(WANTED)
-    assert time.monotonic() - began < 1
     assert type(caught.value) is expected
     assert str(caught.value).startswith("cluster west: apply ConfigMap here/a: ")
     assert told in str(caught.value)
@@ -314,8 +312,9 @@ def test_a_dead_server_costs_its_time_once(server: Server, client: Client) -> No
     for _ in range(5):
         with pytest.raises(Unreachable):
             get(client)
-    assert first < 2.5
-    assert time.monotonic() - began - first < 0.5
+    assert first < 4
+    assert time.monotonic() - began - first < 2
+    assert client.requests["get"] <= 1 + 4 + 5
 
 
 def test_a_silent_server_costs_its_timeout_once(server: Server, client: Client) -> None:
@@ -323,7 +322,7 @@ def test_a_silent_server_costs_its_timeout_once(server: Server, client: Client) 
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"no answer from .* within 2 s"):
         get(client)
-    assert 1.9 < time.monotonic() - began < 3
+    assert 1.9 < time.monotonic() - began < 4
 
 
 def test_an_unknown_name() -> None:
@@ -341,10 +340,9 @@ def test_a_foreign_certificate_is_not_trusted(server: Server, tmp_path: Path) ->
         Connection("west", server=server.url, ca_file=str(other.path)),
         Connection("west", server=server.url),
     ):
-        began = time.monotonic()
-        with connect(connection) as client, pytest.raises(Unreachable, match=r"is not trusted: .*ca_file"):
+        with connect(connection) as client, pytest.raises(Unreachable, match=r"is not trusted: unable to .*ca_file"):
             client.version()
-        assert time.monotonic() - began < 1
+        assert client.requests == {"version": 1}
     assert not server.seen
 
 
@@ -434,7 +432,7 @@ def test_a_watch_that_is_cut_goes_on_where_it_was(server: Server, client: Client
     ]
     began = time.monotonic()
     assert watched(client, timeout=2.0) == [("ADDED", "there"), ("ADDED", "b"), ("MODIFIED", "b")]
-    assert 1.9 < time.monotonic() - began < 3
+    assert 1.9 < time.monotonic() - began < 4
     assert [request.query.get("resourceVersion") for request in server.seen[1:]] == [None, "3", "6", "6"]
 
 
