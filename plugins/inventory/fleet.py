@@ -22,6 +22,7 @@ description:
   - Secrets come into no variable and into no cache. A variable only tells where a kubeconfig or a token is.
   - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
+  - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
   - Only InferenceClusters are looked at. What is wrong with other manifests, and whether the InferenceClasses that a
     cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
   - With O(strict=false), a manifest with errors is told as a warning, and its cluster is no host. Nothing on that

@@ -106,8 +106,9 @@ def test_a_control_cluster_that_cannot_be_read(control: ControlPlane, tmp_path: 
 
 def test_a_cached_inventory_asks_nobody(control: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = control.user_kubeconfig("cached", rules=READER)
-    text = f"control: {{kubeconfig: {kubeconfig}}}\ncache: true\n"
+    text = "control: {kubeconfig: \"{{ lookup('env', 'FLEET_CONTROL') }}\"}\ncache: true\n"
     settings = {
+        "FLEET_CONTROL": str(kubeconfig),
         "ANSIBLE_INVENTORY_CACHE_CONNECTION": str(tmp_path / "cache"),
         "ANSIBLE_INVENTORY_CACHE_PLUGIN": "jsonfile",
     }
