@@ -26,12 +26,24 @@ from pathlib import Path
 
 MODULES = Path(__file__).resolve().parent / "build"
 KUBERNETES = "v1.36.3"
-_VERSION = "k8s.io/component-base/version"
 _STRIP = "-s -w"
-# Unstamped, an API server says that it is v0.0.0-master, and clients that compare versions refuse it.
-_STAMP = (
-    f"{_STRIP} -X {_VERSION}.gitVersion={KUBERNETES} -X {_VERSION}.gitMajor={KUBERNETES[1:].split('.')[0]}"
-    f" -X {_VERSION}.gitMinor={KUBERNETES.split('.')[1]} -X {_VERSION}.gitTreeState=clean"
+_MAJOR, _MINOR, _PATCH = KUBERNETES[1:].split(".")
+# Unstamped, servers say that they are v0.0.0-master, and clients that compare versions refuse them. The user agents of
+# clients are from the second package.
+_STAMP = " ".join(
+    (
+        _STRIP,
+        *(
+            f"-X k8s.io/{package}.{name}={value}"
+            for package in ("component-base/version", "client-go/pkg/version")
+            for name, value in (
+                ("gitVersion", KUBERNETES),
+                ("gitMajor", _MAJOR),
+                ("gitMinor", _MINOR),
+                ("gitTreeState", "clean"),
+            )
+        ),
+    )
 )
 
 

@@ -61,9 +61,20 @@ class Objects:
         listed: list[Object] = _plain(found)["items"]
         return listed
 
-    def patch(self, api_version: str, kind: str, name: str, change: Mapping[str, Any], namespace: str = "") -> Object:
-        """Merge a change into an object."""
+    def patch(
+        self,
+        api_version: str,
+        kind: str,
+        name: str,
+        change: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+    ) -> Object:
+        """Merge a change into an object, or into its `status` or `scale`."""
         resource = self._resource(api_version, kind)
+        if subresource:
+            resource = resource.subresources[subresource]
         patched = resource.patch(
             body=dict(change), name=name, namespace=namespace or None, content_type="application/merge-patch+json"
         )

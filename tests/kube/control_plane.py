@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -62,12 +63,13 @@ class Etcd:
 
     def __init__(self, programs: Mapping[str, Path], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self._data = folder / "data"
         self._ports = (Port(), Port())
         self.url, peer = (f"http://127.0.0.1:{port}" for port in self._ports)
         self.process = Process(
             [
                 programs["etcd"],
-                f"--data-dir={folder / 'data'}",
+                f"--data-dir={self._data}",
                 f"--listen-client-urls={self.url}",
                 f"--advertise-client-urls={self.url}",
                 f"--listen-peer-urls={peer}",
@@ -84,6 +86,8 @@ class Etcd:
 
     def stop(self) -> None:
         self.process.kill()
+        # Logs of etcd's own are reserved in pieces of 64 MiB, and pytest keeps the folders of three runs.
+        shutil.rmtree(self._data, ignore_errors=True)
         for port in self._ports:
             port.release()
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -332,6 +333,19 @@ def test_writes_are_counted(cluster: ControlPlane) -> None:
     assert [each.name for each in cluster.write_requests(since, users=["tests"])] == ["three"]
 
 
+def test_kubectl_is_told_from_other_clients(cluster: ControlPlane, kubernetes_programs: Mapping[str, Path]) -> None:
+    since = cluster.audit_position()
+    subprocess.run(
+        [kubernetes_programs["kubectl"], "create", "configmap", "by-kubectl", f"--namespace={NAMESPACE}"],
+        env={"KUBECONFIG": str(cluster.kubeconfig), "HOME": str(cluster.folder)},
+        check=True,
+        capture_output=True,
+    )
+    (request,) = cluster.write_requests(since)
+    assert (request.user, request.verb, request.code) == ("admin", "create", 201)
+    assert request.user_agent.startswith("kubectl/v1.")
+
+
 def test_clusters_of_a_fleet_are_apart(fleet: Fleet) -> None:
     east, west = fleet.workloads["east"], fleet.workloads["west"]
     for plane in (fleet.control, east):
@@ -388,6 +402,7 @@ time.sleep(600)
         child = int(tests.stdout.readline())
         os.kill(tests.pid, signal.SIGKILL)
     wait_for("etcd is gone", lambda: not alive(child), seconds=10)
+    shutil.rmtree(tmp_path / "data")
 
 
 def alive(process: int) -> bool:
