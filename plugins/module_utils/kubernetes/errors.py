@@ -152,7 +152,9 @@ def from_answer(
     message = str(status.get("message") or "") or _plain(code, body)
     details = status.get("details")
     causes = tuple(_causes(details if isinstance(details, Mapping) else {}))
-    message = hidden(message, hide, quoted=kind == "Secret")
+    # What the server repeats of an object is in its refusals of that object.
+    quoted = kind == "Secret" and code not in (401, 403, 404, 409)
+    message = hidden(message, hide, quoted=quoted)
     told: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
     if unfit(code, message):
         return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **told)
@@ -165,7 +167,7 @@ def from_answer(
         )
         return Conflict(message, managers=managers, hint=_conflict_hint(managers), **told)
     if found is Invalid:
-        fields = tuple((field, hidden(text, hide, quoted=kind == "Secret")) for _cause, text, field in causes)
+        fields = tuple((field, hidden(text, hide, quoted=quoted)) for _cause, text, field in causes)
         return Invalid(message, causes=fields, **told)
     return found(message, **told)
 
@@ -184,12 +186,16 @@ def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
     return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
 
 
+# How a server writes values into messages: in quotes, in braces (Go's structures), or bare behind a word for it.
+_VALUES = re.compile(r"""\{.*\}|"(?:[^"\\]|\\.)*"|(?<=value: )[^\s,;\])]+""", re.DOTALL | re.IGNORECASE)
+
+
 def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
-    """The text without the values, cut to a bearable length; `quoted`: without whatever it calls a value, too."""
+    """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
     if quoted:
-        text = re.sub(r"(?i)(value\w*[:{(]\s*)(\"(?:[^\"\\]|\\.)*\"|[^\s,;})]+)", r"\1********", text)
+        text = _VALUES.sub("********", text)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
 
 
