@@ -155,7 +155,7 @@ class _Resolver:
             verify=target.verify and given.verify,
             tls_server_name=given.tls_server_name or target.tls_server_name,
             proxy=checked_url(given.proxy, "proxy", kubeconfig.PROXY_SCHEMES) if given.proxy else target.proxy,
-            impersonate=given.impersonate or target.impersonate,
+            impersonate=_user(given.impersonate or target.impersonate),
         )
 
     def _from_secret(self, ref: SecretRef) -> kubeconfig.Text:
@@ -205,12 +205,19 @@ def _check_sources(given: Connection) -> None:
 def _authority(given: Connection) -> str:
     if not given.ca_file:
         return given.ca_text
-    path = Path(given.ca_file).expanduser()
+    path = Path(os.path.expanduser(given.ca_file))
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
         raise AccessError(f"ca_file {path}: {said}") from None
+
+
+def _user(name: str) -> str:
+    """A name that can be in a header."""
+    if not name.isascii() or not name.isprintable():
+        raise AccessError("impersonate has characters that cannot be sent")
+    return name
 
 
 def _eks(wanted: Eks, server: str) -> Target:

@@ -132,7 +132,7 @@ class Cache:
     def __init__(self, server: str, ca: str, *, write: bool) -> None:
         key = hashlib.sha256(f"{server}\n{ca}".encode()).hexdigest()[:40]
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-        self._folder = Path(base).expanduser() / "modelplane-fleet" / "discovery"
+        self._folder = Path(os.path.expanduser(base)) / "modelplane-fleet" / "discovery"
         self._path = self._folder / f"{key}.json"
         self._write = write
 

@@ -131,17 +131,19 @@ class _Node:
 
 def standard_files() -> list[Path]:
     """The files that kubectl reads without arguments, those that exist."""
-    listed = [Path(name).expanduser() for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
-    return [path for path in listed or [Path("~/.kube/config").expanduser()] if path.is_file()]
+    listed = [name for name in os.environ.get("KUBECONFIG", "").split(os.pathsep) if name]
+    paths = [Path(os.path.expanduser(name)) for name in listed or ["~/.kube/config"]]
+    return [path for path in paths if path.is_file()]
 
 
 def read_file(path: Path) -> Text:
     """The kubeconfig in a file; raises AccessError."""
-    path = path.expanduser()
+    path = Path(os.path.expanduser(path))
     try:
         return Text(str(path), path.read_bytes(), path.resolve().parent)
-    except OSError as error:
-        raise AccessError(f"kubeconfig {path}: {error.strerror or 'cannot be read'}") from None
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else None
+        raise AccessError(f"kubeconfig {path}: {said or 'cannot be read'}") from None
 
 
 def load(texts: Sequence[Text], context: str = "") -> Target:

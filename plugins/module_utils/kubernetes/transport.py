@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import (
@@ -33,6 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
     ClientCertificate,
+    basic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
@@ -88,7 +89,7 @@ class Transport:
             data = _whole(response, time.monotonic() + timeout * _BODY_TIMES)
         except DynamicApiError as error:
             return _failed(error, self._explain)
-        except (HTTPError, OSError) as error:
+        except (HTTPError, OSError, UnicodeError) as error:
             raise self._explain(error, timeout) from None
         return Answer(response.status, data, _headers(response.headers))
 
@@ -101,7 +102,7 @@ class Transport:
             yield response.stream(_CHUNK, decode_content=True)
         except DynamicApiError as error:
             yield _failed(error, self._explain)
-        except (HTTPError, OSError) as error:
+        except (HTTPError, OSError, UnicodeError) as error:
             raise self._explain(error, timeout) from None
         finally:
             if response is not None:
@@ -246,8 +247,8 @@ def _api_client(target: Target, proxy: str, certificate: ClientCertificate | Non
         parts = urlsplit(checked_url(proxy, "proxy", _PROXY_SCHEMES))
         configuration.proxy = proxy if parts.scheme.startswith("socks") else shown_url(proxy)
         if parts.username:
-            user = f"{parts.username}:{parts.password or ''}"
-            configuration.proxy_headers = urllib3.make_headers(proxy_basic_auth=user)
+            user, password = unquote(parts.username), unquote(parts.password or "")
+            configuration.proxy_headers = {"proxy-authorization": basic(user, password)}
     try:
         api = ApiClient(configuration)
     except ImportError:

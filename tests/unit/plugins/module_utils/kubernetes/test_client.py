@@ -377,7 +377,7 @@ def test_a_server_with_an_ipv6_address(authority: Authority, tmp_path: Path) -> 
 def test_through_a_proxy(server: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     proxy = Proxy(server.port)
     server.always = lambda _request: OURS
-    url = proxy.url.replace("://", "://me:planted-password@")
+    url = proxy.url.replace("://", "://me:planted%2Dpassword@")
     given = {"proxy": url} if way == "option" else {}
     if way == "environment":
         monkeypatch.setenv("HTTPS_PROXY", url)

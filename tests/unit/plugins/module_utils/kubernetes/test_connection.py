@@ -264,6 +264,8 @@ def test_faults_of_a_kubeconfig_are_named_by_field(
         ({}, "it is not told how to reach it"),
         ({"server": "https://x", "kubeconfig": "/x"}, "kubeconfig and server are given"),
         ({"kubeconfig": "/no/such/file"}, "kubeconfig /no/such/file: No such file or directory"),
+        ({"kubeconfig": "/no\0/file"}, "cannot be read"),
+        ({"server": "https://x", "impersonate": "a\nplanted: b"}, "impersonate has characters"),
         ({"kubeconfig_text": "- planted"}, "is no mapping"),
         ({"kubeconfig_text": "a: planted: b"}, "is not valid YAML (line 1)"),
         ({"kubeconfig_text": "\n"}, "is not valid YAML|is empty"),
@@ -288,6 +290,14 @@ def test_faults_of_a_connection(
     assert any(text in str(caught.value) for text in told.split("|"))
     assert str(caught.value).startswith("cluster west: ")
     assert "planted" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(
+    "more", [{"server": "https://" + "x" * 70 + ".y"}, {"tls_server_name": "x" * 70 + ".y"}, {"server": "https://a b"}]
+)
+def test_names_that_are_none(server: Server, more: dict[str, Any]) -> None:
+    with connect(Connection("west", **{"server": server.url, "timeout": 1, **more})) as client, pytest.raises(ApiError):
+        client.version()
 
 
 def test_a_ca_that_is_none(server: Server) -> None:
