@@ -1,0 +1,57 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Where a library is not installed: everything can be imported, and what is missing is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[5]
+PACKAGE = "ansible_collections.modelplane.fleet.plugins.module_utils"
+
+
+def run(missing: str, code: str) -> str:
+    """What the code prints where a library cannot be imported."""
+    lines = [
+        "import sys",
+        f"sys.modules[{missing!r}] = None",
+        f"from {PACKAGE}.kubernetes.connection import *",
+        f"from {PACKAGE}._kubernetes import KUBERNETES_IMPORT_ERROR",
+        f"from {PACKAGE} import cluster_arguments",
+        f"from {PACKAGE}.kubernetes import lease, fanout",
+        code,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)],
+        env={"PYTHONPATH": str(ROOT / ".collections"), "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("missing", ["kubernetes", "urllib3", "certifi"])
+def test_without_the_client_library(missing: str) -> None:
+    told = run(missing, "print(KUBERNETES_IMPORT_ERROR)")
+    assert "ModuleNotFoundError: " in told
+    assert missing in told.splitlines()[-2]
+
+
+@pytest.mark.parametrize(
+    ("missing", "package", "way"),
+    [
+        ("botocore", "boto3", "eks=Eks('c', 'r')"),
+        ("google", "google-auth", "gke=Gke('p', 'l', 'c')"),
+    ],
+)
+def test_without_a_cloud_library(missing: str, package: str, way: str) -> None:
+    code = f"try: connect(Connection('west', {way})).version()\nexcept Exception as error: print(repr(error))"
+    told = run(missing, code)
+    assert told.startswith("ConnectionInvalid('cluster west: ")
+    assert f"the Python package {package} is not installed" in told
+    assert f"pip install {package}" in told
