@@ -43,7 +43,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Conflict,
     Forbidden,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import COMPOSED, Live, kinds_of, look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import (
+    COMPOSED,
+    GroupKind,
+    Live,
+    kinds_of,
+    look,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import prune, unwanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
@@ -56,6 +62,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sendin
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
 
 _DEFINITION_SECONDS = 60.0
+# What several fleets can want at a time, as it is the same for all of them.
+_SHARED = frozenset({NAMESPACE, DEFINITION})
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,25 @@ class _Run:
         for group_kind, error in sorted(self.live.faults.items()):
             if group_kind not in kinds:
                 self.notes.append(f"{group_kind[1]} objects that are no longer wanted stay: {error}")
+        self._forget_kinds_that_are_gone(kinds)
+
+    def _forget_kinds_that_are_gone(self, wanted: Iterable[GroupKind]) -> None:
+        """Objects of a kind whose definition was removed went with it. Where a kind is not served for another reason
+        they stay in the record."""
+        recorded = {(key.group, key.kind) for key in self.store.own or {}}
+        unserved = sorted((recorded & self.live.not_served) - set(wanted))
+        if not unserved or self.store.own is None:
+            return
+        try:
+            definitions = self.client.list("apiextensions.k8s.io/v1", DEFINITION).items
+            defined = {(text(value, "spec", "group"), text(value, "spec", "names", "kind")) for value in definitions}
+        except Forbidden:
+            defined = set(unserved)
+        for group_kind in unserved:
+            if group_kind not in defined and "." in group_kind[0]:
+                self.live.gone.add(group_kind)
+            else:
+                self.notes.append(f"{group_kind[1]} is not served now, so what is no longer wanted of it stays")
 
     def _forget_what_goes_with_its_namespace(self) -> None:
         """What is still there in a namespace that is being deleted has to be made again."""
@@ -212,7 +239,7 @@ class _Run:
         live = self.live.objects.get(key)
         if live is None:
             return self._missing(value)
-        if key in self.store.others and key.kind != NAMESPACE:
+        if key in self.store.others and key.kind not in _SHARED:
             message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
             return result(value, "failed", message, before=live)
         entry = (self.store.own or {}).get(key)
@@ -401,7 +428,10 @@ class _Run:
         """Whether an entry of the record is kept: it is wanted, or still to be removed, by nobody else."""
         if key in wanted or key in self.store.others:
             return key in wanted
-        unseen = (key.group, key.kind) in self.live.not_served or (key.group, key.kind) in self.live.faults
+        group_kind = (key.group, key.kind)
+        unseen = (group_kind in self.live.not_served or group_kind in self.live.faults) and (
+            group_kind not in self.live.gone
+        )
         there = key in self.live.objects
         return (there and key not in gone) or unseen or key in self.options.held
 

@@ -52,10 +52,12 @@ COMPOSED: Mapping[GroupKind, str] = {
 
 @dataclass(frozen=True)
 class Live:
-    """What was seen: the objects with our label; kinds that are not served; kinds that could not be read, and why."""
+    """What was seen: the objects with our label; kinds that are not served, and of those the ones that no longer exist;
+    kinds that could not be read, and why."""
 
     objects: dict[Key, Object] = field(default_factory=dict)
     not_served: set[GroupKind] = field(default_factory=set)
+    gone: set[GroupKind] = field(default_factory=set)
     faults: dict[GroupKind, ApiError] = field(default_factory=dict)
 
 

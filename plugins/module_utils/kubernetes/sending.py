@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
     ApiError,
     Conflict,
     Invalid,
@@ -38,8 +39,10 @@ SERVED_SECONDS = 30.0
 """How long a kind may take to be served after its definition was applied."""
 
 _LOOK_AGAIN = 0.25
+# How often an object is applied that another writer changes or makes at that very moment.
+_MOST_RACES = 3
 # Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
-_REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[].*?([}\]](?=: )|$)", re.DOTALL)
+_REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[](?:.*[}\]](?=: )|.*$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
 _WHOLE_SERVER = (Unreachable, Unauthorized, Throttled)
 _TWIN = "-modelplane-check"
@@ -132,17 +135,22 @@ class Sender:
         return _compared(wanted, before, after)
 
     def _served(self, wanted: Object) -> Object:
-        """Applied, by patience also right after the definition of its kind was."""
+        """Applied, by patience also right after the definition of its kind was, and when somebody else was faster."""
         key = Key.of(wanted)
         deadline = time.monotonic() + SERVED_SECONDS
+        races = _MOST_RACES
         while True:
             try:
                 return self.client.apply(dict(wanted), dry_run=self.check_mode)
             except (NotServed, NotFound):
                 if (key.group, key.kind) not in self.new_kinds or time.monotonic() >= deadline:
                     raise
+                self.client.forget_discovery()
+            except (AlreadyExists, Conflict) as error:
+                races -= 1
+                if not races or (isinstance(error, Conflict) and error.managers):
+                    raise
             time.sleep(_LOOK_AGAIN)
-            self.client.forget_discovery()
 
     def _taken(self, wanted: Object, before: Object | None, error: Conflict) -> Result:
         """An object of ours with fields that another manager holds.
@@ -176,8 +184,8 @@ class Sender:
             return result(
                 wanted,
                 "failed",
-                f"{refusal(error)}. It cannot be changed in place: when it may be interrupted, delete it (kubectl delete "
-                f"{key.kind.lower()} {key.name}{place}), and the next run makes it anew",
+                f"{refusal(error)}. It cannot be changed in place: when it may be interrupted, delete it (kubectl "
+                f"delete {key.kind.lower()} {key.name}{place}), and the next run makes it anew",
                 before=before,
             )
         if self.check_mode:

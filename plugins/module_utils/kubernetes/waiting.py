@@ -19,8 +19,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unreachable,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import OURS
 
 _LEAST_SECONDS = 0.1
+_LOOK_AGAIN = 0.5
 # Of how many workloads the pods are asked what keeps them from starting.
 _MOST_EXPLAINED = 20
 
@@ -55,7 +57,7 @@ def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadli
     states = {key: readiness(None) for key in keys}
     while True:
         try:
-            listing: Listing = client.list(api_version, kind, namespace=namespace)
+            listing: Listing = client.list(api_version, kind, namespace=namespace, labels=OURS)
             seen = {key: value for value in listing.items if (key := Key.of(value)) in keys}
             states = {key: readiness(seen.get(key)) for key in keys}
             left = deadline - time.monotonic()
@@ -65,18 +67,21 @@ def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadli
                 api_version,
                 kind,
                 namespace=namespace,
+                labels=OURS,
                 resource_version=listing.resource_version,
                 timeout=max(left, _LEAST_SECONDS),
             )
             for event, value in events:
                 key = Key.of(value)
-                if key in keys:
+                # A Job may remove itself after its end.
+                if key in keys and not (event == "DELETED" and states[key].ready):
                     states[key] = readiness(None if event == "DELETED" else value)
                     if all(state.settled for state in states.values()):
                         return states
         except (Gone, Unreachable):
             if time.monotonic() >= deadline:
                 return states
+            time.sleep(_LOOK_AGAIN)
         except (NotServed, Forbidden) as error:
             return {key: Readiness("progressing", error.message) for key in keys}
         else:

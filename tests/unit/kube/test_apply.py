@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API, ControlPlane
 
 Object = dict[str, Any]
 
@@ -553,6 +553,44 @@ def test_a_kind_and_its_objects_in_one_run(place: Place) -> None:
     assert "CustomResourceDefinition" not in {found.kind for found in place.apply([]).results}
     assert place.get(objects[2]) is not None
     place.plane.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"toys.{group}")
+
+
+def test_a_kind_that_was_removed_is_forgotten(place: Place) -> None:
+    group = f"{place.fleet}.example.com"
+    toy = thing(f"{group}/v1", "Toy", "ball", place.namespace)
+    objects = [thing("v1", "Namespace", place.namespace), definition(group), toy]
+    place.apply(objects)
+    place.plane.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"toys.{group}")
+    place.client.forget_discovery()
+    applied = place.apply(objects[:1])
+    assert not applied.failed
+    assert applied.notes == ()
+    assert "Toy" not in place.records()[0]["data"]["objects"]
+
+
+def route(place: Place, **rule: Any) -> Object:
+    rules = [{"backendRefs": [{"name": "web", "port": 80}], **rule}]
+    spec = {"parentRefs": [{"name": "gateway", "namespace": SYSTEM}], "rules": rules}
+    return thing("gateway.networking.k8s.io/v1", "HTTPRoute", "web", place.namespace, spec=spec)
+
+
+def test_what_a_route_leads_to_stays_while_the_route_cannot_be_changed(place: Place) -> None:
+    place.plane.install_crds(GATEWAY_API)
+    place.client.forget_discovery()
+    objects = [*place.objects(), route(place)]
+    assert not place.apply(objects).failed
+    broken = [objects[0], objects[1], route(place, unknown=1)]
+    for _ in range(2):
+        applied = place.apply(broken)
+        assert actions(applied) == {
+            f"Namespace/{place.namespace}": "unchanged",
+            "ConfigMap/settings": "unchanged",
+            "HTTPRoute/web": "failed",
+            "Service/web": "skipped",
+            "Deployment/web": "skipped",
+        }
+        assert place.get(objects[2]) is not None
+    assert actions(place.apply(objects[:2]))["Service/web"] == "deleted"
 
 
 def test_a_kind_that_is_not_served_fails_alone(place: Place) -> None:

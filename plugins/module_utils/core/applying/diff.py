@@ -13,9 +13,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.man
     union,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 
+# What is shown of an object that we do not own a field of.
+_UNKNOWN: Mapping[str, Any] = {"f:metadata": {"f:labels": {}}}
 _VALUES = ("data", "stringData")
 
 
@@ -25,7 +27,10 @@ def change(before: Object | None, after: Object | None, manager: str, subresourc
     `after` None stands for a deletion. A field that somebody else held before we took it is shown with its old value.
     """
     known = [found for live in (before, after) if (found := managed(live, manager, subresource)) is not None]
-    owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else {"f:metadata": {"f:labels": {}}}
+    owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else _UNKNOWN
+    if after is not None and not entries(after, "metadata", "managedFields"):
+        # It was never sent, as its namespace or kind is only to come: all of it will be ours.
+        owned = {}
     shown = [_shown(live, owned) for live in (before, after)]
     if text(after or before, "kind") == "Secret":
         shown = _without_values(shown[0], shown[1])

@@ -1,0 +1,332 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module `apply`: a build folder onto several real API servers at once."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.apply_results import ApplyError, run
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER, object_path, plan_text
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
+
+Object = dict[str, Any]
+
+PLANTED = "planted-secret-value"
+ENCODED = base64.b64encode(PLANTED.encode()).decode()
+_NUMBERS = itertools.count(1)
+
+
+def thing(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Object:
+    metadata: Object = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+class Folder:
+    """A build folder, and the arguments to apply it."""
+
+    def __init__(self, path: Path, fleet: Fleet) -> None:
+        self.path = path
+        self.fleet = fleet
+        self.name = f"run-{os.getpid()}-{next(_NUMBERS)}"
+        self.team = f"team-{self.name}"
+        self.workloads = f"mp-{self.name}"
+        self.plan()
+        for cluster in ("east", "west"):
+            self.add(f"clusters/{cluster}", thing("v1", "Namespace", self.workloads))
+            self.add(f"clusters/{cluster}", thing("v1", "ConfigMap", "settings", self.workloads, data={"a": "1"}))
+        self.add("control", self.replica())
+
+    def plan(self, *copies: Object) -> None:
+        (self.path / "plan.json").write_text(plan_text({"secretCopies": list(copies)}))
+
+    def add(self, top: str, value: Object) -> Path:
+        path = self.path / object_path(top, value)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEADER + to_yaml(value))
+        return path
+
+    def replica(self) -> Object:
+        image = {"containers": [{"name": "engine", "image": "example.com/engine:1"}]}
+        claim = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}]
+        member = {"role": "Standalone", "nodePoolName": "gpu", "deviceRequests": claim, "template": {"spec": image}}
+        spec = {"clusterName": "east", "engines": [{"name": "main", "members": [member]}]}
+        return thing("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", self.team, spec=spec)
+
+    def run(self, *, check_mode: bool = False, diff: bool = False, **params: Any) -> dict[str, Any]:
+        result, self.warnings = run(self.arguments(**params), check_mode=check_mode, diff=diff)
+        return result
+
+    def arguments(self, **params: Any) -> dict[str, Any]:
+        defaults = {
+            "path": str(self.path),
+            "clusters": [self.connection(plane) for plane in self.fleet.workloads.values()],
+            "control": {"kubeconfig": str(self.fleet.control.kubeconfig)},
+            "folders": {},
+            "state": "present",
+            "fleet": self.name,
+            "prune": True,
+            "force": False,
+            "wait": 0.0,
+            "parts": ["clusters", "control"],
+            "lease": None,
+            "definitions": True,
+            "lock_timeout": 5.0,
+            "forks": 8,
+            "timeout": 10.0,
+            "retries": 1,
+            "on_error": "fail",
+        }
+        return {**defaults, **params}
+
+    @staticmethod
+    def connection(plane: ControlPlane) -> dict[str, Any]:
+        return {"name": plane.name, "kubeconfig": str(plane.kubeconfig)}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, fleet: Fleet) -> Any:
+    found = Folder(tmp_path, fleet)
+    yield found
+    found.run(state="absent", path=None)
+
+
+def counts(told: dict[str, Any]) -> str:
+    return str(told["msg"].splitlines()[0])
+
+
+def test_everywhere_at_once_and_a_second_time_not_at_all(folder: Folder) -> None:
+    result = folder.run()
+    assert result["changed"]
+    assert result["failed_clusters"] == [], result.get("msg")
+    assert set(result["clusters"]) == {"east", "west"}
+    control = folder.fleet.control
+    assert control.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team)
+    for plane in folder.fleet.workloads.values():
+        assert plane.get("v1", "ConfigMap", "settings", folder.workloads)
+    since = {plane.name: plane.audit_position() for plane in folder.fleet.all}
+    second = folder.run()
+    assert not second["changed"], second
+    for plane in folder.fleet.all:
+        assert plane.write_requests(since[plane.name]) == []
+    json.dumps(result)
+
+
+def test_check_mode_and_the_diff_of_a_new_fleet(folder: Folder) -> None:
+    result = folder.run(check_mode=True, diff=True)
+    assert result["changed"]
+    assert folder.fleet.workloads["east"].get("v1", "Namespace", folder.workloads) is None
+    assert not (folder.path / ".modelplane.lock").exists()
+    headers = {entry["before_header"] for entry in result["diff"]}
+    assert f"east: ConfigMap {folder.workloads}/settings" in headers
+    assert f"control: ModelReplica {folder.team}/qwen-1" in headers
+
+
+def test_one_part_at_a_time(folder: Folder) -> None:
+    control, east = folder.fleet.control, folder.fleet.workloads["east"]
+    first = folder.run(parts=["control"], prune=False)
+    assert first["clusters"] == {}
+    assert control.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team)
+    assert east.get("v1", "Namespace", folder.workloads) is None
+    second = folder.run(parts=["clusters"])
+    assert "control" not in second
+    assert east.get("v1", "ConfigMap", "settings", folder.workloads)
+    assert not folder.run()["changed"]
+
+
+def test_a_dead_cluster_costs_its_timeout_once_and_fails_alone(folder: Folder) -> None:
+    with socket.socket() as silent:
+        # It takes connections and never answers.
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        dead = {"name": "dead", "server": f"https://127.0.0.1:{silent.getsockname()[1]}", "token": PLANTED}
+        folder.add("clusters/dead", thing("v1", "Namespace", folder.workloads))
+        clusters = [dead, *folder.arguments()["clusters"]]
+        begin = time.monotonic()
+        result = folder.run(clusters=clusters, timeout=3.0, on_error="report")
+        assert time.monotonic() - begin < 3 * 2 + 6
+    assert result["failed_clusters"] == ["dead"]
+    assert result["clusters"]["dead"]["failed"]
+    assert not result["clusters"]["east"]["failed"]
+    assert result["clusters"]["east"]["changed"]
+    assert any("dead" in warning for warning in folder.warnings)
+    assert PLANTED not in json.dumps([result, folder.warnings])
+
+
+def copy_of(folder: Folder, key: str = "HF_TOKEN") -> Object:
+    return {
+        "cluster": "east",
+        "from": {"namespace": folder.team, "name": "hf", "key": key},
+        "to": {"namespace": folder.workloads, "name": "auth", "key": key},
+    }
+
+
+def test_secrets_are_copied_and_their_values_are_nowhere(folder: Folder) -> None:
+    folder.plan(copy_of(folder))
+    control, east = folder.fleet.control, folder.fleet.workloads["east"]
+    control.create_namespace(folder.team)
+    held = folder.run(diff=True)
+    assert any("is left as it is" in warning for warning in folder.warnings)
+    assert not held["failed_clusters"]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hf", "namespace": folder.team}}
+    control.apply({**secret, "data": {"HF_TOKEN": ENCODED}})
+    result = folder.run(diff=True)
+    assert east.get("v1", "Secret", "auth", folder.workloads)["data"] == {"HF_TOKEN": ENCODED}  # type: ignore[index]
+    assert folder.fleet.workloads["west"].get("v1", "Secret", "auth", folder.workloads) is None
+    assert not folder.run()["changed"]
+    control.apply({**secret, "data": {"HF_TOKEN": base64.b64encode(b"planted-other").decode()}})
+    changed = folder.run(diff=True)
+    assert counts(changed["clusters"]["east"]).startswith("1 updated")
+    assert "(changed)" in json.dumps(changed["diff"])
+    # The source is gone, or nobody can read it: what was copied stays.
+    control.objects.delete("v1", "Secret", "hf", folder.team)
+    gone = folder.run(diff=True)
+    alone = folder.run(control=None, diff=True)
+    assert not gone["changed"]
+    assert not alone["changed"]
+    assert east.get("v1", "Secret", "auth", folder.workloads)
+    # Nobody needs it any more.
+    folder.plan()
+    assert counts(folder.run(diff=True)["clusters"]["east"]).startswith("1 deleted")
+    for told in (held, result, changed, gone, alone):
+        text = json.dumps(told)
+        assert PLANTED not in text
+        assert ENCODED not in text
+        assert base64.b64encode(b"planted-other").decode() not in text
+
+
+def status_of(folder: Folder, ready: str) -> Object:
+    value = folder.replica()
+    del value["spec"], value["metadata"]["labels"]
+    condition = {
+        "type": "Ready",
+        "status": ready,
+        "reason": "Available",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "message": "all of it",
+    }
+    return {**value, "status": {"conditions": [condition]}}
+
+
+def test_status_is_written_where_it_differs_and_changes_nothing_else(folder: Folder) -> None:
+    path = folder.add("status", status_of(folder, "False"))
+    absent = status_of(folder, "True")
+    absent["metadata"]["name"] = "not-there"
+    folder.add("status", absent)
+    control = folder.fleet.control
+    result = folder.run(diff=True)
+    assert not result["failed_clusters"], result
+    live = control.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team)
+    assert live
+    assert live["status"]["conditions"][0]["status"] == "False"
+    assert folder.run()["changed"] is False
+    path.write_text(HEADER + to_yaml(status_of(folder, "True")))
+    checked = folder.run(check_mode=True)
+    assert checked["changed"]
+    result = folder.run(diff=True)
+    [entry] = [entry for entry in result["diff"] if "(status)" in entry["before_header"]]
+    assert "'False'" in entry["before"] or '"False"' in entry["before"]
+    assert entry["before"] != entry["after"]
+    after = control.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team)
+    assert after
+    assert after["status"]["conditions"][0]["status"] == "True"
+    assert after["metadata"]["generation"] == live["metadata"]["generation"]
+    since = control.audit_position()
+    assert not folder.run()["changed"]
+    assert control.write_requests(since) == []
+
+
+def test_a_cluster_that_the_build_does_not_know_is_not_emptied(folder: Folder) -> None:
+    folder.run()
+    east = folder.fleet.workloads["east"]
+    for path in sorted((folder.path / "clusters" / "east").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (folder.path / "clusters" / "east").rmdir()
+    refused = folder.run()
+    assert refused["failed_clusters"] == ["east"]
+    assert "knows no cluster east" in refused["msg"]
+    assert east.get("v1", "ConfigMap", "settings", folder.workloads)
+    stack = thing("infrastructure.modelplane.ai/v1alpha1", "ServingStack", "east-stack", "modelplane-system", spec={})
+    stack["metadata"]["labels"]["modelplane.ai/cluster"] = "east"
+    stack["spec"] = {"secrets": [{"type": "Kubeconfig", "name": "x", "key": "kubeconfig"}]}
+    folder.add("control", stack)
+    emptied = folder.run()
+    assert not emptied["failed_clusters"], emptied
+    assert east.get("v1", "ConfigMap", "settings", folder.workloads) is None
+
+
+def test_absent_takes_everything_away(folder: Folder) -> None:
+    folder.run()
+    result = folder.run(state="absent", path=None)
+    assert result["failed_clusters"] == []
+    for plane in folder.fleet.workloads.values():
+        plane.wait_for("the namespace is gone", lambda p=plane: p.get("v1", "Namespace", folder.workloads) is None)
+    assert folder.fleet.control.get("modelplane.ai/v1alpha1", "ModelReplica", "qwen-1", folder.team) is None
+    assert not folder.run(state="absent", path=None)["changed"]
+
+
+def test_one_server_for_two_clusters_and_the_control_cluster(folder: Folder) -> None:
+    """Their records differ, so that none takes away what is another's."""
+    control = folder.fleet.control
+    only = thing("v1", "ConfigMap", "of-west", folder.workloads, data={"a": "1"})
+    for path in (folder.path / "clusters" / "west").rglob("configmap-*"):
+        path.unlink()
+    folder.add("clusters/west", only)
+    clusters = [{**folder.connection(control), "name": name} for name in ("east", "west")]
+    for _ in range(2):
+        result = folder.run(clusters=clusters)
+        assert result["failed_clusters"] == [], result
+    assert not result["changed"]
+    assert control.get("v1", "ConfigMap", "settings", folder.workloads)
+    assert control.get("v1", "ConfigMap", "of-west", folder.workloads)
+    folder.run(clusters=clusters[:1], control=None, state="absent", path=None)
+    assert control.get("v1", "ConfigMap", "settings", folder.workloads) is None
+    assert control.get("v1", "ConfigMap", "of-west", folder.workloads)
+    folder.run(clusters=clusters, state="absent", path=None)
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "no cluster at all": ({"clusters": [], "control": None}, "nothing to apply to"),
+    "no build": ({"path": "/nowhere/at/all"}, "no build folder"),
+    "a fleet that is no name": ({"fleet": "Not A Name"}, "fleet is"),
+    "a wait that is no time": ({"wait": -1.0}, "must not be negative"),
+    "a folder of a stranger": ({"folders": {"stranger": "x"}}, "none of clusters"),
+    "no forks": ({"forks": 0}, "forks"),
+    "two clusters of a name": (
+        {"clusters": [{"name": "east", "kubeconfig": "x"}, {"name": "east", "kubeconfig": "y"}]},
+        "two clusters east",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_told(folder: Folder, name: str) -> None:
+    params, message = MISTAKES[name]
+    with pytest.raises(ApplyError, match=message):
+        folder.run(**params)
+
+
+def test_a_file_that_is_no_object_fails_its_cluster_alone(folder: Folder) -> None:
+    folder.run()
+    stray = folder.path / "clusters" / "east" / "stray.yaml"
+    stray.write_text("just: text\n")
+    result = folder.run()
+    assert result["failed_clusters"] == ["east"]
+    assert "is no Kubernetes object" in result["msg"]
+    stray.write_text("a: [1\n")
+    assert "stray.yaml" in folder.run()["msg"]
+    stray.unlink()
+    assert not folder.run()["changed"]
