@@ -65,3 +65,16 @@ def test_an_object_without_any_field_of_ours_shows_its_identity_alone() -> None:
     before, _ = change(live({"replicas": 1}, None), None, US)
     assert "name: x" in before
     assert "replicas" not in before
+
+
+def test_an_object_that_could_not_be_sent_yet_is_shown_whole() -> None:
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "x", "labels": {"a": "b"}},
+        "data": {"k": "v"},
+    }
+    before, after = change(None, wanted, US)
+    assert before == ""
+    assert "k: v" in after
+    assert "a: b" in after
