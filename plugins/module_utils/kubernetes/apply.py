@@ -32,7 +32,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
@@ -50,7 +49,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live i
     kinds_of,
     look,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import prune, unwanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import SYSTEM_KEY, prune, unwanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
     CHANGES,
@@ -126,7 +125,7 @@ def _complete(wanted: Iterable[Object]) -> dict[Key, Object]:
         labels = {**fields(metadata, "labels"), names.MANAGED_BY_LABEL: names.MANAGED_BY}
         found[Key.of(value)] = {**value, "metadata": {**metadata, "labels": labels}}
     if found:
-        found.setdefault(Key("", NAMESPACE, "", SYSTEM_NAMESPACE), system_namespace())
+        found.setdefault(SYSTEM_KEY, system_namespace())
     return {Key.of(value): value for value in ordered(found.values())}
 
 
@@ -179,7 +178,9 @@ class _Run:
         self._record_intent([Key.of(value) for value, _ in todo], wanted)
         known.update((found.key, found) for found in self._send(todo, known))
         removed = self._prune(gone, known)
+        shared = self._left_to_others(wanted)
         self._record_outcome(wanted, known, removed)
+        removed += self._prune_shared(shared)
         return self._awaited([*(known[key] for key in wanted), *removed])
 
     def _look(self, wanted: Mapping[Key, Object]) -> None:
@@ -283,7 +284,7 @@ class _Run:
         labels = fields(there, "metadata", "labels")
         if labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
             return (there,)
-        if key.kind == NAMESPACE and key.name == SYSTEM_NAMESPACE:
+        if key == SYSTEM_KEY:
             return self._unchanged(value, there, "it was there before, is used as it is, and stays")
         return result(value, "failed", _foreign(key, there), before=there)
 
@@ -313,7 +314,7 @@ class _Run:
             return []
         kept = {*wanted, *self.options.held}
         if self.options.held:
-            kept.add(Key("", NAMESPACE, "", SYSTEM_NAMESPACE))
+            kept.add(SYSTEM_KEY)
             kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
         return unwanted(self.live, self.store, kept)
 
@@ -401,6 +402,23 @@ class _Run:
         waiting = {found.key for found in held}
         rest = [value for value in gone if Key.of(value) not in waiting]
         return [*held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
+
+    def _left_to_others(self, wanted: Mapping[Key, Object]) -> list[Object]:
+        """Namespaces that this fleet no longer wants and that stay as another record has them."""
+        recorded = set(self.store.own or {}) & set(self.store.others) & set(self.live.objects) - set(wanted)
+        if not self.options.prune or self.options.check_mode or self.options.held:
+            return []
+        return [self.live.objects[key] for key in recorded if key.kind == NAMESPACE]
+
+    def _prune_shared(self, values: Sequence[Object]) -> list[Result]:
+        """Of two runs that let go of a namespace at a time, each left it to the other. Both say so in their records
+        first and look again after that, so that the later one takes it away."""
+        if not values:
+            return []
+        self.store.read()
+        alone = [value for value in values if Key.of(value) not in self.store.others]
+        alone.sort(key=lambda value: (Key.of(value) == SYSTEM_KEY, Key.of(value)))
+        return prune(self.client, alone, self.store, check_mode=False)
 
     def _record_outcome(
         self, wanted: Mapping[Key, Object], known: Mapping[Key, Result], removed: Sequence[Result]

@@ -295,7 +295,10 @@ def test_one_server_for_two_clusters_and_the_control_cluster(folder: Folder) -> 
     folder.run(clusters=clusters[:1], control=None, state="absent", path=None)
     assert control.get("v1", "ConfigMap", "settings", folder.workloads) is None
     assert control.get("v1", "ConfigMap", "of-west", folder.workloads)
-    folder.run(clusters=clusters, state="absent", path=None)
+    folder.run(clusters=clusters)
+    # Both let go of the namespace at a time, and none leaves it to the other.
+    folder.run(clusters=clusters, control=None, state="absent", path=None)
+    control.wait_for("the namespace is gone", lambda: control.get("v1", "Namespace", folder.workloads) is None)
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
