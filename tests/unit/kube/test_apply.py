@@ -7,18 +7,22 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API, ControlPlane
 
 Object = dict[str, Any]
@@ -658,6 +662,55 @@ def test_waiting_says_what_was_seen_last(place: Place) -> None:
     assert (applied.failed, applied.ready, found.ready) == (False, False, False)
     assert "0 of 1 pods available" in found.message
     assert "ImagePullBackOff" in found.message
+
+
+def test_waiting_ends_when_nothing_will_change_any_more(place: Place) -> None:
+    place.plane.add_nodes(f"pool-{place.fleet}", 1)
+    objects = place.objects()
+    objects[3] = deployment("web", place.namespace, fate="never-ready")
+    objects[3]["spec"]["progressDeadlineSeconds"] = 2
+    begin = time.monotonic()
+    applied = place.apply(objects, wait=120)
+    assert time.monotonic() - begin < 60
+    found = only(applied, "Deployment")
+    assert (applied.failed, found.ready) == (False, False)
+    assert "progress" in found.message
+
+
+def test_waiting_outlives_a_restart_of_the_server(place: Place) -> None:
+    place.plane.add_nodes(f"pool-{place.fleet}", 1)
+    objects = place.objects()
+    objects[3] = deployment("web", place.namespace, delay="4s")
+    place.apply(objects)
+
+    def restart() -> None:
+        time.sleep(0.5)
+        place.plane.kill_api_server()
+        place.plane.start_api_server()
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    try:
+        states = wait_ready(place.client, objects[2:], 90)
+    finally:
+        thread.join()
+    assert all(state.ready for state in states.values()), states
+
+
+def test_a_record_of_several_parts_grows_and_shrinks(place: Place) -> None:
+    store = RecordStore(place.client, place.fleet, "big")
+    place.plane.apply(thing("v1", "Namespace", SYSTEM))
+    for count, parts in ((12_000, 2), (25_000, 3), (10, 1), (0, 0)):
+        record = {
+            Key("", "ConfigMap", "ns", f"object-{n}"): Entry("v1", "0123456789" * 2, "ab" * 10) for n in range(count)
+        }
+        store.read()
+        store.write(record)
+        assert len(place.records()) == parts
+        fresh = RecordStore(place.client, place.fleet, "big")
+        fresh.read()
+        assert (fresh.own or {}) == record
+        assert fresh.fault == ""
 
 
 def test_the_server_goes_away_in_the_middle(place: Place) -> None:
