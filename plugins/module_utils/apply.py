@@ -5,25 +5,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import Lease, lease_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import CONTROL_SCOPE
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
-
-STATE_KINDS = frozenset({"Namespace", "CustomResourceDefinition", "ModelReplica", "ModelEndpoint"})
-"""What of the control cluster has to be there before anything of a workload cluster is touched."""
 
 Connect = Callable[[Client | None], Client]
 """Makes the client of a cluster, given that of the control cluster, whose Secrets may hold the kubeconfig."""
@@ -40,10 +39,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is asked to do. `path` is the build folder, empty with `absent`: take everything of the fleet away.
+    """What a run is asked to do. `lease` (holder, seconds) is the lock of the fleet, renewed as long as it takes.
+    `path` is the build folder, empty with `absent`: take everything of the fleet away.
 
-    `options` are those of each cluster but for what differs from one to the next. `only_state`: of the control cluster
-    only what has to be there first, and nothing is removed. `definitions`: bring the CRDs there.
+    `options` are those of each cluster but for what differs from one to the next. `on_control`: whether the
+    control cluster itself is brought to the build; else it is read only. `definitions`: bring the CRDs there.
     """
 
     path: str
@@ -51,10 +51,11 @@ class Settings:
     control: Connect | None = None
     options: Options = field(default_factory=Options)
     absent: bool = False
-    only_state: bool = False
+    on_control: bool = True
     definitions: bool = True
     forks: int = 32
     lock_timeout: float = 60.0
+    lease: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,27 @@ class _Wanted:
 
 
 def run(settings: Settings) -> Outcomes:
-    """Apply a build everywhere. Raises StoreError when the build as a whole cannot be used; what concerns one cluster
-    fails that cluster alone."""
+    """Apply a build everywhere. Raises StoreError when the build as a whole cannot be used, and ApiError when the lock
+    of the fleet is somebody else's; what concerns one cluster fails that cluster alone."""
+    with _locked(settings):
+        return _run(settings)
+
+
+@contextlib.contextmanager
+def _locked(settings: Settings) -> Iterator[None]:
+    """The lock of the fleet, renewed meanwhile through a connection of its own."""
+    if settings.lease is None or settings.control is None:
+        yield
+        return
+    holder, duration = settings.lease
+    with contextlib.closing(settings.control(None)) as client:
+        lease = Lease(client, lease_name(settings.options.fleet), SYSTEM_NAMESPACE, holder, duration)
+        lease.renew()
+        with lease.kept():
+            yield
+
+
+def _run(settings: Settings) -> Outcomes:
     wanted: dict[str, _Wanted | StoreError] = {target.name: _Wanted() for target in settings.targets}
     state = _Wanted()
     plan: Sequence[Mapping[str, Any]] = ()
@@ -105,7 +125,7 @@ def run(settings: Settings) -> Outcomes:
         }
         # A control cluster that did not answer for a Secret is not asked again: it costs its timeout once.
         fault = fault or (sources.fault if isinstance(sources.fault, Unreachable) else None)
-        if control is not None and fault is None:
+        if control is not None and settings.on_control and fault is None:
             work["control"] = _on_control(settings, control, state)
         done = {
             name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
@@ -143,17 +163,15 @@ def _read(
                 wanted[target.name] = _Wanted(build.objects(target.name, target.folder))
             except StoreError as error:
                 wanted[target.name] = error
-        state = _state(settings, build) if settings.control else _Wanted()
+        state = _state(settings, build) if settings.control and settings.on_control else _Wanted()
         return wanted, state, build.secret_copies()
 
 
 def _state(settings: Settings, build: Build) -> _Wanted:
     """What the control cluster should have."""
     objects: list[Object] = build.control()
-    if settings.only_state:
-        objects = [value for value in objects if value["kind"] in STATE_KINDS]
-    statuses = () if settings.only_state else build.statuses()
-    return _Wanted([*(_definitions() if settings.definitions else ()), *objects], statuses=statuses)
+    definitions = _definitions() if settings.definitions else ()
+    return _Wanted([*definitions, *objects], statuses=build.statuses())
 
 
 def _definitions() -> list[Object]:
@@ -188,7 +206,6 @@ def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable
             settings.options,
             scope=CONTROL_SCOPE,
             create_namespaces=True,
-            prune=settings.options.prune and not settings.only_state,
         )
         before = client.requests.copy()
         applied = apply(client, wanted.objects, options)

@@ -24,6 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import holder_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import valid_fleet
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import CHANGES, Action, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
@@ -44,7 +46,7 @@ def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dic
     try:
         settings = _settings(params, check_mode)
         outcomes = run_apply(settings)
-    except (cluster_arguments.ArgumentsError, StoreError) as error:
+    except (cluster_arguments.ArgumentsError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
     failed = [name for name, outcome in everything.items() if _failed(outcome)]
@@ -75,6 +77,9 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
     for name in ("wait", "lock_timeout"):
         if not 0 <= params[name] < float("inf"):
             raise ApplyError(f"{name} is {params[name]}, and must not be negative")
+    lease: Mapping[str, Any] | None = params["lease"]
+    if lease and control is None:
+        raise ApplyError("lease is the lock on the control cluster: give control as well")
     folders: Mapping[str, Any] = params["folders"] or {}
     strangers = sorted(set(folders) - set(connections))
     if strangers:
@@ -91,14 +96,16 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         targets=[
             Target(name, _connect(connection, check_mode), str(folders.get(name) or ""))
             for name, connection in connections.items()
+            if "clusters" in params["parts"]
         ],
         control=_connect(control, check_mode) if control else None,
         options=options,
         absent=params["state"] == "absent",
-        only_state=params["only_state"],
+        on_control="control" in params["parts"],
         definitions=params["definitions"],
         forks=cluster_arguments.forks(params),
         lock_timeout=params["lock_timeout"],
+        lease=(holder_name(lease["holder"]), lease["duration"]) if lease and not check_mode else None,
     )
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -157,14 +158,14 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
 
 def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     observed = _observed(settings.observations)
+    files = EarlierObjects(settings.folder, before)
     if settings.state == "folder":
         loaded = _load(settings)
-        files = EarlierObjects(settings.folder, before)
         state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
         return Outcome(_plan(settings, loaded, observed, state), loaded, before=before)
     if observed is None:
         raise StoreError("the state of the fleet is on the control cluster, and there are no observations of it")
-    control = ControlCluster(observed)
+    control = ControlCluster(observed, files)
     if not settings.resources and (copies := control.copies()):
         raise StoreError(
             f"{len(copies)} resources on the control cluster are copies of manifests ({copies[0]}, for one), and no "
@@ -246,16 +247,25 @@ def _observed(path: str) -> Observed | None:
         return None
     try:
         with open(path, "rb") as stream:
-            found = list(documents(Source(path, stream.read())))
+            data = stream.read()
     except OSError as error:
         raise StoreError(f"the observations {path} cannot be read: {error.strerror}") from error
+    try:
+        return parse(_observation(path, data))
+    except ObservationError as error:
+        raise StoreError(f"{path}: {error}") from error
+
+
+def _observation(path: str, data: bytes) -> Any:
+    if data.startswith(b"{"):
+        # What the module cluster_info writes is JSON, which is read thirty times as fast as YAML.
+        with contextlib.suppress(ValueError):
+            return json.loads(data)
+    found = list(documents(Source(path, data)))
     problems = [str(problem) for document in found for problem in document.problems]
     if problems or len(found) != 1:
         raise StoreError("\n".join(problems) or f"{path} must hold one document, and holds {len(found)}")
-    try:
-        return parse(found[0].value)
-    except ObservationError as error:
-        raise StoreError(f"{path}: {error}") from error
+    return found[0].value
 
 
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:

@@ -67,17 +67,33 @@ options:
         message says what was seen last.
     type: float
     default: 0
-  only_state:
+  parts:
     description:
-      - Apply only CustomResourceDefinitions, Namespaces, ModelReplicas and ModelEndpoints to the control cluster, and
-        remove nothing there, for a first step before workload clusters are touched.
-    type: bool
-    default: false
+      - What is worked on. The control cluster is read for Secrets in any case, when O(control) is given.
+      - With V(control) alone, its routes can be changed before workloads go, for instance.
+    type: list
+    elements: str
+    choices: [clusters, control]
+    default: [clusters, control]
   definitions:
     description:
       - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster.
     type: bool
     default: true
+  lease:
+    description:
+      - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed for as long as the module works; when
+        somebody else has it, nothing is applied.
+    type: dict
+    suboptions:
+      holder:
+        description: The name of this run, as it was given when the Lease was taken.
+        type: str
+        required: true
+      duration:
+        description: Its duration in seconds.
+        type: float
+        default: 60
   lock_timeout:
     description: Seconds to wait for a run that writes the build folder.
     type: float
@@ -223,8 +239,20 @@ def main() -> None:
             "prune": {"type": "bool", "default": True},
             "force": {"type": "bool", "default": False},
             "wait": {"type": "float", "default": 0},
-            "only_state": {"type": "bool", "default": False},
+            "parts": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["clusters", "control"],
+                "default": ["clusters", "control"],
+            },
             "definitions": {"type": "bool", "default": True},
+            "lease": {
+                "type": "dict",
+                "options": {
+                    "holder": {"type": "str", "required": True},
+                    "duration": {"type": "float", "default": 60},
+                },
+            },
             "lock_timeout": {"type": "float", "default": 60},
         },
         required_if=[("state", "present", ("path",))],

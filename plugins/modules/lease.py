@@ -85,7 +85,6 @@ holder:
 """
 
 import contextlib
-import socket
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
@@ -99,7 +98,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import Lease, lease_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import (
+    Lease,
+    holder_name,
+    lease_name,
+)
 
 
 def main() -> None:
@@ -136,7 +139,7 @@ def _holder(module: AnsibleModule, client: Client) -> str:
         client,
         lease_name(params["fleet"]),
         SYSTEM_NAMESPACE,
-        f"{socket.gethostname()}/{params['holder']}",
+        holder_name(params["holder"]),
         params["duration"],
     )
     if module.check_mode:

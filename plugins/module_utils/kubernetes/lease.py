@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,11 @@ _LONGEST_PAUSE = 2.0
 def lease_name(fleet: str) -> str:
     """The Lease that keeps two runs of a fleet apart."""
     return f"modelplane-{fleet}"
+
+
+def holder_name(run: str) -> str:
+    """The holder of a Lease: a run, and the machine that it is on."""
+    return f"{socket.gethostname()}/{run}"
 
 
 class Lease:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
@@ -28,7 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     pod_failures,
     unsettled,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     clock,
@@ -72,7 +73,7 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
         value for kind in api.KINDS.values() for value in listed(client, kind.group_version(), kind.KIND, labels="")
     ]
     found = expected(resources)
-    ours = [lean(value) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    ours = [lean(as_applied(value)) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
     endpoints = {
         text(value, "metadata", "labels", names.ENDPOINT_LABEL)
         for value in ours
@@ -82,7 +83,7 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
     gateway = wanted.gateway or found.gateway
     controller, warnings = _controller(client, gateway)
     secrets, unread = _secrets(client, _merged(wanted.secrets, found.secrets))
-    objects = [*map(lean, resources), *ours, *pods, *map(lean, _gateway(client))]
+    objects = [*(lean(as_applied(value)) for value in resources), *ours, *pods, *map(lean, _gateway(client))]
     return ControlLook(
         entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
         version=".".join(map(str, version)),
@@ -91,6 +92,18 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
         requests=sum(client.requests.values()),
         resources=resources,
     )
+
+
+def as_applied(value: Object) -> Object:
+    """A composed object as it was applied, with its status: without what the server filled in by default, which the
+    next run would otherwise take for a difference. Copies of manifests stay as they are, others may write to them."""
+    labels = fields(value, "metadata", "labels")
+    applied = owned(value, FIELD_MANAGER)
+    if applied is None or labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY or names.PUBLISHED_LABEL in labels:
+        return value
+    kept = {key: value[key] for key in ("apiVersion", "kind", "status") if key in value}
+    metadata = {**fields(value, "metadata"), "labels": fields(applied, "metadata", "labels")}
+    return {**applied, **kept, "metadata": metadata}
 
 
 def no_control(wanted: Expected) -> ControlLook:

@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.rec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -159,7 +159,8 @@ class Sender:
         dashboard) left a drift behind, which is mended.
         """
         holders = {manager for manager, _ in error.managers}
-        drift = before is not None and bool(holders) and not holders & appliers(before)
+        rivals = holders & (appliers(before) - {FIELD_MANAGER})
+        drift = before is not None and bool(holders) and not rivals
         if not (self.force or drift):
             what = "; ".join(f"{manager} owns {path}" for manager, path in error.managers) or error.message
             return result(

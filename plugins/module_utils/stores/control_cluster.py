@@ -20,9 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     LAST_APPLIED,
     Observed,
     fields,
+    identity,
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier, nothing_earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
 
 Object = dict[str, Any]
@@ -35,8 +37,10 @@ _STATE = ("ModelReplica", "ModelEndpoint")
 class ControlCluster:
     """What an observation of a control cluster says of the fleet."""
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: Observed, built: Earlier = nothing_earlier) -> None:
+        """`built` is what the build folder has of a resource, if it is still there from the last run."""
         self._observed = observed
+        self._built = built
         self._resources = [value for value in observed.control if _is_resource(value)]
 
     def sources(self) -> list[Source]:
@@ -90,10 +94,17 @@ class ControlCluster:
     def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
 
-        Of a cluster that did not answer nothing is known; nothing is applied there either.
+        What an API server shows tells what is there, and a build folder how it was written. Of a cluster that did not
+        answer it is the build folder alone; nothing is applied there either.
         """
         label = OWNER_LABELS.get(ref.kind)
-        return list(self._composed(ref, label)) if label else ()
+        if label is None:
+            return ()
+        silent = {name for name, cluster in self._observed.clusters.items() if cluster.unreachable}
+        built = list(self._built(ref))
+        written = {(place, *identity(value)): value for place, value in built if place}
+        found = [(place, written.get((place, *identity(value)), value)) for place, value in self._composed(ref, label)]
+        return [*found, *((place, value) for place, value in built if place in silent)]
 
     def _composed(self, ref: Ref, label: str) -> Iterator[tuple[str, Object]]:
         places = [("", self._observed.control)] + [
