@@ -53,13 +53,13 @@ crds: $(VENV)/tests.installed ## the CRDs are those of the models
 conformance: $(VENV)/tests.installed ## recorded answers of the reference implementation and of Kubernetes
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
-unit: $(VENV)/tests.installed ## the tests
+unit: $(VENV)/tests.installed kube ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py
 
-bench: $(VENV)/runtime.installed ## what scheduling costs at 10 to 5,000 clusters
+bench: $(VENV)/tests.installed ## what scheduling, building and applying cost at 1 to 5,000 clusters
 	@$(BIN)/python tests/bench/run.py
 
 clean: ## remove what the targets made

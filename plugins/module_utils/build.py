@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -45,6 +45,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import EarlierObjects
 
+DRAIN_TAINT = "modelplane.ai/drain"
+"""What a cluster is tainted with that somebody asks to be emptied."""
+
 
 class ManifestError(Exception):
     """The manifests have errors; `problems` are all of them."""
@@ -62,7 +65,7 @@ class Settings:
     what was seen of the fleet; empty: nobody looks, and everything counts as being as it should be. `rollout`: how many
     clusters an edit of a deployment reaches at a time. `state`: where the fleet's state is, in the build folder or on
     the control cluster, as `observations` show it; in the latter case resources may be there as well. `preview` is a
-    folder that in check mode gets what would be built.
+    folder that in check mode gets what would be built. `drain` are InferenceClusters that are to be emptied.
     """
 
     resources: tuple[str, ...]
@@ -77,6 +80,7 @@ class Settings:
     rollout: int = 1
     state: Literal["folder", "control"] = "folder"
     preview: str = ""
+    drain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,8 +154,9 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
             new_pages, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
         if settings.check_mode and settings.preview:
+            page, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.preview, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
-            preview.write(after, preview.compare(preview.read(), after))
+            preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
         after |= new_pages
     return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
 
@@ -226,7 +231,7 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
 
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
-    resources = (*loaded.resources, *loaded.unresolved)
+    resources = _drained((*loaded.resources, *loaded.unresolved), settings.drain)
     if state.existing and not settings.allow_empty:
         _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
     return plan(
@@ -240,6 +245,26 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
         statuses=state.statuses,
         rollout_width=settings.rollout,
     )
+
+
+def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:
+    """The resources with a taint on these clusters that only deployments which tolerate everything put up with."""
+    clusters = {resource.name for resource in resources if isinstance(resource, api.InferenceCluster)}
+    unknown = sorted(set(names) - clusters)
+    if unknown:
+        raise StoreError(
+            f"{', '.join(unknown)} cannot be drained: the fleet has no such InferenceCluster. "
+            + (f"It has {', '.join(sorted(clusters)[:10])}" if clusters else "It has none at all")
+        )
+    return tuple(_tainted(resource) if resource.name in set(names) else resource for resource in resources)
+
+
+def _tainted(resource: api.Resource) -> api.Resource:
+    if not isinstance(resource, api.InferenceCluster):
+        return resource
+    wire = api.wire(resource, set_only=True)
+    taints = [*(wire["spec"].get("taints") or ()), {"key": DRAIN_TAINT, "effect": "NoExecute"}]
+    return api.parse({**wire, "spec": {**wire["spec"], "taints": taints}})
 
 
 def _observed(path: str) -> Observed | None:

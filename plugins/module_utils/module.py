@@ -65,6 +65,7 @@ def settings(module: AnsibleModule) -> Settings:
         rollout=params.get("rollout") or 1,
         state=params.get("state") or "folder",
         preview=params.get("preview") or "",
+        drain=tuple(params.get("drain") or ()),
     )
 
 

@@ -36,6 +36,13 @@ options:
     type: str
     choices: [folder, control]
     default: folder
+  drain:
+    description:
+      - InferenceClusters that are to be emptied, as if they had the taint C(modelplane.ai/drain:NoExecute).
+      - With O(observations), a replica goes when another one serves in its place; without, at once.
+    type: list
+    elements: str
+    default: []
   preview:
     description:
       - A folder that in check mode gets what would be built, so that it can be compared with the clusters. It is the
@@ -191,6 +198,7 @@ def main() -> None:
             "resources": {"type": "list", "elements": "path", "default": []},
             "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
             "preview": {"type": "path"},
+            "drain": {"type": "list", "elements": "str", "default": []},
             **SCHEDULING,
             "path": {"type": "path", "required": True},
             "lock_timeout": {"type": "float", "default": 60},

@@ -222,6 +222,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "placements": placements,
         "pending": pending,
         "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
+        "clusters": sorted(plan.clusters),
         "leaving": leaving(plan),
         "services": [_service(routed) for routed in plan.traffic.services],
         "releases": [asdict(release) for release in plan.traffic.releases],
