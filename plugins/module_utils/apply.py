@@ -111,7 +111,8 @@ def _run(settings: Settings) -> Outcomes:
     state = _Wanted()
     plan: Sequence[Mapping[str, Any]] = ()
     if not settings.absent:
-        wanted, state, plan = _read(settings)
+        wanted, state, plan, held = _read(settings)
+        settings = replace(settings, options=replace(settings.options, held_labels=held))
     control, fault = _control(settings)
     try:
         sources = Sources(control)
@@ -151,8 +152,11 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 
 def _read(
     settings: Settings,
-) -> tuple[dict[str, _Wanted | StoreError], _Wanted, Sequence[Mapping[str, Any]]]:
-    """What each cluster should have, what the control cluster should, and the Secrets to copy."""
+) -> tuple[
+    dict[str, _Wanted | StoreError], _Wanted, Sequence[Mapping[str, Any]], frozenset[tuple[tuple[str, str], ...]]
+]:
+    """What each cluster should have, what the control cluster should, the Secrets to copy, and the labels of what is to
+    be left alone."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
     wanted: dict[str, _Wanted | StoreError] = {}
@@ -164,7 +168,7 @@ def _read(
             except StoreError as error:
                 wanted[target.name] = error
         state = _state(settings, build) if settings.control and settings.on_control else _Wanted()
-        return wanted, state, build.secret_copies()
+        return wanted, state, build.secret_copies(), build.held_labels()
 
 
 def _state(settings: Settings, build: Build) -> _Wanted:

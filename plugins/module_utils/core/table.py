@@ -223,6 +223,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "pending": pending,
         "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
         "clusters": sorted(plan.clusters),
+        "held": [asdict(ref) for ref in sorted(plan.situation.fleet.held)],
         "leaving": leaving(plan),
         "services": [_service(routed) for routed in plan.traffic.services],
         "releases": [asdict(release) for release in plan.traffic.releases],

@@ -43,14 +43,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Forbidden,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import (
-    COMPOSED,
+    ON_CONTROL,
+    ON_WORKLOAD,
+    SECRET,
     GroupKind,
     Live,
     kinds_of,
     look,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import SYSTEM_KEY, prune, unwanted
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import CONTROL_SCOPE, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
     CHANGES,
     Result,
@@ -58,7 +61,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sendin
     going,
     result,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 
 _DEFINITION_SECONDS = 60.0
 # What several fleets can want at a time, as it is the same for all of them.
@@ -70,7 +73,8 @@ class Options:
     """How to apply.
 
     `scope` tells the records of one API server apart that is more than one cluster of the fleet. `held` are objects
-    of which nobody can tell now whether they are wanted, so they stay as they are. `create_namespaces`: a namespace
+    of which nobody can tell now whether they are wanted, so they stay as they are, and so do those that have all labels
+    (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace
     that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
     """
 
@@ -82,6 +86,7 @@ class Options:
     wait: float = 0.0
     create_namespaces: bool = False
     held: frozenset[Key] = frozenset()
+    held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,7 @@ class _Run:
         self.notes: list[str] = []
         self.store = RecordStore(client, options.fleet, options.scope or client.name)
         self.sender = Sender(client, options.check_mode, options.force)
+        self.secrets = SecretAccess(client, check_mode=options.check_mode)
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
 
@@ -188,10 +194,12 @@ class _Run:
         kinds = kinds_of(wanted.values())
         if self.store.own is None:
             # The first run, or the record is lost: what an earlier run left behind is found by label alone.
-            recorded = dict(COMPOSED) if wanted or self.store.fault or self.options.prune else {}
+            composed = ON_CONTROL if self.options.scope == CONTROL_SCOPE else ON_WORKLOAD
+            recorded = dict(composed) if wanted or self.store.fault or self.options.prune else {}
         else:
             recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
-        self.live = look(self.client, {**recorded, **kinds})
+        known = [*wanted, *(self.store.own or ())]
+        self.live = look(self.client, {**recorded, **kinds}, self.secrets, known)
         self._forget_what_goes_with_its_namespace()
         if self.store.own is None:
             # Whoever applies here at the same time wrote a record before any object that was just seen.
@@ -199,6 +207,11 @@ class _Run:
             self.store.read()
             if fault:
                 self.notes.append(f"{fault}; every object was applied again")
+        left = {key.namespace for key in self.store.own or () if (key.group, key.kind) == SECRET and key not in wanted}
+        closed = sorted(self.live.closed.items())
+        self.notes += [
+            f"Secrets in {place} that are no longer wanted stay: {why}" for place, why in closed if place in left
+        ]
         for group_kind, error in sorted(self.live.faults.items()):
             if group_kind not in kinds:
                 self.notes.append(f"{group_kind[1]} objects that are no longer wanted stay: {error}")
@@ -233,8 +246,10 @@ class _Run:
         """The result of an object for which nothing is sent, or else what is there of it now."""
         key = Key.of(value)
         group_kind = (key.group, key.kind)
-        if group_kind in self.live.faults:
-            return result(value, "failed", str(self.live.faults[group_kind]))
+        fault = self.live.fault(key)
+        # Secrets of a namespace that comes to be are opened when it is there.
+        if fault and key.namespace not in self.sender.new_namespaces:
+            return result(value, "failed", str(fault))
         if group_kind in self.live.not_served:
             return self._of_new_kind(value)
         live = self.live.objects.get(key)
@@ -271,6 +286,8 @@ class _Run:
         fault = self._in_namespace(value)
         if fault or key.namespace in self.sender.new_namespaces:
             return fault or (None,)
+        if (key.group, key.kind) == SECRET and self.secrets.would_be_open(key.namespace):
+            return result(value, "created", after=value)
         try:
             there = self.client.get(text(value, "apiVersion"), key.kind, key.name, key.namespace)
         except Forbidden as error:
@@ -316,7 +333,11 @@ class _Run:
         if self.options.held:
             kept.add(SYSTEM_KEY)
             kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
-        return unwanted(self.live, self.store, kept)
+        return [value for value in unwanted(self.live, self.store, kept) if not self._has_held_labels(value)]
+
+    def _has_held_labels(self, value: Object) -> bool:
+        labels = fields(value, "metadata", "labels")
+        return any(all(labels.get(name) == held for name, held in entry) for entry in self.options.held_labels)
 
     def _record_intent(self, sent: Iterable[Key], wanted: Mapping[Key, Object]) -> None:
         """Before anything is made, the record names it."""
@@ -361,6 +382,8 @@ class _Run:
             if key.namespace in self.sender.new_namespaces - made:
                 made.add(key.namespace)
                 self._make_namespace(key.namespace, todo)
+            if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
+                self.secrets.open(key.namespace)
             found = self.sender.send(value, before)
             if found.after is not None and not self.options.check_mode:
                 state = readiness(found.after)
@@ -447,7 +470,7 @@ class _Run:
         if key in wanted or key in self.store.others:
             return key in wanted
         group_kind = (key.group, key.kind)
-        unseen = (group_kind in self.live.not_served or group_kind in self.live.faults) and (
+        unseen = (group_kind in self.live.not_served or self.live.fault(key) is not None) and (
             group_kind not in self.live.gone
         )
         there = key in self.live.objects
@@ -456,6 +479,8 @@ class _Run:
     def _awaited(self, results: list[Result]) -> list[Result]:
         if self.options.wait <= 0 or self.options.check_mode:
             return results
+        if not any(found.action not in ("deleted", "skipped") for found in results):
+            return self._until_gone(results)
         pending = [
             found.after
             for found in results
@@ -466,6 +491,15 @@ class _Run:
             replace(found, ready=states[found.key].ready, message=states[found.key].message)
             if found.key in states
             else found
+            for found in results
+        ]
+
+    def _until_gone(self, results: list[Result]) -> list[Result]:
+        """Where everything goes, what is there for a while yet: a namespace takes as long as what is in it."""
+        deleted = {found.key: found.api_version for found in results if found.action == "deleted"}
+        left = wait_gone(self.client, deleted, self.options.wait)
+        return [
+            replace(found, ready=False, message="it is deleted, and still there") if found.key in left else found
             for found in results
         ]
 

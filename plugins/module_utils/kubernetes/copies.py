@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,30 @@ class Copies:
 
 
 class Sources:
-    """The Secrets of the control cluster, each asked for once, and none after one could not be read: `fault` says why.
-    Without a client none can be read."""
+    """The Secrets of the control cluster, each asked for once, and none after the server failed: `fault` says why.
+    One that we may not read does not keep others from being read. Without a client none can be read."""
 
     def __init__(self, control: Client | None) -> None:
         self._control = control
         self._seen: dict[tuple[str, str], Object | None] = {}
+        self._refused: dict[tuple[str, str], Forbidden] = {}
         self.fault: ApiError | None = None
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
         if self._control is None:
             return "", "no control cluster is given to copy from"
-        if self.fault is None and (namespace, name) not in self._seen:
+        place = (namespace, name)
+        if self.fault is None and place not in self._seen and place not in self._refused:
             try:
-                self._seen[namespace, name] = self._control.get("v1", "Secret", name, namespace)
+                self._seen[place] = self._control.get("v1", "Secret", name, namespace)
+            except Forbidden as error:
+                self._refused[place] = error
             except ApiError as error:
                 self.fault = error
-        if (namespace, name) not in self._seen:
-            return "", str(self.fault)
-        value = text(self._seen[namespace, name], "data", key)
+        if place not in self._seen:
+            return "", str(self._refused.get(place) or self.fault)
+        value = text(self._seen[place], "data", key)
         return value, "" if value else f"Secret {namespace}/{name} of the control cluster has no key {key}"
 
 

@@ -1,23 +1,27 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is on an API server of all that carries our label: one list request per kind."""
+"""What is on an API server of all that carries our label: one list request per kind, as far as that is allowed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 
 GroupKind = tuple[str, str]
 
+SECRET: GroupKind = ("", "Secret")
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 
-COMPOSED: Mapping[GroupKind, str] = {
+_GATEWAY_API = "gateway.networking.k8s.io"
+
+ON_WORKLOAD: Mapping[GroupKind, str] = {
     ("", "ConfigMap"): "v1",
     ("", "Namespace"): "v1",
     ("", "PersistentVolumeClaim"): "v1",
@@ -26,39 +30,55 @@ COMPOSED: Mapping[GroupKind, str] = {
     ("", "ServiceAccount"): "v1",
     ("apps", "Deployment"): "apps/v1",
     ("batch", "Job"): "batch/v1",
-    ("discovery.k8s.io", "EndpointSlice"): "discovery.k8s.io/v1",
-    ("gateway.networking.k8s.io", "BackendTLSPolicy"): "gateway.networking.k8s.io/v1",
-    ("gateway.networking.k8s.io", "Gateway"): "gateway.networking.k8s.io/v1",
-    ("gateway.networking.k8s.io", "GatewayClass"): "gateway.networking.k8s.io/v1",
-    ("gateway.networking.k8s.io", "HTTPRoute"): "gateway.networking.k8s.io/v1",
-    ("gateway.networking.k8s.io", "ReferenceGrant"): "gateway.networking.k8s.io/v1beta1",
+    (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
     ("inference.networking.k8s.io", "InferencePool"): "inference.networking.k8s.io/v1",
-    ("infrastructure.modelplane.ai", "EKSCluster"): "infrastructure.modelplane.ai/v1alpha1",
-    ("infrastructure.modelplane.ai", "GKECluster"): "infrastructure.modelplane.ai/v1alpha1",
-    ("infrastructure.modelplane.ai", "ServingStack"): "infrastructure.modelplane.ai/v1alpha1",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.x-k8s.io/v1",
-    ("metallb.io", "IPAddressPool"): "metallb.io/v1beta1",
-    ("metallb.io", "L2Advertisement"): "metallb.io/v1beta1",
-    ("modelplane.ai", "ModelEndpoint"): "modelplane.ai/v1alpha1",
-    ("modelplane.ai", "ModelReplica"): "modelplane.ai/v1alpha1",
-    ("networking.k8s.io", "NetworkPolicy"): "networking.k8s.io/v1",
     ("policy", "PodDisruptionBudget"): "policy/v1",
     ("rbac.authorization.k8s.io", "Role"): "rbac.authorization.k8s.io/v1",
     ("rbac.authorization.k8s.io", "RoleBinding"): "rbac.authorization.k8s.io/v1",
     ("resource.k8s.io", "ResourceClaimTemplate"): "resource.k8s.io/v1",
 }
-"""All that is ever composed, by group and kind: where to look for orphans when the record is lost."""
+"""All that is ever composed for workload clusters, by group and kind: where to look for orphans when the record is
+lost."""
+
+ON_CONTROL: Mapping[GroupKind, str] = {
+    ("", "ConfigMap"): "v1",
+    ("", "Namespace"): "v1",
+    ("", "Service"): "v1",
+    ("apps", "Deployment"): "apps/v1",
+    ("discovery.k8s.io", "EndpointSlice"): "discovery.k8s.io/v1",
+    (_GATEWAY_API, "BackendTLSPolicy"): f"{_GATEWAY_API}/v1",
+    (_GATEWAY_API, "Gateway"): f"{_GATEWAY_API}/v1",
+    (_GATEWAY_API, "GatewayClass"): f"{_GATEWAY_API}/v1",
+    (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
+    (_GATEWAY_API, "ReferenceGrant"): f"{_GATEWAY_API}/v1beta1",
+    ("metallb.io", "IPAddressPool"): "metallb.io/v1beta1",
+    ("metallb.io", "L2Advertisement"): "metallb.io/v1beta1",
+    ("networking.k8s.io", "NetworkPolicy"): "networking.k8s.io/v1",
+    ("policy", "PodDisruptionBudget"): "policy/v1",
+    **{(kind.GROUP, name): kind.group_version() for name, kind in api.KINDS.items()},
+}
+"""The same for control clusters, copies of manifests included."""
 
 
 @dataclass(frozen=True)
 class Live:
     """What was seen: the objects with our label; kinds that are not served, and of those the ones that no longer exist;
-    kinds that could not be read, and why."""
+    kinds that could not be read, and why.
+
+    Where only Secrets of some namespaces may be read, `closed` are those of others in which there should be some.
+    """
 
     objects: dict[Key, Object] = field(default_factory=dict)
     not_served: set[GroupKind] = field(default_factory=set)
     gone: set[GroupKind] = field(default_factory=set)
     faults: dict[GroupKind, ApiError] = field(default_factory=dict)
+    closed: dict[str, ApiError] = field(default_factory=dict)
+
+    def fault(self, key: Key) -> ApiError | None:
+        """Why nobody knows whether an object is there; None where that is known."""
+        closed = self.closed.get(key.namespace) if (key.group, key.kind) == SECRET else None
+        return closed or self.faults.get((key.group, key.kind))
 
 
 def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
@@ -66,8 +86,9 @@ def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
     return {identity(value)[:2]: text(value, "apiVersion") for value in objects}
 
 
-def look(client: Client, kinds: Mapping[GroupKind, str]) -> Live:
-    """List every kind. A kind that may not be listed does not keep the others from being seen."""
+def look(client: Client, kinds: Mapping[GroupKind, str], secrets: SecretAccess, known: Iterable[Key] = ()) -> Live:
+    """List every kind. A kind that may not be listed does not keep the others from being seen. `known` are objects
+    that are wanted or recorded: where Secrets of all namespaces may not be read, those of theirs are."""
     live = Live()
     for group_kind in sorted(kinds):
         try:
@@ -75,7 +96,24 @@ def look(client: Client, kinds: Mapping[GroupKind, str]) -> Live:
         except NotServed:
             live.not_served.add(group_kind)
         except Forbidden as error:
-            live.faults[group_kind] = error
+            if group_kind == SECRET:
+                _look_for_secrets(live, secrets, {key.namespace for key in known if key.kind == "Secret"})
+            else:
+                live.faults[group_kind] = error
         else:
             live.objects.update((Key.of(value), value) for value in listing.items)
     return live
+
+
+def _look_for_secrets(live: Live, secrets: SecretAccess, places: set[str]) -> None:
+    """In namespaces where some should be; and, as a record may be lost, in all that are ours and open to us."""
+    secrets.narrow = True
+    ours = {key.name for key in live.objects if (key.group, key.kind) == ("", "Namespace")}
+    for place in sorted(places | ours):
+        try:
+            found = secrets.listed(place, OURS, opened=place in places)
+        except Forbidden as error:
+            if place in places:
+                live.closed[place] = error
+        else:
+            live.objects.update((Key.of(value), value) for value in found)

@@ -24,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import Live
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RECORD_LABEL, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, going, result
 
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
@@ -72,6 +73,7 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
 
     A Namespace that holds what this run does not remove is kept, and so is the one of the record while anything is.
     """
+    secrets = SecretAccess(client, check_mode=check_mode)
     results: list[Result] = []
     removed: set[Key] = set(store.keys())
     for value in values:
@@ -80,7 +82,7 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
             results.append(result(value, "skipped", "kept until everything else is gone", before=value))
             continue
         try:
-            kept = _foreign_content(client, key.name, removed) if key.kind == NAMESPACE else ""
+            kept = _foreign_content(client, secrets, key.name, removed) if key.kind == NAMESPACE else ""
             if kept:
                 results.append(result(value, "skipped", f"kept, although it is no longer wanted: {kept}", before=value))
                 continue
@@ -113,17 +115,20 @@ def _delete(client: Client, value: Object, check_mode: bool) -> Result:
     return result(value, "deleted" if was_there else "unchanged", before=value)
 
 
-def _foreign_content(client: Client, namespace: str, removed: Collection[Key]) -> str:
+def _foreign_content(client: Client, secrets: SecretAccess, namespace: str, removed: Collection[Key]) -> str:
     """What is in a namespace that this run does not remove; empty when nothing is."""
     found = []
     for api_version, kind in _CONTENT:
         try:
-            listing = client.list(api_version, kind, namespace=namespace)
+            if kind == "Secret":
+                items = secrets.listed(namespace)
+            else:
+                items = client.list(api_version, kind, namespace=namespace).items
         except NotServed:
             continue
         except Forbidden as error:
             return f"what is in it cannot be read ({error.message})"
-        found += [str(Key.of(value)) for value in listing.items if _is_foreign(value, removed)]
+        found += [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
     return f"it holds what is not of this fleet: {listed(found)}" if found else ""
 
 

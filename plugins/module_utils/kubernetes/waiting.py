@@ -50,6 +50,26 @@ def wait_ready(
     return states
 
 
+def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float) -> set[Key]:
+    """Those of the objects (key and apiVersion) that are still there once all are gone or the time is over."""
+    deadline = time.monotonic() + seconds
+    left = dict(objects)
+    while left:
+        for api_version, kind in sorted({(version, key.kind) for key, version in left.items()}):
+            try:
+                there = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
+            except NotServed:
+                there = set()
+            except (Forbidden, Unreachable):
+                continue
+            left = {key: version for key, version in left.items() if key.kind != kind or key in there}
+        if time.monotonic() >= deadline:
+            break
+        if left:
+            time.sleep(_LOOK_AGAIN)
+    return set(left)
+
+
 def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadline: float) -> dict[Key, Readiness]:
     """Of one kind. A server that goes away meanwhile is asked again while there is time."""
     namespaces = {key.namespace for key in keys}

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     PLAN_FILE,
     StoreError,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
 
 _ENDINGS = (".yaml", ".yml", ".json")
 
@@ -89,6 +90,18 @@ class Build:
         """The values that are copied from the control cluster, as the plan names them."""
         found = self.plan.get("secretCopies") or []
         return [entry for entry in found if isinstance(entry, dict)]
+
+    def held_labels(self) -> frozenset[tuple[tuple[str, str], ...]]:
+        """The labels, name and value, of all that is composed of resources whose manifests have errors: it stays."""
+        found = set()
+        for entry in self.plan.get("held") or []:
+            label = OWNER_LABELS.get(entry["kind"])
+            if label:
+                labels = [(label, names.label_value(entry["name"]))]
+                if entry["namespace"]:
+                    labels.append((names.NAMESPACE_LABEL, names.label_value(entry["namespace"])))
+                found.add(tuple(labels))
+        return frozenset(found)
 
     def clusters(self) -> frozenset[str]:
         """The workload clusters of the build: with a folder, a serving stack, or a status."""

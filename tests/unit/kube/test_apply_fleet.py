@@ -50,8 +50,8 @@ class Folder:
             self.add(f"clusters/{cluster}", thing("v1", "ConfigMap", "settings", self.workloads, data={"a": "1"}))
         self.add("control", self.replica())
 
-    def plan(self, *copies: Object) -> None:
-        (self.path / "plan.json").write_text(plan_text({"secretCopies": list(copies)}))
+    def plan(self, *copies: Object, **more: Any) -> None:
+        (self.path / "plan.json").write_text(plan_text({"secretCopies": list(copies), **more}))
 
     def add(self, top: str, value: Object) -> Path:
         path = self.path / object_path(top, value)
@@ -266,6 +266,35 @@ def test_a_cluster_that_the_build_does_not_know_is_not_emptied(folder: Folder) -
     emptied = folder.run()
     assert not emptied["failed_clusters"], emptied
     assert east.get("v1", "ConfigMap", "settings", folder.workloads) is None
+
+
+def test_what_is_composed_of_a_resource_with_errors_stays(folder: Folder) -> None:
+    kept = thing("v1", "ConfigMap", "kept", folder.workloads, data={"a": "1"})
+    kept["metadata"]["labels"] |= {"modelplane.ai/modelcache": "weights", "modelplane.ai/namespace": folder.team}
+    other = thing("v1", "ConfigMap", "other", folder.workloads, data={"a": "1"})
+    other["metadata"]["labels"] |= {"modelplane.ai/modelcache": "weights", "modelplane.ai/namespace": "another"}
+    files = [folder.add("clusters/east", value) for value in (kept, other)]
+    folder.run()
+    for path in files:
+        path.unlink()
+    folder.plan(held=[{"kind": "ModelCache", "namespace": folder.team, "name": "weights"}])
+    east = folder.fleet.workloads["east"]
+    for _ in range(2):
+        folder.run()
+        assert east.get("v1", "ConfigMap", "kept", folder.workloads)
+        assert not east.get("v1", "ConfigMap", "other", folder.workloads)
+    folder.plan()
+    folder.run()
+    assert not east.get("v1", "ConfigMap", "kept", folder.workloads), "it is remembered all the while"
+
+
+def test_absent_waits_until_everything_is_gone(folder: Folder) -> None:
+    folder.run()
+    result = folder.run(state="absent", path=None, wait=60)
+    assert result["failed_clusters"] == []
+    assert all(cluster["ready"] for cluster in result["clusters"].values())
+    for plane in folder.fleet.workloads.values():
+        assert plane.get("v1", "Namespace", folder.workloads) is None
 
 
 def test_absent_takes_everything_away(folder: Folder) -> None:
