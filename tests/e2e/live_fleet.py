@@ -17,8 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
+from ansible_collections.modelplane.fleet.tests.e2e.gateways import (
+    GATEWAY,
+    KINDS_OF_CONTROL,
+    GatewayController,
+)
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
     GATEWAY_API,
     INFERENCE_EXTENSION,
@@ -31,7 +37,7 @@ DRIVER = "gpu.nvidia.com"
 SYSTEM = "modelplane-system"
 MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
 POOL_LABEL = "modelplane.ai/pool"
-GATEWAY = "gateway.networking.k8s.io/v1"
+CONTROL_ADDRESS = "198.51.100.1"
 
 Object = dict[str, Any]
 
@@ -57,8 +63,24 @@ class Run:
         return self
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Nodes with devices, as an InferenceClass promises them. `label`: of the pool, as the nodes have it; without, they
+    are nodes that the fleet knows nothing of."""
+
+    name: str
+    nodes: int = 2
+    devices: int = 2
+    memory: str = "23034Mi"
+    architecture: str = "Ada Lovelace"
+    label: bool = True
+
+
 class LiveFleet:
-    """A folder with manifests and an inventory, and the clusters behind it."""
+    """A folder with manifests and an inventory, and the clusters behind it.
+
+    As a context manager it ends what acts on the clusters; they themselves belong to who made them.
+    """
 
     def __init__(self, planes: Fleet, folder: Path) -> None:
         self.control = planes.control
@@ -69,14 +91,39 @@ class LiveFleet:
         self.kubeconfigs = {name: str(plane.kubeconfig) for name, plane in self.workloads.items()}
         self.control_kubeconfig = str(self.control.kubeconfig)
         self.settings: Object = {"fleet_wait": 60, "fleet_lease": 10}
+        self.addresses = {name: f"192.0.2.{index}" for index, name in enumerate(sorted(self.workloads), 1)}
+        self._controllers: list[GatewayController] = []
 
-    def prepare(self, nodes: int = 2, devices: int = 2) -> None:
-        """What a cluster has before the fleet comes: APIs, nodes with devices, a gateway with an address."""
+    def prepare(self, nodes: int = 2, devices: int = 2, more: Sequence[Pool] = ()) -> None:
+        """What a cluster has before the fleet comes: APIs, nodes with devices, a gateway with an address; and
+        controllers of gateways. The nodes are those of a pool `gpu`, and `more`."""
+        pools = [Pool("gpu", nodes, devices), *more]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda plane: _prepare(plane, nodes, devices), self.workloads.values()))
+            list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))
             pool.submit(self.control.install_crds, GATEWAY_API).result()
+        self._controllers += [GatewayController(plane, self.addresses[name]) for name, plane in self.workloads.items()]
+        self._controllers.append(GatewayController(self.control, CONTROL_ADDRESS, KINDS_OF_CONTROL))
         for name, plane in self.workloads.items():
-            give_address(plane, SYSTEM, "inference-gateway", f"192.0.2.{len(name)}")
+            until(f"the gateway of {name} has an address", lambda plane=plane: _address(plane, "inference-gateway"))
+
+    def close(self) -> None:
+        for controller in self._controllers:
+            controller.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def clear(self) -> None:
+        """Take away whatever is left of a fleet, so that the clusters can be those of another one."""
+        for plane in (self.control, *self.workloads.values()):
+            for kind, namespace, name in sorted(self.ours(plane), key=lambda key: key[0] == "Namespace"):
+                plane.objects.delete(dict(map(reversed, KINDS))[kind], kind, name, namespace)
+            until(f"nothing is left on {plane.name}", lambda plane=plane: not self.ours(plane))
 
     def write(self, name: str, text: str) -> None:
         (self.manifests / name).write_text(text)
@@ -135,11 +182,6 @@ class LiveFleet:
         assert "Traceback" not in output, output
         return Run(process.returncode, _recap(output), output)
 
-    def address(self) -> None:
-        """The address that a load balancer would give to the control gateway, when it is there."""
-        if self.control.get(GATEWAY, "Gateway", "modelplane", SYSTEM):
-            give_address(self.control, SYSTEM, "modelplane", "198.51.100.1")
-
     def ours(self, plane: ControlPlane) -> dict[tuple[str, str, str], Object]:
         """All objects with our label, by kind, namespace and name."""
         found = {}
@@ -152,7 +194,8 @@ class LiveFleet:
 
     def pods(self, cluster: str) -> list[Object]:
         return [
-            pod for pod in self.workloads[cluster].objects.list("v1", "Pod", labels="modelplane.ai/replica")
+            pod
+            for pod in self.workloads[cluster].objects.list("v1", "Pod", labels="modelplane.ai/replica")
             if "deletionTimestamp" not in pod["metadata"]
         ]
 
@@ -195,26 +238,6 @@ KINDS: Sequence[tuple[str, str]] = (
 )
 
 
-def give_address(plane: ControlPlane, namespace: str, name: str, address: str) -> None:
-    """What the controller of a Gateway says when its load balancer is there."""
-    gateway = plane.get(GATEWAY, "Gateway", name, namespace)
-    assert gateway is not None
-    generation = gateway["metadata"]["generation"]
-    conditions = [
-        {
-            "type": kind,
-            "status": "True",
-            "reason": kind,
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-            "observedGeneration": generation,
-        }
-        for kind in ("Accepted", "Programmed")
-    ]
-    status = {"addresses": [{"type": "IPAddress", "value": address}], "conditions": conditions}
-    plane.objects.patch(GATEWAY, "Gateway", name, {"status": status}, namespace, subresource="status")
-
-
 def until(what: str, ask: Callable[[], Any], seconds: float = 60) -> Any:
     """The first answer that is true."""
     deadline = time.monotonic() + seconds
@@ -224,13 +247,19 @@ def until(what: str, ask: Callable[[], Any], seconds: float = 60) -> Any:
     return found
 
 
-def _prepare(plane: ControlPlane, nodes: int, devices: int) -> None:
+def _address(plane: ControlPlane, name: str) -> str:
+    gateway = plane.get(GATEWAY, "Gateway", name, SYSTEM) or {}
+    addresses = (gateway.get("status") or {}).get("addresses") or [{"value": ""}]
+    return str(addresses[0]["value"])
+
+
+def _prepare(plane: ControlPlane, pools: Sequence[Pool]) -> None:
     plane.install_crds(GATEWAY_API, INFERENCE_EXTENSION)
     plane.add_device_class(DRIVER, f'device.driver == "{DRIVER}"')
     plane.add_storage_class("rwx")
-    for name in plane.add_nodes("gpu", nodes, labels={POOL_LABEL: "gpu"}) or [f"gpu-{index}" for index in range(nodes)]:
-        published = [{"name": f"gpu-{index}", "capacity": {"memory": {"value": "23034Mi"}}} for index in range(devices)]
-        plane.publish_devices(name, DRIVER, published)
+    for pool in pools:
+        for name in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name} if pool.label else {}):
+            plane.publish_devices(name, DRIVER, [_device(pool, index) for index in range(pool.devices)])
     plane.create_namespace(SYSTEM)
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     plane.apply(
@@ -241,6 +270,14 @@ def _prepare(plane: ControlPlane, nodes: int, devices: int) -> None:
             "spec": {"gatewayClassName": "any", "listeners": [listener]},
         }
     )
+
+
+def _device(pool: Pool, index: int) -> Object:
+    return {
+        "name": f"gpu-{index}",
+        "attributes": {"architecture": {"string": pool.architecture}},
+        "capacity": {"memory": {"value": pool.memory}},
+    }
 
 
 def _recap(output: str) -> dict[str, dict[str, int]]:

@@ -35,7 +35,7 @@ class Request:
 
 
 def policy(components: Collection[str]) -> dict[str, Any]:
-    """The audit policy: metadata of all requests but for reads by `components` (users), leases and events."""
+    """The audit policy: metadata of all requests but for reads and leases of `components` (users), and events."""
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -43,8 +43,12 @@ def policy(components: Collection[str]) -> dict[str, Any]:
             {"level": "None", "users": ["system:apiserver", *sorted(components)], "verbs": sorted(READS)},
             {
                 "level": "None",
+                "users": ["system:apiserver", *sorted(components)],
+                "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}],
+            },
+            {
+                "level": "None",
                 "resources": [
-                    {"group": "coordination.k8s.io", "resources": ["leases"]},
                     {"group": "", "resources": ["events"]},
                     {"group": "events.k8s.io", "resources": ["events"]},
                 ],

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import kubernetes.config
+import kubernetes.watch
 import yaml
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic import DynamicClient
@@ -60,6 +61,12 @@ class Objects:
         found = self._resource(api_version, kind).get(namespace=namespace or None, label_selector=labels or None)
         listed: list[Object] = _plain(found)["items"]
         return listed
+
+    def watch(self, api_version: str, kind: str, seconds: float) -> Iterator[Object]:
+        """All objects of a kind, and each again as soon as it changes (not when it goes), for so many seconds."""
+        resource = self._resource(api_version, kind)
+        events = kubernetes.watch.Watch().stream(resource.get, serialize=False, timeout_seconds=max(1, round(seconds)))
+        yield from (event["object"] for event in events if event["type"] in ("ADDED", "MODIFIED"))
 
     def patch(
         self,

@@ -1,0 +1,134 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A controller of GatewayClasses, Gateways, HTTPRoutes and InferencePools for clusters that have none: it says what a
+real one says of them, and no request ever passes.
+
+Gateways are Programmed and get their address. A parent accepts every HTTPRoute and InferencePool; references to what is
+not there are not resolved (Gateway API reference, RouteConditionReason BackendNotFound), until it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.tests.kube.client import Objects
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
+from kubernetes.client import ApiException
+from kubernetes.dynamic.exceptions import ResourceNotFoundError
+from urllib3.exceptions import HTTPError
+
+GATEWAY = "gateway.networking.k8s.io/v1"
+POOL = "inference.networking.k8s.io/v1"
+KINDS_OF_CONTROL = ((GATEWAY, "GatewayClass"), (GATEWAY, "Gateway"), (GATEWAY, "HTTPRoute"))
+KINDS = (*KINDS_OF_CONTROL, (POOL, "InferencePool"))
+
+_CONTROLLER = "test.modelplane.ai/gateways"
+_SINCE = "2026-01-01T00:00:00Z"
+_POOL_PARENT = {
+    "group": "gateway.networking.k8s.io",
+    "kind": "Gateway",
+    "name": "inference-gateway",
+    "namespace": "modelplane-system",
+}
+_PAUSE = 0.2
+_LOOK_AGAIN = 1.0
+_WATCH = 30.0
+"""Seconds: after the end of a watch, and of one while something is missing that something else refers to."""
+
+Object = dict[str, Any]
+_ERRORS = (ApiException, ResourceNotFoundError, HTTPError, OSError, ValueError)
+
+
+class GatewayController:
+    """Acts on one cluster in threads of its own until `stop`. API servers may come and go meanwhile."""
+
+    def __init__(self, plane: ControlPlane, address: str, kinds: Sequence[tuple[str, str]] = KINDS) -> None:
+        """`kinds`: those of KINDS that the cluster serves."""
+        self._plane = plane
+        self._address = address
+        self._stopped = threading.Event()
+        for each in kinds:
+            threading.Thread(target=self._run, args=each, name=f"{plane.name} {each[1]}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def _run(self, api_version: str, kind: str) -> None:
+        kubeconfig = self._plane.folder / f"gateways-{kind}.kubeconfig"
+        shutil.copy(self._plane.folder / f"{TESTS}.kubeconfig", kubeconfig)
+        objects: Objects | None = None
+        unresolved = False
+        while not self._stopped.wait(_PAUSE):
+            # What the server refuses or does not answer now, it is asked again.
+            with contextlib.suppress(*_ERRORS):
+                objects = objects or Objects(kubeconfig)
+                seconds = _LOOK_AGAIN if unresolved else _WATCH
+                unresolved = False
+                for value in objects.watch(api_version, kind, seconds):
+                    if self._stopped.is_set():
+                        return
+                    unresolved |= not self._act(objects, value)
+
+    def _act(self, objects: Objects, value: Object) -> bool:
+        """Whether everything is there that an object refers to."""
+        metadata = value["metadata"]
+        missing = [reference for reference in _references(value) if objects.get(*reference) is None]
+        status = self._status(value, f"{missing[0][1]} {missing[0][2]} is not there" if missing else "")
+        if status != value.get("status"):
+            change = {"status": status}
+            objects.patch(
+                value["apiVersion"],
+                value["kind"],
+                metadata["name"],
+                change,
+                metadata.get("namespace", ""),
+                subresource="status",
+            )
+        return not missing
+
+    def _status(self, value: Object, fault: str) -> Object:
+        generation = value["metadata"]["generation"]
+        if value["kind"] == "GatewayClass":
+            return {"conditions": [_condition("Accepted", generation)]}
+        if value["kind"] == "Gateway":
+            return {
+                "addresses": [{"type": "IPAddress", "value": self._address}],
+                "conditions": [_condition(kind, generation) for kind in ("Accepted", "Programmed")],
+            }
+        conditions = [_condition("Accepted", generation), _condition("ResolvedRefs", generation, fault)]
+        if value["kind"] == "InferencePool":
+            return {"parents": [{"parentRef": _POOL_PARENT, "conditions": conditions}]}
+        parents = value["spec"].get("parentRefs") or ()
+        return {
+            "parents": [
+                {"parentRef": parent, "controllerName": _CONTROLLER, "conditions": conditions} for parent in parents
+            ]
+        }
+
+
+def _references(value: Object) -> Iterator[tuple[str, str, str, str]]:
+    """What an HTTPRoute or an InferencePool leads to: API version, kind, name, namespace."""
+    namespace = value["metadata"].get("namespace", "")
+    if value["kind"] == "InferencePool":
+        yield "v1", "Service", value["spec"]["endpointPickerRef"]["name"], namespace
+        return
+    for rule in value["spec"].get("rules") or ():
+        for reference in rule.get("backendRefs") or ():
+            kind = reference.get("kind", "Service")
+            version = POOL if kind == "InferencePool" else "v1"
+            yield version, kind, reference["name"], reference.get("namespace") or namespace
+
+
+def _condition(kind: str, generation: int, fault: str = "") -> Mapping[str, Any]:
+    return {
+        "type": kind,
+        "status": "False" if fault else "True",
+        "reason": "BackendNotFound" if fault else kind,
+        "message": fault,
+        "lastTransitionTime": _SINCE,
+        "observedGeneration": generation,
+    }
