@@ -48,7 +48,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
         # Where the gateway has no address yet, the path is all that is known.
         cells = (
             f"{routed.namespace}/{routed.name}",
-            f"{routed.address}{routed.path}",
+            routed.address or routed.path,
             f"{len(used)} of {len(members)}",
         )
         reasons = [

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.table import services_table
 
 sys.path.insert(0, str(Path(__file__).parent))
 from little_fleet import CLASS, load_text
@@ -135,6 +136,7 @@ def test_weighted_service_with_an_outside_endpoint() -> None:
     last = {"name": outside, "port": 443, "weight": 2, "filters": rewritten("/", hostname="api.together.xyz")}
     assert rule["backendRefs"] == [*expected, last]
     assert decided.traffic.services[0].address == "http://198.51.100.7/ml-team/assistant"
+    assert services_table(decided)[1].split()[1] == "http://198.51.100.7/ml-team/assistant"
 
 
 def test_without_the_west_replica_the_weights_are_nine_to_one() -> None:
