@@ -62,7 +62,7 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
             el(
                 "p",
                 "Clients call ",
-                code(service["address"] or service["path"]),
+                code(f"{service['address']}/" if service["address"] else service["path"]),
                 NOTHING if service["address"] else " at the gateway, whose address is not known yet",
             ),
             el("p", badge("Note", "warn"), " ", service["note"]) if service["note"] else NOTHING,

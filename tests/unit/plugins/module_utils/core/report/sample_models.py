@@ -110,7 +110,7 @@ def small() -> dict[str, Any]:
     names = [entry["replica"] for entry in model["replicas"]]
     model["services"] = [
         {
-            "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10",
+            "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10/ml-team/qwen",
             "tier": 0, "note": "",
             "endpoints": [
                 endpoint(names[0], 45), endpoint(names[1], 45),
