@@ -1,0 +1,140 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.wait_for_change."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wait_for_change
+short_description: Wait until something of a fleet changes
+version_added: 0.1.0
+description:
+  - Looks at manifests and clusters again and again, and returns when something is other than it was. It costs next to
+    nothing while nothing changes, and is what the playbook C(loop) waits with.
+  - What it compares is what decisions are made of, resources, workloads, routes and gateways, see
+    M(modelplane.fleet.cluster_info).
+options:
+  resources:
+    description: Files, folders and glob patterns with the manifests of the fleet.
+    type: list
+    elements: path
+    default: []
+  chdir:
+    description: The folder that relative paths start from.
+    type: path
+  since:
+    description:
+      - How everything was, RV(fingerprint) of an earlier look. Without it, the module looks once and returns.
+    type: dict
+    default: {}
+  interval:
+    description: Seconds between two looks.
+    type: float
+    default: 30
+  max_wait:
+    description: Seconds after which the module returns although nothing changed.
+    type: float
+    default: 600
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+"""
+
+EXAMPLES = r"""
+- name: Wait until somebody edits a manifest, or a replica stops serving
+  modelplane.fleet.wait_for_change:
+    resources: [manifests/]
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    since: "{{ seen.fingerprint | default({}) }}"
+  register: seen
+"""
+
+RETURN = r"""
+changes:
+  description: What is other than it was, V(manifests), V(control) or V(cluster NAME); empty when O(max_wait) was over.
+  returned: success
+  type: list
+  elements: str
+  sample: [cluster onprem]
+fingerprint:
+  description: How everything is now, for O(since).
+  returned: success
+  type: dict
+  sample: {manifests: 61ab05ae99c2d5a4b8f1, control: 0c1d2e3f405162738495, cluster onprem: 9b8a7c6d5e4f30211203}
+"""
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, fingerprint
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+    CLUSTERS,
+    ArgumentsError,
+    connections,
+    control_connection,
+    forks,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
+    FleetLook,
+    observe_fleet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **CLUSTERS,
+            "resources": {"type": "list", "elements": "path", "default": []},
+            "chdir": {"type": "path"},
+            "since": {"type": "dict", "default": {}},
+            "interval": {"type": "float", "default": 30.0},
+            "max_wait": {"type": "float", "default": 600.0},
+        },
+        supports_check_mode=True,
+    )
+    if KUBERNETES_IMPORT_ERROR:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    prepare(module)
+    params = module.params
+    for name in ("interval", "max_wait"):
+        if not 0 <= params[name] < float("inf"):
+            module.fail_json(msg=f"{name} is {params[name]}, and must not be negative")
+    try:
+        reached, control, width = list(connections(params).values()), control_connection(params), forks(params)
+    except ArgumentsError as error:
+        module.fail_json(msg=str(error))
+
+    def look() -> FleetLook:
+        resources = [api.wire(resource) for resource in build.read_manifests(params["resources"]).resources]
+        return observe_fleet(reached, control, resources, width=width, write_cache=not module.check_mode)
+
+    seen, changes = fingerprint.wait(
+        params["since"],
+        params["resources"],
+        look,
+        interval=params["interval"],
+        timeout=params["max_wait"] if params["since"] else 0.0,
+    )
+    module.exit_json(changed=False, changes=changes, fingerprint=seen)
+
+
+if __name__ == "__main__":
+    main()
