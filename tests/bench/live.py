@@ -1,0 +1,422 @@
+#!/usr/bin/env python3
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What live clusters cost: whole runs of ansible-playbook, beside looped tasks of `kubernetes.core.k8s`.
+
+The first table is `apply` with 20 objects for each cluster: `apply` onto clusters that have none of them, `none` the
+second run, which has nothing to change. `k8s` and `k8s none` are the same objects in a loop of `kubernetes.core.k8s`
+tasks, up to ten clusters at a time; `times` is how much faster a run without changes is. A figure with `~` is that of
+the clusters that were looped over, times as many: pass `--loop` to have it measured. The second table is the playbook
+`reconcile` with a control cluster and two replicas on each cluster, from nothing to serving, and again (`none`).
+
+`servers` are real API servers (tests/kube, without controllers) that share the clusters out among them, so that each
+answer is as long as if it was for all clusters of its server; or `stand-in`, one process that plays all of them
+(stand_in.py). `CPU` (seconds) and `MiB` (of the largest process) are of Ansible and its modules in the run without
+changes, `requests` those of it for each cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / ".collections"), str(Path(__file__).resolve().parent)]
+
+import builds  # noqa: E402
+import yaml  # noqa: E402
+
+OBJECTS = 20
+# (clusters, real API servers or 0 for the stand-in)
+APPLIED = ((10, 4), (100, 4), (10, 0), (100, 0), (1_000, 0))
+RECONCILED = (1, 10, 100, 1_000)
+LOOPED = 10
+# The newest release of Ansible for each Python; of it, the collection kubernetes.core.
+ANSIBLE = "14.5.0" if sys.version_info >= (3, 12) else "12.3.0"
+# Left out of the 23 objects that are composed for two replicas, so that it is a round number.
+_SURPLUS = ("poddisruptionbudget-", "configmap-")
+
+HEADING = ("clusters", "servers", "apply s", "none s", "CPU s", "MiB", "requests", "k8s s", "k8s none s", "times")
+WIDTHS = (8, 8, 8, 7, 6, 5, 8, 8, 10, 6)
+RECONCILE_HEADING = ("clusters", "objects", "first s", "none s", "CPU s", "MiB", "requests")
+RECONCILE_WIDTHS = (8, 8, 8, 7, 6, 5, 8)
+
+APPLY_PLAYBOOK = """
+- hosts: workload_clusters
+  gather_facts: false
+  tasks:
+    - modelplane.fleet.apply:
+        path: BUILD
+        clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
+      register: _applied
+      run_once: true
+    - ansible.builtin.copy:
+        content: "{{ _applied.clusters.values() | map(attribute='requests') | to_json }}"
+        dest: REQUESTS
+        mode: "0600"
+      changed_when: false
+      run_once: true
+"""
+LOOP_PLAYBOOK = """
+- hosts: workload_clusters
+  gather_facts: false
+  tasks:
+    - kubernetes.core.k8s:
+        kubeconfig: "{{ fleet_kubeconfig }}"
+        definition: "{{ item }}"
+      loop: "{{ lookup('ansible.builtin.file', 'OBJECTS/' ~ inventory_hostname ~ '.json') | from_json }}"
+      loop_control: {label: "{{ item.metadata.name }}"}
+"""
+FLEET = builds.FLEET.replace("count: 8", "count: 1")
+CLUSTER = builds.CLUSTER.replace("nodeCount: 4", "nodeCount: 2")
+MODEL = builds.MODEL.replace("replicas: 1", "replicas: 2")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process and its children took: seconds, seconds of CPU, MiB of the largest."""
+
+    seconds: float
+    cpu: float
+    memory: float
+    output: str
+
+
+class Bench:
+    """A folder with all that the runs need."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_LOCALHOST_WARNING": "0",
+            "ANSIBLE_COLLECTIONS_PATH": f"{ROOT / '.collections'}:{collections_folder()}",
+            "ANSIBLE_FORKS": "10",
+            "ANSIBLE_NOCOLOR": "1",
+            "XDG_CACHE_HOME": str(folder / "cache"),
+        }
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+
+    def playbook(self, playbook: str, inventory: Path) -> Run:
+        """Run a playbook, which has to succeed."""
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), playbook, "-i", str(inventory)]
+        output = self.folder / "output"
+        begin = time.perf_counter()
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                command, stdout=file, stderr=file, env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL
+            )
+            _, status, spent = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        text = output.read_text(errors="replace")
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} failed:\n{text[-4000:]}")
+        return Run(seconds, spent.ru_utime + spent.ru_stime, spent.ru_maxrss / 1024, text)
+
+    def write(self, name: str, content: Any) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    def inventory(self, name: str, kubeconfigs: Mapping[str, Path], **settings: Any) -> Path:
+        variables = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "fleet_target": "kubernetes",
+            **settings,
+        }
+        hosts = {cluster: {"fleet_kubeconfig": str(path)} for cluster, path in kubeconfigs.items()}
+        groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
+        return self.write(f"{name}.json", {"all": {"vars": variables, "children": groups}})
+
+
+def collections_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "modelplane-fleet" / f"ansible-{ANSIBLE}"
+
+
+def kubernetes_core() -> str:
+    """Have the collection kubernetes.core; why it cannot be had, or nothing."""
+    folder = collections_folder()
+    if (folder / "ansible_collections" / "kubernetes" / "core").is_dir():
+        return ""
+    with tempfile.TemporaryDirectory() as downloads:
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", downloads, f"ansible=={ANSIBLE}"]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        wheel = next(Path(downloads).glob("*.whl"), None)
+        if wheel is None:
+            return (found.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        with zipfile.ZipFile(wheel) as archive:
+            wanted = [name for name in archive.namelist() if name.startswith("ansible_collections/kubernetes/core/")]
+            archive.extractall(Path(downloads) / "part", wanted)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(Path(downloads) / "part", folder, dirs_exist_ok=True)
+    return ""
+
+
+def manifests(clusters: int) -> str:
+    """Clusters with two GPUs, and as many deployments of two replicas with a GPU and a service each."""
+    fleet = [builds.filled(CLUSTER, NAME=f"c{number:04}", REGION="r") for number in range(clusters)]
+    models = [builds.filled(MODEL, NAME=f"m{number:04}", TEAM="ml-team", COUNT=1) for number in range(clusters)]
+    return "".join((FLEET, *fleet, *models))
+
+
+def names(clusters: int) -> list[str]:
+    return [f"c{number:04}" for number in range(clusters)]
+
+
+# Servers
+
+
+@dataclass(frozen=True)
+class Servers:
+    """API servers: the kubeconfig of each cluster, by name."""
+
+    name: str
+    kubeconfigs: Mapping[str, Path]
+
+
+@contextlib.contextmanager
+def stand_in(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The URL of the stand-in, and the certificate of its authority."""
+    from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
+
+    folder.mkdir(parents=True)
+    authority = Authority(folder, "stand-in")
+    authority.server(folder / "server.crt", folder / "server.key")
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("stand_in.py")), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield (process.stdout.readline() if process.stdout else "").strip(), authority.path
+    finally:
+        process.kill()
+        process.wait()
+
+
+def kubeconfig(path: Path, server: str, ca: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "it", "cluster": {"server": server, "certificate-authority": str(ca)}}],
+                "users": [{"name": "it", "user": {"token": "any"}}],
+                "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+                "current-context": "it",
+            }
+        )
+    )
+    path.chmod(0o600)
+    return path
+
+
+def stood_in(bench: Bench, server: str, ca: Path, clusters: Sequence[str], prefix: str) -> dict[str, Path]:
+    """Kubeconfigs of clusters that nobody has used yet."""
+    folder = bench.folder / "kubeconfigs"
+    return {name: kubeconfig(folder / f"{prefix}{name}", f"{server}/clusters/{prefix}{name}", ca) for name in clusters}
+
+
+@contextlib.contextmanager
+def real_servers(folder: Path, count: int) -> Iterator[list[Any]]:
+    """Real API servers on one etcd, without controllers, with the definitions that composed objects need."""
+    from ansible_collections.modelplane.fleet.tests.kube import binaries
+    from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
+        GATEWAY_API,
+        INFERENCE_EXTENSION,
+        LEADER_WORKER_SET,
+        ControlPlane,
+        Etcd,
+    )
+
+    programs = binaries.find()
+    with contextlib.ExitStack() as stack:
+        etcd = Etcd(programs, folder / "etcd")
+        stack.callback(etcd.stop)
+        planes = []
+        for number in range(count):
+            name = f"server-{number}"
+            plane = ControlPlane(programs, name, folder / name, etcd=etcd, components=())
+            planes.append(stack.enter_context(plane))
+            plane.install_crds(GATEWAY_API, INFERENCE_EXTENSION, LEADER_WORKER_SET)
+        yield planes
+
+
+# Measurements
+
+
+def composed(bench: Bench, clusters: int) -> Path:
+    """A build folder with 20 objects for each cluster, made once for each size."""
+    folder = bench.folder / f"build-{clusters}"
+    if not folder.exists():
+        source = bench.write(f"manifests-{clusters}.yaml", manifests(clusters))
+        script = (
+            "import sys; sys.path.insert(0, sys.argv[1])\n"
+            "from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, build\n"
+            "build(Settings((sys.argv[2],), sys.argv[3]))"
+        )
+        command = [sys.executable, "-c", script, str(ROOT / ".collections"), str(source), str(folder)]
+        subprocess.run(command, check=True)
+        for name in names(clusters):
+            files = sorted(path for path in (folder / "clusters" / name).rglob("*.yaml"))
+            surplus = sorted(files, key=lambda path: path.name.startswith(_SURPLUS))[OBJECTS:]
+            if len(files) - len(surplus) != OBJECTS:
+                raise SystemExit(f"{len(files)} objects were composed for cluster {name}")
+            for path in surplus:
+                path.unlink()
+    return folder
+
+
+def loop_objects(bench: Bench, build: Path, clusters: Sequence[str]) -> Path:
+    """The same objects for a loop, in namespaces of their own and without our label, in an order that works."""
+    folder = bench.folder / f"objects-{build.name}"
+    folder.mkdir(exist_ok=True)
+    for name in clusters:
+        text = "\n---\n".join(path.read_text() for path in sorted((build / "clusters" / name).rglob("*.yaml")))
+        text = text.replace("mp-ml-team", "looped").replace("managed-by: modelplane.fleet", "managed-by: a-loop")
+        objects = sorted(filter(None, yaml.safe_load_all(text)), key=lambda value: value["kind"] != "Namespace")
+        (folder / f"{name}.json").write_text(json.dumps(objects))
+    return folder
+
+
+def applied(bench: Bench, build: Path, kubeconfigs: Mapping[str, Path]) -> tuple[Run, Run, int]:
+    """Both runs of `apply`, and the requests of the second."""
+    requests = bench.folder / "requests.json"
+    playbook = bench.write("apply.yml", APPLY_PLAYBOOK.replace("BUILD", str(build)).replace("REQUESTS", str(requests)))
+    inventory = bench.inventory("apply", kubeconfigs)
+    first = bench.playbook(str(playbook), inventory)
+    second = bench.playbook(str(playbook), inventory)
+    if "changed=0" not in second.output:
+        raise SystemExit(f"the second run changed something:\n{second.output[-4000:]}")
+    return first, second, sum(sum(counts.values()) for counts in json.loads(requests.read_text()))
+
+
+def looped(bench: Bench, build: Path, kubeconfigs: Mapping[str, Path]) -> tuple[Run, Run]:
+    objects = loop_objects(bench, build, list(kubeconfigs))
+    playbook = bench.write("loop.yml", LOOP_PLAYBOOK.replace("OBJECTS", str(objects)))
+    inventory = bench.inventory("loop", kubeconfigs)
+    first, second = (bench.playbook(str(playbook), inventory) for _ in range(2))
+    if "changed=0" not in second.output:
+        raise SystemExit(f"the second loop changed something:\n{second.output[-4000:]}")
+    return first, second
+
+
+def row(cells: Sequence[object], widths: Sequence[int]) -> str:
+    return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+
+
+def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: str, most_looped: int) -> str:
+    """One row of the first table. `most_looped`: clusters to loop over, 0 where there is no kubernetes.core."""
+    clusters = len(kubeconfigs)
+    build = composed(bench, clusters)
+    first, second, requests = applied(bench, build, kubeconfigs)
+    cells = [f"{clusters:,}", servers, f"{first.seconds:.1f}", f"{second.seconds:.1f}", f"{second.cpu:.1f}"]
+    cells += [f"{second.memory:.0f}", f"{requests / clusters:.1f}"]
+    if not most_looped:
+        return row((*cells, "", "", ""), WIDTHS)
+    some = dict(list(kubeconfigs.items())[:most_looped])
+    factor = clusters / len(some)
+    sign = "~" if factor > 1 else ""
+    loops = [run.seconds * factor for run in looped(bench, build, some)]
+    cells += [f"{sign}{seconds:,.0f}" for seconds in loops]
+    return row((*cells, f"{sign}{loops[1] / second.seconds:,.0f}"), WIDTHS)
+
+
+def reconcile_row(bench: Bench, server: str, ca: Path, clusters: int) -> str:
+    prefix = f"r{clusters}-"
+    kubeconfigs = stood_in(bench, server, ca, names(clusters), prefix)
+    control = kubeconfig(bench.folder / "kubeconfigs" / f"{prefix}control", f"{server}/clusters/control", ca)
+    source = bench.write(f"fleet-{clusters}/manifests/fleet.yaml", manifests(clusters))
+    build = bench.folder / f"fleet-{clusters}" / "build"
+    inventory = bench.inventory(
+        "reconcile",
+        kubeconfigs,
+        fleet_resources=[str(source)],
+        fleet_build=str(build),
+        fleet_control_kubeconfig=str(control),
+        fleet_name=f"of-{clusters}",
+    )
+    first = bench.playbook("modelplane.fleet.reconcile", inventory)
+    stats(server, ca)
+    second = bench.playbook("modelplane.fleet.reconcile", inventory)
+    requests = stats(server, ca)["requests"]
+    if set(requests) - {"GET"} or "changed=0" not in second.output:
+        raise SystemExit(f"the second run changed something ({requests}):\n{second.output[-4000:]}")
+    objects = sum(1 for path in (build / "clusters").rglob("*.yaml"))
+    cells = (f"{clusters:,}", f"{objects:,}", f"{first.seconds:.1f}", f"{second.seconds:.1f}", f"{second.cpu:.1f}")
+    return row((*cells, f"{second.memory:.0f}", f"{sum(requests.values()) / clusters:.1f}"), RECONCILE_WIDTHS)
+
+
+def stats(server: str, ca: Path) -> dict[str, Any]:
+    """What the stand-in was asked since this was called last."""
+    import ssl
+    import urllib.request
+
+    context = ssl.create_default_context(cafile=str(ca))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    with opener.open(f"{server}/stats", timeout=30) as answer:
+        told: dict[str, Any] = json.loads(answer.read())
+    return told
+
+
+def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: Path, loop: int) -> None:
+    from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
+
+    print(row(HEADING, WIDTHS), flush=True)
+    real = max((count for _, count in rows), default=0)
+    if real:
+        try:
+            with real_servers(bench.folder / "planes", real) as planes:
+                for clusters in (clusters for clusters, count in rows if count):
+                    shared = {name: planes[number % real].kubeconfig for number, name in enumerate(names(clusters))}
+                    print(apply_row(bench, shared, str(real), loop), flush=True)
+        except UnavailableError as error:
+            print(f"no real API servers: {error}", flush=True)
+    for clusters in (clusters for clusters, count in rows if not count):
+        kubeconfigs = stood_in(bench, server, ca, names(clusters), f"a{clusters}-")
+        print(apply_row(bench, kubeconfigs, "stand-in", loop), flush=True)
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--loop", type=int, default=LOOPED, help=f"clusters to loop over with k8s tasks ({LOOPED})")
+    parser.add_argument("--most", type=int, default=1_000, help="leave out rows with more clusters than this")
+    parser.add_argument("--no-real", action="store_true", help="leave out the rows on real API servers")
+    chosen = parser.parse_args(arguments)
+    loop = chosen.loop
+    missing = kubernetes_core() if loop else ""
+    if missing:
+        print(f"kubernetes.core cannot be had, so nothing is compared with it: {missing}")
+        loop = 0
+    with tempfile.TemporaryDirectory(prefix="modelplane-bench.") as place:
+        bench = Bench(Path(place))
+        with stand_in(bench.folder / "stand-in") as (server, ca):
+            rows = [(n, count) for n, count in APPLIED if n <= chosen.most and not (count and chosen.no_real)]
+            apply_table(bench, rows, server, ca, loop)
+            print()
+            print(row(RECONCILE_HEADING, RECONCILE_WIDTHS))
+            for clusters in (clusters for clusters in RECONCILED if clusters <= chosen.most):
+                print(reconcile_row(bench, server, ca, clusters), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
