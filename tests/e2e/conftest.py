@@ -22,6 +22,6 @@ _MORE = (
 def live(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveFleet]:
     """The clusters of `fleets.cluster`, on which nothing runs, for the tests of one file."""
     with LiveFleet(fleet, tmp_path_factory.mktemp("live") / "fleet") as started:
-        started.prepare(more=_MORE)
+        started.prepare(3, more=_MORE)
         yield started
         started.clear()

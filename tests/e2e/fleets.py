@@ -46,9 +46,9 @@ spec: {backend: Traefik, traefik: {version: 40.2.0}}
 
 
 def cluster(name: str, *taints: Mapping[str, str], **labels: str) -> str:
-    """An InferenceCluster with the pools `gpu` (2 nodes, 2 L4 each) and `large` (2 nodes, 4 H100 each)."""
+    """An InferenceCluster with the pools `gpu` (3 nodes, 2 L4 each) and `large` (2 nodes, 4 H100 each)."""
     pools = [
-        {"name": "gpu", "className": "l4-2x", "nodeCount": 2},
+        {"name": "gpu", "className": "l4-2x", "nodeCount": 3},
         {"name": "large", "className": "h100-4x", "nodeCount": 2},
     ]
     source = {"secretRef": {"name": name}, "cache": {"storageClassName": "rwx"}}

@@ -100,7 +100,7 @@ class LiveFleet:
         pools = [Pool("gpu", nodes, devices), *more]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))
-            pool.submit(self.control.install_crds, GATEWAY_API).result()
+            pool.submit(_prepare_control, self.control).result()
         self._controllers += [GatewayController(plane, self.addresses[name]) for name, plane in self.workloads.items()]
         self._controllers.append(GatewayController(self.control, CONTROL_ADDRESS, KINDS_OF_CONTROL))
         for name, plane in self.workloads.items():
@@ -192,6 +192,15 @@ class LiveFleet:
                     found[kind, metadata.get("namespace", ""), metadata["name"]] = value
         return found
 
+    def plan(self) -> Object:
+        """The decision of the last run."""
+        found: Object = json.loads((self.folder / "build/plan.json").read_text())
+        return found
+
+    def kubectl(self, *arguments: str, cluster: str = "") -> str:
+        """What kubectl prints, of the control cluster unless another one is named."""
+        return kubectl(self.workloads[cluster] if cluster else self.control, *arguments)
+
     def pods(self, cluster: str) -> list[Object]:
         return [
             pod
@@ -238,6 +247,12 @@ KINDS: Sequence[tuple[str, str]] = (
 )
 
 
+def kubectl(plane: ControlPlane, *arguments: str) -> str:
+    """What kubectl prints."""
+    command = [str(plane.program("kubectl")), f"--kubeconfig={plane.kubeconfig}", *arguments]
+    return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
+
+
 def until(what: str, ask: Callable[[], Any], seconds: float = 60) -> Any:
     """The first answer that is true."""
     deadline = time.monotonic() + seconds
@@ -268,6 +283,27 @@ def _prepare(plane: ControlPlane, pools: Sequence[Pool]) -> None:
             "kind": "Gateway",
             "metadata": {"name": "inference-gateway", "namespace": SYSTEM},
             "spec": {"gatewayClassName": "any", "listeners": [listener]},
+        }
+    )
+
+
+def _prepare_control(plane: ControlPlane) -> None:
+    """What the chart of the control gateway brings."""
+    plane.install_crds(GATEWAY_API)
+    plane.create_namespace("traefik-system")
+    labels = {"app.kubernetes.io/name": "traefik"}
+    container = {"name": "traefik", "image": "traefik:v3.6"}
+    plane.apply(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "traefik", "namespace": "traefik-system", "labels": labels},
+            "spec": {
+                # Nothing runs pods here, and a Deployment that wants none is available.
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
         }
     )
 

@@ -206,6 +206,10 @@ class ControlPlane:
         """The first true answer of `ask`. Raises TimeoutError, or ProcessDiedError when a process here dies."""
         return wait_for(what, ask, seconds=seconds, alive=[*self.processes.values(), self._etcd.process])
 
+    def program(self, name: str) -> Path:
+        """One of the programs that belong to a control plane (`kubectl`, for one)."""
+        return self._programs[name]
+
     def memory(self) -> dict[str, int]:
         """Resident bytes of each process, etcd left out when it is shared."""
         all_of_them = {**self.processes, **({"etcd": self._etcd.process} if self._own_etcd else {})}
