@@ -42,6 +42,9 @@ class Settings:
     """What a run is asked to do. `lease` (holder, seconds) is the lock of the fleet, renewed as long as it takes.
     `path` is the build folder, empty with `absent`: take everything of the fleet away.
 
+    With `record`, `objects` are applied to every cluster in place of a build, and what is known of them is kept under
+    that name, apart from what builds apply.
+
     `options` are those of each cluster but for what differs from one to the next. `on_control`: whether the
     control cluster itself is brought to the build; else it is read only. `definitions`: bring the CRDs there.
     """
@@ -56,6 +59,12 @@ class Settings:
     forks: int = 32
     lock_timeout: float = 60.0
     lease: tuple[str, float] | None = None
+    objects: Sequence[Object] = ()
+    record: str = ""
+
+    def scope(self, cluster: str) -> str:
+        """The scope of the records of a cluster."""
+        return f"{self.record}.{cluster}" if self.record else cluster
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,12 @@ def _run(settings: Settings) -> Outcomes:
     wanted: dict[str, _Wanted | StoreError] = {target.name: _Wanted() for target in settings.targets}
     state = _Wanted()
     plan: Sequence[Mapping[str, Any]] = ()
-    if not settings.absent:
+    if settings.record:
+        settings = replace(settings, options=replace(settings.options, orphans=False))
+    if settings.record and not settings.absent:
+        wanted = {target.name: _Wanted(settings.objects) for target in settings.targets}
+        state = _Wanted([*_definitions(settings), *settings.objects])
+    elif not settings.absent:
         wanted, state, plan, held = _read(settings)
         settings = replace(settings, options=replace(settings.options, held_labels=held))
     control, fault = _control(settings)
@@ -174,12 +188,13 @@ def _read(
 def _state(settings: Settings, build: Build) -> _Wanted:
     """What the control cluster should have."""
     objects: list[Object] = build.control()
-    definitions = _definitions() if settings.definitions else ()
-    return _Wanted([*definitions, *objects], statuses=build.statuses())
+    return _Wanted([*_definitions(settings), *objects], statuses=build.statuses())
 
 
-def _definitions() -> list[Object]:
+def _definitions(settings: Settings) -> list[Object]:
     found: list[Object] = []
+    if not settings.definitions:
+        return found
     for kind in api.KINDS.values():
         definition = crd(kind)
         labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
@@ -193,7 +208,7 @@ def _on_cluster(
     def work() -> Outcome:
         if isinstance(wanted, StoreError):
             return Failure(str(wanted))
-        options = replace(settings.options, scope=target.name, held=wanted.copies.held)
+        options = replace(settings.options, scope=settings.scope(target.name), held=wanted.copies.held)
         client = target.connect(control)
         try:
             applied = apply(client, wanted.objects, options)
@@ -208,7 +223,7 @@ def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable
     def work() -> Outcome:
         options = replace(
             settings.options,
-            scope=CONTROL_SCOPE,
+            scope=settings.scope(CONTROL_SCOPE),
             create_namespaces=True,
         )
         before = client.requests.copy()

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
     run as run_apply,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
@@ -84,6 +85,8 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
     strangers = sorted(set(folders) - set(connections))
     if strangers:
         raise ApplyError(f"folders names {strangers[0]}, which is none of clusters")
+    record = params.get("record") or ""
+    objects = _objects(params)
     options = Options(
         fleet=params["fleet"],
         prune=params["prune"],
@@ -105,8 +108,33 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         definitions=params["definitions"],
         forks=cluster_arguments.forks(params),
         lock_timeout=params["lock_timeout"],
+        objects=objects,
+        record=record,
         lease=(holder_name(lease["holder"]), lease["duration"]) if lease and not check_mode else None,
     )
+
+
+def _objects(params: Mapping[str, Any]) -> list[Object]:
+    """The argument `objects`, looked through."""
+    objects: list[Object] = params.get("objects") or []
+    if params.get("objects") is not None and not params.get("record"):
+        raise ApplyError("objects needs record, a name for what is applied this way")
+    if params.get("record") and not valid_fleet(params["record"]):
+        raise ApplyError(
+            f"record is {short_value(params['record'])}, and must be a name of lower case letters, digits and -, up to "
+            "63 characters"
+        )
+    if params.get("record") and params["path"]:
+        raise ApplyError("path and record are given: a build has a record of its own")
+    for index, value in enumerate(objects):
+        if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
+            raise ApplyError(f"objects[{index}] has no apiVersion, kind or metadata.name")
+        if value["kind"] == "Secret":
+            raise ApplyError(
+                f"objects[{index}] is Secret {text(value, 'metadata', 'name')}, and arguments of modules are shown in "
+                "logs: create it in another way"
+            )
+    return objects
 
 
 def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | None], Client]:

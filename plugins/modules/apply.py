@@ -24,8 +24,21 @@ options:
     description:
       - The build folder. C(clusters/NAME) has the objects of a cluster, C(control) and C(status) what goes to the
         control cluster, C(plan.json) the Secrets that are copied from there.
-      - Not needed for O(state=absent).
+      - Not needed for O(state=absent), and not together with O(objects).
     type: path
+  objects:
+    description:
+      - Kubernetes objects to apply, in place of a build, to each of O(clusters) and to O(control). A Secret is refused,
+        as arguments of modules get into logs.
+      - What an earlier call with the same O(record) applied, and is not among them, is removed.
+    type: list
+    elements: dict
+  record:
+    description:
+      - A name, a DNS label, for what is applied with O(objects), which needs it. It keeps that apart from what builds
+        and calls with other names apply.
+      - With O(state=absent), only what was applied under this name is removed.
+    type: str
   folders:
     description:
       - Folders with the objects of clusters, by the cluster's name, where that is not C(clusters/NAME) in O(path).
@@ -152,6 +165,14 @@ EXAMPLES = r"""
     clusters:
       - name: onprem
         kubeconfig: ~/.kube/onprem
+
+- name: Put objects of your own on every cluster
+  modelplane.fleet.apply:
+    objects: "{{ lookup('ansible.builtin.file', 'priorities.yaml') | from_yaml_all }}"
+    record: priorities
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
 """
 
 RETURN = r"""
@@ -233,6 +254,8 @@ def main() -> None:
         argument_spec={
             **cluster_arguments.CLUSTERS,
             "path": {"type": "path"},
+            "objects": {"type": "list", "elements": "dict"},
+            "record": {"type": "str"},
             "folders": {"type": "dict", "default": {}},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "fleet": {"type": "str", "default": "default"},
@@ -255,7 +278,8 @@ def main() -> None:
             },
             "lock_timeout": {"type": "float", "default": 60},
         },
-        required_if=[("state", "present", ("path",))],
+        required_if=[("state", "present", ("path", "objects"), True)],
+        mutually_exclusive=[("path", "objects")],
         supports_check_mode=True,
     )
     for name, error in (

@@ -76,6 +76,7 @@ class Options:
     of which nobody can tell now whether they are wanted, so they stay as they are, and so do those that have all labels
     (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace
     that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
+    `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     """
 
     fleet: str = "default"
@@ -87,6 +88,7 @@ class Options:
     create_namespaces: bool = False
     held: frozenset[Key] = frozenset()
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
+    orphans: bool = True
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,8 @@ class _Run:
         if self.store.own is None:
             # The first run, or the record is lost: what an earlier run left behind is found by label alone.
             composed = ON_CONTROL if self.options.scope == CONTROL_SCOPE else ON_WORKLOAD
-            recorded = dict(composed) if wanted or self.store.fault or self.options.prune else {}
+            wide = self.options.orphans and (wanted or self.store.fault or self.options.prune)
+            recorded = dict(composed) if wide else {}
         else:
             recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
         known = [*wanted, *(self.store.own or ())]
@@ -327,13 +330,17 @@ class _Run:
         )
 
     def _unwanted(self, wanted: Mapping[Key, Object]) -> list[Object]:
-        if not self.options.prune:
+        if not self.options.prune or self._is_blind():
             return []
         kept = {*wanted, *self.options.held}
         if self.options.held:
             kept.add(SYSTEM_KEY)
             kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
         return [value for value in unwanted(self.live, self.store, kept) if not self._has_held_labels(value)]
+
+    def _is_blind(self) -> bool:
+        """Whether nobody can tell what an earlier run applied."""
+        return self.store.own is None and not self.options.orphans
 
     def _has_held_labels(self, value: Object) -> bool:
         labels = fields(value, "metadata", "labels")
@@ -348,7 +355,7 @@ class _Run:
 
     def _found(self, wanted: Mapping[Key, Object]) -> dict[Key, Entry]:
         """With a lost record, what was found of ours that is not to be lost from sight again."""
-        if self.store.own is not None:
+        if self.store.own is not None or self._is_blind():
             return {}
         gone = unwanted(self.live, self.store, set(wanted))
         return {Key.of(value): Entry(text(value, "apiVersion")) for value in gone}
