@@ -5,6 +5,7 @@
 Values of Secrets are never among them, only which keys have one. `parse` and `wire` are the written form:
 
     control:
+      unreachable: ""                            # why nobody could look; then nothing is known of it now
       objects: [<Kubernetes object>, ...]
       secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]
       controller: {ready: true, message: ""}
@@ -143,13 +144,24 @@ class ObservedCluster:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of a fleet. `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control
+    """What was seen of a fleet. `unreachable` says why nobody looked at the control cluster (empty: somebody did).
+    `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control
     cluster. `controller` is the controller of the control gateway."""
 
     control: Objects = field(default_factory=Objects)
     secret_keys: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     controller: Component = field(default_factory=Component)
     clusters: Mapping[str, ObservedCluster] = field(default_factory=dict)
+    unreachable: str = ""
+
+    @property
+    def seen(self) -> Objects | None:
+        """The objects of the control cluster; None when nobody looked."""
+        return None if self.unreachable else self.control
+
+    def lacks(self, namespace: str, name: str, key: str) -> bool:
+        """Whether a Secret of the control cluster is known to have no such key."""
+        return not self.unreachable and key not in self.secret_keys.get((namespace, name), frozenset())
 
 
 class ObservationError(Exception):
@@ -166,9 +178,10 @@ class ObservationError(Exception):
 def parse(document: Any) -> Observed:
     """The observation that a document describes. Raises ObservationError."""
     top = _map(document, "", "control", "clusters")
-    control = _map(top.get("control"), "control", "objects", "secrets", "controller")
+    control = _map(top.get("control"), "control", "unreachable", "objects", "secrets", "controller")
     clusters = _map(top.get("clusters"), "clusters")
     return Observed(
+        unreachable=_text(control.get("unreachable"), "control.unreachable"),
         control=_objects(control.get("objects"), "control.objects"),
         secret_keys=_secrets(control.get("secrets"), "control.secrets"),
         controller=_component(control.get("controller"), "control.controller"),
@@ -180,6 +193,7 @@ def wire(observed: Observed) -> dict[str, Any]:
     """The written form of an observation; `parse` of it gives an equal one."""
     return {
         "control": {
+            "unreachable": observed.unreachable,
             "objects": [dict(value) for value in observed.control],
             "secrets": [
                 {"namespace": namespace, "name": name, "keys": sorted(keys)}

@@ -98,6 +98,10 @@ class Client:
         """Close the connections. A request after it opens new ones."""
         self._requester.close()
 
+    def target(self) -> Target:
+        """Where the server is, and how to be let in."""
+        return self._requester.target(Call("connection", "GET", "/", "find out where it is", {}))
+
     # What is served
 
     def version(self) -> tuple[int, int]:
@@ -275,6 +279,17 @@ class Client:
             return unsure
         self._requester.check(call, answer)
         return True
+
+    def token(self, name: str, namespace: str, seconds: int) -> str:
+        """A new token of a ServiceAccount, for about this long; the server may shorten it."""
+        path = self.resource("v1", "ServiceAccount").path(namespace, name, "token")
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": seconds},
+        }
+        call = Call("create", "POST", path, f"make a token of ServiceAccount {namespace}/{name}", {}, body)
+        return str((self._requester.json(call).get("status") or {}).get("token") or "")
 
     # How requests are sent
 

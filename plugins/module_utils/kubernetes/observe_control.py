@@ -106,12 +106,9 @@ def as_applied(value: Object) -> Object:
     return {**applied, **kept, "metadata": metadata}
 
 
-def no_control(wanted: Expected) -> ControlLook:
-    """The look at a control cluster that nobody was told how to reach. Its Secrets are taken to be there: what runs
-    must not be withdrawn because nobody looked."""
-    message = "nobody looked at the control cluster"
-    secrets = [_secret(key, keys) for key, keys in sorted(wanted.secrets.items())]
-    return ControlLook({"objects": [], "secrets": secrets, "controller": {"ready": False, "message": message}})
+def no_control() -> ControlLook:
+    """The look at a control cluster that nobody was told how to reach."""
+    return ControlLook({"unreachable": "nobody looked at the control cluster"})
 
 
 def _gateway(client: Client) -> list[Object]:

@@ -70,7 +70,7 @@ def observe_fleet(
     skipped = sorted(set(others) - names)
     if control is None:
         wanted = expected(resources)
-        return FleetLook(no_control(wanted), _looks(connections, wanted.cluster, None, width, write_cache), skipped)
+        return FleetLook(no_control(), _looks(connections, wanted.cluster, None, width, write_cache), skipped)
     with closing(connect(control, write_cache=write_cache)) as client:
         seen = observe_control(client, expected(resources))
         wanted = expected([*seen.resources, *resources])

@@ -232,5 +232,4 @@ def _selected(cache: api.ModelCache, cluster: api.InferenceCluster) -> bool:
 def _token_missing(situation: Situation, copy: SecretCopy | None) -> bool:
     if situation.observed is None or copy is None:
         return False
-    keys = situation.observed.secret_keys.get((copy.source_namespace, copy.source_name), frozenset())
-    return copy.source_key not in keys
+    return situation.observed.lacks(copy.source_namespace, copy.source_name, copy.source_key)

@@ -111,7 +111,7 @@ def _gateway(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Stat
     gateway = plan.situation.fleet.gateways.get(GATEWAY_NAME)
     if gateway:
         wire = api.wire(gateway)
-        status = inference_gateway(wire, observed.control, observed.controller, previous=_before(plan, gateway.ref))
+        status = inference_gateway(wire, observed.seen, observed.controller, previous=_before(plan, gateway.ref))
         yield "InferenceGateway", wire, status
 
 
@@ -139,7 +139,7 @@ def _endpoints(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, St
         status = model_endpoint(
             wire,
             endpoint_objects(wire, situation.composing, backend),
-            observed.control,
+            observed.seen,
             fault,
             waiting=waiting,
             previous=_before(plan, ref),
@@ -158,7 +158,7 @@ def _services(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Sta
             routed.resolution,
             routed.objects,
             plan.traffic.address,
-            observed.control,
+            observed.seen,
             previous=_before(plan, service.ref),
         )
         yield "ModelService", api.wire(service), status

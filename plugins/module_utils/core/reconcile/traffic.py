@@ -134,8 +134,8 @@ def usable(situation: Situation, endpoint: Mapping[str, Any]) -> bool:
     if situation.observed is None or not spec.get("credential"):
         return True
     reference = spec["credential"]["apiKey"]["secretRef"]
-    secret = (endpoint["metadata"]["namespace"], reference["name"])
-    return reference.get("key", "apiKey") in situation.observed.secret_keys.get(secret, frozenset())
+    namespace, name = endpoint["metadata"]["namespace"], reference["name"]
+    return not situation.observed.lacks(namespace, name, reference.get("key", "apiKey"))
 
 
 def _services(

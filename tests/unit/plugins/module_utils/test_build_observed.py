@@ -408,6 +408,16 @@ def test_what_a_volume_holds_is_known_from_the_cluster_when_the_build_folder_is_
     }
 
 
+def test_without_a_control_cluster_replicas_are_ready_and_endpoints_are_not_known(fleet: Fleet) -> None:
+    see = fleet.observations
+    fleet.observations = lambda: {**see(), "control": {"unreachable": "nobody looked"}}  # type: ignore[method-assign]
+    fleet.settle()
+    assert fleet.backends() == ["east", "west"]
+    assert fleet.reason("ModelDeployment", "Ready") == ("True", "Available")
+    assert fleet.reason("ModelEndpoint", "Ready", "together")[0] == "Unknown"
+    assert fleet.objects("clusters", "PersistentVolumeClaim"), "whether the token is there, nobody knows"
+
+
 def drain(fleet: Fleet, cluster: str, effect: str = "NoExecute") -> None:
     taint = f"spec:\n  taints: [{{key: modelplane.ai/maintenance, effect: {effect}}}]\n"
     fleet.edit(f"metadata: {{name: {cluster}}}\nspec:\n", f"metadata: {{name: {cluster}}}\n{taint}")

@@ -1,0 +1,140 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Kubeconfig files of a ServiceAccount, with tokens that end (authentication.k8s.io/v1, TokenRequest)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
+
+
+@dataclass(frozen=True)
+class Account:
+    """A ServiceAccount."""
+
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a file; `expires` is when its token ends (RFC 3339), empty in check mode for one to be made."""
+
+    path: str
+    changed: bool
+    expires: str = ""
+
+
+def bring(
+    client: Client, account: Account, path: Path, *, seconds: int, renew_before: float, now: datetime, check_mode: bool
+) -> Written:
+    """A kubeconfig of the account at the path, readable for its owner alone. A new one is written where there is none,
+    where it is for another server or account, and when its token ends within `renew_before` seconds. Raises ApiError,
+    and OSError when the file cannot be written."""
+    target = client.target()
+    live = client.get("v1", "ServiceAccount", account.name, account.namespace)
+    if live is None and not check_mode:
+        raise ApiError(
+            f"there is no ServiceAccount {account.namespace}/{account.name}",
+            cluster=client.name,
+            action="make a kubeconfig",
+            hint="Apply the rights of the fleet first, which bring it along",
+        )
+    wanted = _kubeconfig(client.name, account, target, "")
+    there = _read(path)
+    token = _token(there)
+    ends = _end(token, text(live, "metadata", "uid"))
+    if ends is not None and (ends - now).total_seconds() > renew_before and _without_token(there) == wanted:
+        return Written(str(path), False, _stamp(ends))
+    if check_mode:
+        return Written(str(path), True)
+    token = client.token(account.name, account.namespace, seconds)
+    _write(path, to_yaml(_kubeconfig(client.name, account, target, token)))
+    ends = _end(token, text(live, "metadata", "uid"))
+    return Written(str(path), True, _stamp(ends) if ends else "")
+
+
+def _kubeconfig(cluster: str, account: Account, target: Target, token: str) -> dict[str, Any]:
+    reached: dict[str, Any] = {"server": target.server}
+    if not target.verify:
+        reached["insecure-skip-tls-verify"] = True
+    elif target.ca:
+        reached["certificate-authority-data"] = base64.b64encode(target.ca.encode()).decode()
+    if target.tls_server_name:
+        reached["tls-server-name"] = target.tls_server_name
+    if target.proxy:
+        reached["proxy-url"] = target.proxy
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": reached}],
+        "users": [{"name": account.name, "user": {"token": token}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": account.name}}],
+        "current-context": cluster,
+    }
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    """What is in the file; nothing when it is not there or is something else."""
+    try:
+        read = list(documents(Source(str(path), path.read_bytes())))
+    except OSError:
+        return {}
+    value = read[0].value if len(read) == 1 and not read[0].problems else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _token(kubeconfig: Mapping[str, Any]) -> str:
+    users = entries(kubeconfig, "users")
+    return text(users[0], "user", "token") if len(users) == 1 else ""
+
+
+def _without_token(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
+    users = [{**user, "user": {"token": ""}} for user in entries(kubeconfig, "users")]
+    return {**kubeconfig, "users": users}
+
+
+def _end(token: str, uid: str) -> datetime | None:
+    """When a token of the account with this uid ends; None for what is none (KEP-1205: claims of bound tokens)."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        ends = datetime.fromtimestamp(float(claims["exp"]), UTC)
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+        return None
+    return ends if text(fields(claims, "kubernetes.io", "serviceaccount"), "uid") == uid else None
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A file made this way is its owner's alone.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise

@@ -1,0 +1,222 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.kubeconfig."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kubeconfig
+short_description: Write kubeconfigs of a ServiceAccount
+version_added: 0.1.0
+description:
+  - Makes, for each cluster, a kubeconfig file that logs in as a ServiceAccount, so that runs have its rights and no
+    others. The token in it ends.
+  - A file is written anew when its token is about to end, when the server, its certificate or the account is another
+    one, and otherwise left as it is.
+options:
+  folder:
+    description:
+      - Where the files are written, as C(NAME.kubeconfig); that of O(control) is C(control.kubeconfig). Only their
+        owner can read them.
+      - The folder is made when it is not there.
+    type: path
+    required: true
+  account:
+    description: The name of the ServiceAccount, on each of the clusters.
+    type: str
+    required: true
+  namespace:
+    description: Its namespace.
+    type: str
+    default: modelplane-system
+  duration:
+    description:
+      - For how many seconds a token is asked for, at least 600. Servers have a limit of their own (24 hours on EKS, 48
+        on GKE), and may give a shorter one.
+    type: int
+    default: 86400
+  renew_before:
+    description: How many seconds before its end a token is renewed.
+    type: int
+    default: 28800
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: No token is made and no file written.
+  diff_mode:
+    support: none
+    description: What is written is secret.
+  idempotent:
+    support: full
+    description: A file whose token does not end soon stays as it is.
+"""
+
+EXAMPLES = r"""
+- name: Log in with the rights of the fleet, and no more, from now on
+  modelplane.fleet.kubeconfig:
+    folder: ~/.kube/fleet
+    account: modelplane-workload-cluster
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem-admin
+"""
+
+RETURN = r"""
+clusters:
+  description: The file of each workload cluster.
+  returned: always
+  type: dict
+  contains:
+    changed:
+      description: Whether the file was written (in check mode, would be).
+      type: bool
+      returned: always
+    failed:
+      description: Whether there is no such file, as something went wrong.
+      type: bool
+      returned: always
+    msg:
+      description: What went wrong; empty when nothing did.
+      type: str
+      returned: always
+    path:
+      description: The file.
+      type: str
+      returned: when nothing went wrong
+    expires:
+      description: When its token ends; empty in check mode for one that would be made.
+      type: str
+      returned: when nothing went wrong
+  sample:
+    onprem:
+      changed: true
+      failed: false
+      msg: ''
+      path: /home/ops/.kube/fleet/onprem.kubeconfig
+      expires: '2027-03-01T12:00:00Z'
+control:
+  description: The same for the control cluster.
+  returned: when O(control) is given
+  type: dict
+  sample: {changed: false, failed: false, msg: '', path: /keys/control.kubeconfig, expires: '2027-03-01T12:00:00Z'}
+failed_clusters:
+  description: The workload clusters that failed, and V(control) for the control cluster.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+import contextlib
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.account import Account, Written, bring
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            **cluster_arguments.CLUSTERS,
+            "folder": {"type": "path", "required": True},
+            "account": {"type": "str", "required": True},
+            "namespace": {"type": "str", "default": "modelplane-system"},
+            "duration": {"type": "int", "default": 86400},
+            "renew_before": {"type": "int", "default": 28800},
+        },
+        supports_check_mode=True,
+    )
+    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+    duration, renew_before = module.params["duration"], module.params["renew_before"]
+    if duration < 600 or not 0 <= renew_before < duration:
+        module.fail_json(
+            msg=f"duration is {duration} and has to be at least 600, renew_before is {renew_before} and has to be less"
+        )
+    try:
+        found = _files(module)
+    except cluster_arguments.ArgumentsError as error:
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+    failed = [name for name, told in found.items() if told["failed"]]
+    result: dict[str, Any] = {
+        "changed": any(told["changed"] for told in found.values()),
+        "failed_clusters": failed,
+    }
+    control = found.pop(cluster_arguments.CONTROL, None) if module.params["control"] is not None else None
+    result["clusters"] = found
+    if control:
+        result["control"] = control
+    if failed:
+        everything = {**found, cluster_arguments.CONTROL: control or {}}
+        result["msg"] = "\n".join(f"{name}: {everything[name]['msg']}" for name in failed)
+    if failed and module.params["on_error"] == "fail":
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def _files(module: AnsibleModule) -> dict[str, dict[str, Any]]:
+    """What became of the file of each cluster, that of the control cluster as `control`."""
+    params = module.params
+    connections = cluster_arguments.connections(params)
+    control = cluster_arguments.control_connection(params)
+    if control is not None and cluster_arguments.CONTROL in connections:
+        raise cluster_arguments.ArgumentsError("clusters has one named control, whose file would be that of control")
+    with contextlib.ExitStack() as stack:
+        on_control: Client | None = None
+        if control is not None:
+            connections[cluster_arguments.CONTROL] = control
+            with contextlib.suppress(ApiError):
+                on_control = stack.enter_context(connect(control, write_cache=not module.check_mode))
+        work = {name: _work(module, connection, on_control) for name, connection in connections.items()}
+        return {name: _told(outcome) for name, outcome in fan_out(work, cluster_arguments.forks(params)).items()}
+
+
+def _work(module: AnsibleModule, connection: Connection, control: Client | None) -> Any:
+    params = module.params
+
+    def bring_one() -> Written:
+        path = Path(os.path.expanduser(params["folder"])) / f"{connection.name}.kubeconfig"
+        with contextlib.closing(connect(connection, control, write_cache=not module.check_mode)) as client:
+            try:
+                return bring(
+                    client,
+                    Account(params["namespace"], params["account"]),
+                    path,
+                    seconds=params["duration"],
+                    renew_before=params["renew_before"],
+                    now=datetime.now(UTC),
+                    check_mode=module.check_mode,
+                )
+            except OSError as error:
+                why = f"{path} cannot be written: {error.strerror}"
+                raise ApiError(why, cluster=connection.name, action="make a kubeconfig") from error
+
+    return bring_one
+
+
+def _told(outcome: Written | ApiError) -> dict[str, Any]:
+    if isinstance(outcome, ApiError):
+        return {"changed": False, "failed": True, "msg": str(outcome)}
+    return {"changed": outcome.changed, "failed": False, "msg": "", "path": outcome.path, "expires": outcome.expires}
+
+
+if __name__ == "__main__":
+    main()
