@@ -53,9 +53,9 @@ options:
       - A file that says what was seen of the fleet, YAML or JSON. Endpoints, routes, caches and edits then follow what
         is ready, and the status of every resource is written below C(status/).
       - C(control) has C(unreachable), C(objects), C(secrets) (C(namespace), C(name), C(keys) that have a value) and
-        C(controller) (C(ready), C(message)); C(clusters) has for each cluster C(unreachable), C(provisioned) and C(stack)
-        (both C(ready), C(message)), C(nodes) by pool and C(objects). Objects are as an API server shows them; Secrets with
-        values are refused.
+        C(controller) (C(ready), C(message)); C(clusters) has for each cluster C(unreachable), C(provisioned) and
+        C(stack) (both C(ready), C(message)), C(nodes) by pool and C(objects). Objects are as an API server shows them;
+        Secrets with values are refused.
     type: path
   rollout:
     description:
