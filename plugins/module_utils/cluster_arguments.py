@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
     Eks,
@@ -17,60 +18,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 CONTROL = "control"
 
 
-def _connection_options() -> dict[str, Any]:
-    return {
-        "kubeconfig": {"type": "path"},
-        "kubeconfig_text": {"type": "str", "no_log": True},
-        "context": {"type": "str"},
-        "secret": {
-            "type": "dict",
-            "no_log": False,
-            "options": {
-                "namespace": {"type": "str", "required": True},
-                "name": {"type": "str", "required": True},
-                "key": {"type": "str", "default": "kubeconfig", "no_log": False},
-            },
-        },
-        "eks": {
-            "type": "dict",
-            "options": {
-                "cluster": {"type": "str", "required": True},
-                "region": {"type": "str"},
-                "profile": {"type": "str"},
-                "role_arn": {"type": "str"},
-                "endpoint": {"type": "str"},
-            },
-        },
-        "gke": {
-            "type": "dict",
-            "options": {
-                "project": {"type": "str", "required": True},
-                "location": {"type": "str", "required": True},
-                "cluster": {"type": "str", "required": True},
-                "credentials_file": {"type": "path"},
-                "endpoint": {"type": "str"},
-            },
-        },
-        "server": {"type": "str"},
-        "token": {"type": "str", "no_log": True},
-        "ca_file": {"type": "path"},
-        "ca_text": {"type": "str"},
-        "proxy": {"type": "str"},
-        "tls_server_name": {"type": "str"},
-        "verify": {"type": "bool", "default": True},
-        "impersonate": {"type": "str"},
-    }
-
-
 # Part of an Ansible argument spec: the counterpart of the doc fragment `clusters`.
 CLUSTERS: dict[str, Any] = {
     "clusters": {
         "type": "list",
         "elements": "dict",
         "default": [],
-        "options": {"name": {"type": "str", "required": True}, **_connection_options()},
+        "options": {"name": {"type": "str", "required": True}, **OPTIONS},
     },
-    "control": {"type": "dict", "options": _connection_options()},
+    "control": {"type": "dict", "options": OPTIONS},
     "forks": {"type": "int", "default": 32},
     "timeout": {"type": "float", "default": 30.0},
     "retries": {"type": "int", "default": 5},
