@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
@@ -156,20 +157,22 @@ class Sender:
         """An object of ours with fields that another manager holds.
 
         A manager that applies wants to have them, and only `force` takes them. One that merely wrote (kubectl edit, a
-        dashboard) left a drift behind, which is mended.
+        dashboard) left a drift behind, which is mended. To a copy of a manifest people write what they want (kubectl
+        scale), so that is no drift but a contradiction, which they have to solve.
         """
         holders = {manager for manager, _ in error.managers}
-        rivals = holders & (appliers(before) - {FIELD_MANAGER})
+        copied = names.PUBLISHED_LABEL in fields(before, "metadata", "labels")
+        rivals = holders if copied else holders & (appliers(before) - {FIELD_MANAGER})
         drift = before is not None and bool(holders) and not rivals
         if not (self.force or drift):
             what = "; ".join(f"{manager} owns {path}" for manager, path in error.managers) or error.message
-            return result(
-                wanted,
-                "failed",
-                f"another manager wants it otherwise: {what}. Have that manager give the fields up, or set force to "
-                "take them",
-                before=before,
+            advice = (
+                "The manifest says otherwise: leave that out of the manifest, so that it can be set on the cluster, or "
+                "write the same into both, or set force to take what the manifest says"
+                if copied
+                else "Have that manager give the fields up, or set force to take them"
             )
+            return result(wanted, "failed", f"another manager wants it otherwise: {what}. {advice}", before=before)
         after = self.client.apply(dict(wanted), force=True, dry_run=self.check_mode)
         taken = f"taken back from {listed(holders)}: {listed(path for _, path in error.managers)}"
         return replace(_compared(wanted, before, after), message=taken)

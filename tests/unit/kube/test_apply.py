@@ -16,7 +16,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    PUBLISHED_LABEL,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
@@ -282,6 +286,23 @@ def test_a_manager_that_applies_keeps_its_fields_unless_forced(place: Place) -> 
     forced = place.apply(objects, force=True)
     assert only(forced, "Deployment").action == "updated"
     assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
+
+
+def test_what_people_write_to_the_copy_of_a_manifest_is_no_drift(place: Place) -> None:
+    objects = place.objects()
+    copy = objects[3]
+    copy["metadata"] = {**copy["metadata"], "labels": {PUBLISHED_LABEL: "true"}}
+    place.apply(objects)
+    drifted(place, copy, {"spec": {"replicas": 7}})
+    applied = place.apply(objects)
+    found = only(applied, "Deployment")
+    assert found.action == "failed"
+    assert ".spec.replicas" in found.message
+    assert "leave that out of the manifest" in found.message
+    assert place.get(copy)["spec"]["replicas"] == 7  # type: ignore[index]
+    del copy["spec"]["replicas"]
+    assert only(place.apply(objects), "Deployment").action != "failed"
+    assert place.get(copy)["spec"]["replicas"] == 7  # type: ignore[index]
 
 
 def test_a_lost_record_costs_one_look_and_nothing_stays_behind(place: Place) -> None:
