@@ -40,6 +40,13 @@ options:
     description: How many seconds before its end a token is renewed.
     type: int
     default: 28800
+  parts:
+    description:
+      - For what files are written. The control cluster is read for Secrets in any case, when O(control) is given.
+    type: list
+    elements: str
+    choices: [clusters, control]
+    default: [clusters, control]
 extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
@@ -103,7 +110,7 @@ clusters:
       expires: '2027-03-01T12:00:00Z'
 control:
   description: The same for the control cluster.
-  returned: when O(control) is given
+  returned: when O(control) is given and O(parts) has it
   type: dict
   sample: {changed: false, failed: false, msg: '', path: /keys/control.kubeconfig, expires: '2027-03-01T12:00:00Z'}
 failed_clusters:
@@ -140,6 +147,12 @@ def main() -> None:
             "namespace": {"type": "str", "default": "modelplane-system"},
             "duration": {"type": "int", "default": 86400},
             "renew_before": {"type": "int", "default": 28800},
+            "parts": {
+                "type": "list",
+                "elements": "str",
+                "choices": ["clusters", "control"],
+                "default": ["clusters", "control"],
+            },
         },
         supports_check_mode=True,
     )
@@ -160,13 +173,11 @@ def main() -> None:
         "changed": any(told["changed"] for told in found.values()),
         "failed_clusters": failed,
     }
-    control = found.pop(cluster_arguments.CONTROL, None) if module.params["control"] is not None else None
-    result["clusters"] = found
-    if control:
-        result["control"] = control
     if failed:
-        everything = {**found, cluster_arguments.CONTROL: control or {}}
-        result["msg"] = "\n".join(f"{name}: {everything[name]['msg']}" for name in failed)
+        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
+    if module.params["control"] is not None and cluster_arguments.CONTROL in found:
+        result["control"] = found.pop(cluster_arguments.CONTROL)
+    result["clusters"] = found
     if failed and module.params["on_error"] == "fail":
         module.fail_json(**result)
     module.exit_json(**result)
@@ -179,13 +190,16 @@ def _files(module: AnsibleModule) -> dict[str, dict[str, Any]]:
     control = cluster_arguments.control_connection(params)
     if control is not None and cluster_arguments.CONTROL in connections:
         raise cluster_arguments.ArgumentsError("clusters has one named control, whose file would be that of control")
+    wanted = connections if "clusters" in params["parts"] else {}
+    if control is not None and "control" in params["parts"]:
+        wanted = {**wanted, cluster_arguments.CONTROL: control}
     with contextlib.ExitStack() as stack:
         on_control: Client | None = None
         if control is not None:
-            connections[cluster_arguments.CONTROL] = control
+            # What keeps it from being reached is told by what needs it.
             with contextlib.suppress(ApiError):
                 on_control = stack.enter_context(connect(control, write_cache=not module.check_mode))
-        work = {name: _work(module, connection, on_control) for name, connection in connections.items()}
+        work = {name: _work(module, connection, on_control) for name, connection in wanted.items()}
         return {name: _told(outcome) for name, outcome in fan_out(work, cluster_arguments.forks(params)).items()}
 
 
