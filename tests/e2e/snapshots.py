@@ -57,7 +57,7 @@ def snapshot(fleet: LiveFleet) -> Snapshot:
 
 
 def normalized(value: Object) -> Object:
-    """An object without what two equal ones differ in, with the fields of our manager, and a status where it is ours."""
+    """An object without what two equal ones differ in: of owners of fields ours, a status where it is ours."""
     plain = _without(value)
     metadata = plain["metadata"]
     if "managedFields" in metadata:
