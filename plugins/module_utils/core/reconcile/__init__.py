@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
@@ -212,7 +212,11 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
     catalogue = translate.DeviceCatalogue()
     assumed = assumed_address if situation.observed is None else None
     capacity = [
-        translate.cluster(site.resource, fleet.classes, catalogue, assumed_address=assumed) for site in sites.values()
+        replace(
+            translate.cluster(site.resource, fleet.classes, catalogue, assumed_address=assumed),
+            silent=_silent(situation, name),
+        )
+        for name, site in sites.items()
     ]
     for ref in fleet.held:
         if ref.kind == "ModelDeployment":
@@ -220,6 +224,11 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
         elif ref.kind == "InferenceCluster":
             capacity.append(Cluster(ref.name, unknown=_INVALID))
     return deployments, capacity
+
+
+def _silent(situation: Situation, cluster: str) -> bool:
+    seen = situation.seen(cluster)
+    return seen is not None and bool(seen.unreachable)
 
 
 def _manual(key: Key, wire: Object, volumes: Volumes) -> Object:

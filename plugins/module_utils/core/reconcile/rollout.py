@@ -21,7 +21,8 @@ def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Objec
     `edits` are all kept placements with the ModelReplica that is there and the one that is wanted; only those of one
     deployment hold each other up. A replica that does not serve is changed at once: there is nothing to lose, and the
     edit may be what mends it. Of those that serve, `situation.rollout` clusters at a time are changed, and a cluster
-    that has its edit and is not through with it counts. Nobody observing, nobody waits.
+    that has its edit and is not through with it counts. On one that does not answer everything stays as it is: nothing
+    could be brought there either. Nobody observing, nobody waits.
     """
     if situation.observed is None:
         return frozenset()
@@ -37,15 +38,18 @@ def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Objec
 def _waiting(situation: Situation, entries: Sequence[tuple[Placement, Object, Object]]) -> set[tuple[str, str]]:
     busy: set[str] = set()
     eager: dict[str, list[Placement]] = {}
+    later: set[tuple[str, str]] = set()
     for placement, there, wanted in entries:
-        served = settled(replica_objects(there, situation.composing), situation.seen(placement.cluster))
+        seen = situation.seen(placement.cluster)
+        served = settled(replica_objects(there, situation.composing), seen)
         if there == wanted:
             busy |= {placement.cluster} if served is False else set()
+        elif seen is not None and seen.unreachable:
+            later.add((placement.namespace, placement.replica))
         elif served is False:
             busy.add(placement.cluster)
         else:
             eager.setdefault(placement.cluster, []).append(placement)
-    later: set[tuple[str, str]] = set()
     for cluster in sorted(eager):
         if cluster in busy or len(busy) < situation.rollout:
             busy.add(cluster)

@@ -94,7 +94,8 @@ class Cluster:
     """One InferenceCluster as the scheduler sees it.
 
     `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools cannot be told (a class
-    is missing, the manifest is invalid): then replicas that run there are left as they are.
+    is missing, the manifest is invalid): then replicas that run there are left as they are. `silent`: it does not
+    answer or is no part of this run, so that nothing can be taken away there.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Cluster:
     gateway_address: str = ""
     not_ready: str = ""
     unknown: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,10 @@ def _checked(deployment: Deployment) -> Deployment:
 
 
 def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
-    """Keep every replica that can stay, give up the surplus, charge what is kept."""
+    """Keep every replica that can stay, give up the surplus, charge what is kept.
+
+    Of the surplus, what is on a silent cluster stays until it can be taken away, and nothing goes in its place.
+    """
     kept: list[tuple[Placement, Replica, list[Layout]]] = []
     taken: set[tuple[str, int]] = set()
     for replica in state.existing:
@@ -163,7 +166,8 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
         taken.add((replica.cluster, replica.index))
         kept.append((placement, replica, pinned))
     if not state.deployment.invalid:
-        for victim in _surplus([placement for placement, _, _ in kept], state.deployment.replicas):
+        surplus = _surplus([placement for placement, _, _ in kept], state.deployment.replicas)
+        for victim in (placement for placement in surplus if not fleet[placement.cluster].silent):
             position = next(index for index, (placement, _, _) in enumerate(kept) if placement is victim)
             state.dropped.append(Dropped(kept.pop(position)[1], "scaled down"))
     for placement, replica, pinned in kept:

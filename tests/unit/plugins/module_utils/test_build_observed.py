@@ -96,6 +96,38 @@ def test_an_edit_reaches_one_cluster_after_the_other(fleet: Fleet) -> None:
     assert images() == {"east": True, "west": True}
 
 
+def test_an_edit_waits_for_a_cluster_that_does_not_answer(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.silent = {"east"}
+    fleet.edit("v0.23.0", "v0.24.0")
+    fleet.settle()
+    assert tags(fleet) == {"east": {"v0.23.0"}, "west": {"v0.24.0"}}
+    fleet.silent = set()
+    fleet.settle()
+    assert tags(fleet) == {"east": {"v0.24.0"}, "west": {"v0.24.0"}}
+
+
+def tags(fleet: Fleet) -> dict[str, set[str]]:
+    """The tags of images by cluster, as the ModelReplicas have them."""
+    found: dict[str, set[str]] = {}
+    for replica in fleet.objects("control", "ModelReplica"):
+        containers = replica["spec"]["engines"][0]["members"][0]["template"]["spec"]["containers"]
+        found.setdefault(replica["spec"]["clusterName"], set()).add(containers[0]["image"].partition(":")[2])
+    return found
+
+
+def test_scaling_down_takes_nothing_from_a_cluster_that_does_not_answer(fleet: Fleet) -> None:
+    fleet.settle()
+    fleet.silent = {"west"}
+    fleet.edit("replicas: 2", "replicas: 1")
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 1, "west": 1}
+    assert fleet.backends() == ["east", "west"]
+    fleet.silent = set()
+    fleet.settle()
+    assert replicas_on(fleet) == {"east": 1}
+
+
 def test_nothing_new_to_see_changes_nothing(fleet: Fleet) -> None:
     fleet.settle()
     before = {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
