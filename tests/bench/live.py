@@ -5,9 +5,11 @@
 
 The first table is `apply` with 20 objects for each cluster: `apply` onto clusters that have none of them, `none` the
 second run, which has nothing to change. `k8s` and `k8s none` are the same objects in a loop of `kubernetes.core.k8s`
-tasks, up to ten clusters at a time; `times` is how much faster a run without changes is. A figure with `~` is that of
-the clusters that were looped over, times as many: pass `--loop` to have it measured. The second table is the playbook
-`reconcile` with a control cluster and two replicas on each cluster, from nothing to serving, and again (`none`).
+tasks, ten clusters at a time; `times` is how much faster a run without changes is. As a loop takes about a second for
+each object, a figure with `~` is that of fewer clusters (ten real ones, two of the stand-in), times as many; with
+`--loop-all` everything is measured. The second table is the playbook `reconcile` with a control cluster and two
+replicas on each cluster, from nothing to serving, and again (`none`); more than 100 clusters take `--reconcile 1000`
+and most of an hour.
 
 `servers` are real API servers (tests/kube, without controllers) that share the clusters out among them, so that each
 answer is as long as if it was for all clusters of its server; or `stand-in`, one process that plays all of them
@@ -42,7 +44,8 @@ OBJECTS = 20
 # (clusters, real API servers or 0 for the stand-in)
 APPLIED = ((10, 4), (100, 4), (10, 0), (100, 0), (1_000, 0))
 RECONCILED = (1, 10, 100, 1_000)
-LOOPED = 10
+# Clusters to loop over, of real servers and of the stand-in.
+LOOPED = {True: 10, False: 2}
 # The newest release of Ansible for each Python; of it, the collection kubernetes.core.
 ANSIBLE = "14.5.0" if sys.version_info >= (3, 12) else "12.3.0"
 # Left out of the 23 objects that are composed for two replicas, so that it is a round number.
@@ -323,21 +326,38 @@ def row(cells: Sequence[object], widths: Sequence[int]) -> str:
     return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: str, most_looped: int) -> str:
-    """One row of the first table. `most_looped`: clusters to loop over, 0 where there is no kubernetes.core."""
+class Loops:
+    """Seconds of both runs of a loop over the objects of each cluster, by the kind of servers."""
+
+    def __init__(self, *, everything: bool, missing: str) -> None:
+        self.missing = missing
+        self._everything = everything
+        self._known: dict[bool, tuple[float, float]] = {}
+
+    def seconds(self, bench: Bench, kubeconfigs: Mapping[str, Path], real: bool) -> tuple[float, float, str]:
+        """Of this many clusters; `~` where it is a multiple of what was measured."""
+        clusters = len(kubeconfigs)
+        some = clusters if self._everything else min(clusters, LOOPED[real])
+        sign = "" if some == clusters else "~"
+        if self._everything or real not in self._known:
+            looped_over = dict(list(kubeconfigs.items())[:some])
+            first, second = looped(bench, composed(bench, clusters), looped_over)
+            self._known[real] = (first.seconds / some, second.seconds / some)
+        first_each, second_each = self._known[real]
+        return first_each * clusters, second_each * clusters, sign
+
+
+def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: int, loops: Loops) -> str:
+    """One row of the first table. `servers`: how many real ones, 0 for the stand-in."""
     clusters = len(kubeconfigs)
-    build = composed(bench, clusters)
-    first, second, requests = applied(bench, build, kubeconfigs)
-    cells = [f"{clusters:,}", servers, f"{first.seconds:.1f}", f"{second.seconds:.1f}", f"{second.cpu:.1f}"]
-    cells += [f"{second.memory:.0f}", f"{requests / clusters:.1f}"]
-    if not most_looped:
+    first, second, requests = applied(bench, composed(bench, clusters), kubeconfigs)
+    cells = [f"{clusters:,}", str(servers or "stand-in"), f"{first.seconds:.1f}", f"{second.seconds:.1f}"]
+    cells += [f"{second.cpu:.1f}", f"{second.memory:.0f}", f"{requests / clusters:.1f}"]
+    if loops.missing:
         return row((*cells, "", "", ""), WIDTHS)
-    some = dict(list(kubeconfigs.items())[:most_looped])
-    factor = clusters / len(some)
-    sign = "~" if factor > 1 else ""
-    loops = [run.seconds * factor for run in looped(bench, build, some)]
-    cells += [f"{sign}{seconds:,.0f}" for seconds in loops]
-    return row((*cells, f"{sign}{loops[1] / second.seconds:,.0f}"), WIDTHS)
+    first_loop, second_loop, sign = loops.seconds(bench, kubeconfigs, bool(servers))
+    cells += [f"{sign}{first_loop:,.0f}", f"{sign}{second_loop:,.0f}"]
+    return row((*cells, f"{sign}{second_loop / second.seconds:,.0f}"), WIDTHS)
 
 
 def reconcile_row(bench: Bench, server: str, ca: Path, clusters: int) -> str:
@@ -377,7 +397,7 @@ def stats(server: str, ca: Path) -> dict[str, Any]:
     return told
 
 
-def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: Path, loop: int) -> None:
+def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: Path, loops: Loops) -> None:
     from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
 
     print(row(HEADING, WIDTHS), flush=True)
@@ -387,33 +407,33 @@ def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: 
             with real_servers(bench.folder / "planes", real) as planes:
                 for clusters in (clusters for clusters, count in rows if count):
                     shared = {name: planes[number % real].kubeconfig for number, name in enumerate(names(clusters))}
-                    print(apply_row(bench, shared, str(real), loop), flush=True)
+                    print(apply_row(bench, shared, real, loops), flush=True)
         except UnavailableError as error:
             print(f"no real API servers: {error}", flush=True)
     for clusters in (clusters for clusters, count in rows if not count):
         kubeconfigs = stood_in(bench, server, ca, names(clusters), f"a{clusters}-")
-        print(apply_row(bench, kubeconfigs, "stand-in", loop), flush=True)
+        print(apply_row(bench, kubeconfigs, 0, loops), flush=True)
 
 
 def main(arguments: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--loop", type=int, default=LOOPED, help=f"clusters to loop over with k8s tasks ({LOOPED})")
-    parser.add_argument("--most", type=int, default=1_000, help="leave out rows with more clusters than this")
+    parser.add_argument("--apply", type=int, default=1_000, metavar="N", help="apply to up to N clusters (1000)")
+    parser.add_argument("--reconcile", type=int, default=100, metavar="N", help="reconcile up to N clusters (100)")
     parser.add_argument("--no-real", action="store_true", help="leave out the rows on real API servers")
+    parser.add_argument("--no-loop", action="store_true", help="compare with nothing")
+    parser.add_argument("--loop-all", action="store_true", help="loop over all clusters, however long it takes")
     chosen = parser.parse_args(arguments)
-    loop = chosen.loop
-    missing = kubernetes_core() if loop else ""
+    missing = "not asked for" if chosen.no_loop else kubernetes_core()
     if missing:
-        print(f"kubernetes.core cannot be had, so nothing is compared with it: {missing}")
-        loop = 0
+        print(f"nothing is compared with kubernetes.core: {missing}")
     with tempfile.TemporaryDirectory(prefix="modelplane-bench.") as place:
         bench = Bench(Path(place))
         with stand_in(bench.folder / "stand-in") as (server, ca):
-            rows = [(n, count) for n, count in APPLIED if n <= chosen.most and not (count and chosen.no_real)]
-            apply_table(bench, rows, server, ca, loop)
+            rows = [(n, count) for n, count in APPLIED if n <= chosen.apply and not (count and chosen.no_real)]
+            apply_table(bench, rows, server, ca, Loops(everything=chosen.loop_all, missing=missing))
             print()
             print(row(RECONCILE_HEADING, RECONCILE_WIDTHS))
-            for clusters in (clusters for clusters in RECONCILED if clusters <= chosen.most):
+            for clusters in (clusters for clusters in RECONCILED if clusters <= chosen.reconcile):
                 print(reconcile_row(bench, server, ca, clusters), flush=True)
     return 0
 

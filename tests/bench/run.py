@@ -6,7 +6,8 @@
 Each row runs in a process of its own. `load` is the time to read the fleet from documents; `first` is the first call of
 the scheduler, which compiles every selector, `best` the best of three; `MiB` is the peak memory of the process. `gang`
 is the number of nodes of each replica; where it is more than the 4 of a pool, the pools of a cluster share a fabric and
-every replica is spread over several. The last table is of whole runs: manifests in, a build folder out (`builds.py`).
+every replica is spread over several. The table after it is of whole runs: manifests in, a build folder out
+(`builds.py`); those after that are of live clusters (`live.py`).
 """
 
 from __future__ import annotations
@@ -193,7 +194,8 @@ def main() -> int:
         times = (f"{found[name]:.1f}" for name in ("first", "second"))
         sizes = (f"{found[name]:.0f}" for name in ("memory", "folder"))
         print(row((*counts, *times, *sizes), BUILD_WIDTHS), flush=True)
-    return 0
+    print(flush=True)
+    return subprocess.run([sys.executable, str(Path(__file__).with_name("live.py"))], check=False).returncode
 
 
 if __name__ == "__main__":
