@@ -1,0 +1,193 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Clusters that are in the way, do not answer, or are emptied: step by step, each test goes on where the one before it
+ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.tests.e2e import fleets
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
+from ansible_collections.modelplane.fleet.tests.e2e.looking import (
+    check_placement,
+    check_ways,
+    contents,
+    engines,
+    is_ready,
+    placed,
+    tags,
+)
+from ansible_collections.modelplane.fleet.tests.kube.processes import Port
+
+OLD, NEW = "v0.23.0", "v0.24.0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first(live: LiveFleet) -> Run:
+    live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+    live.write("models.yaml", fleets.deployment("mover", 2) + fleets.service("chat", "mover"))
+    return live.run("site").ok()
+
+
+def test_replicas_spread(live: LiveFleet, first: Run) -> None:
+    assert not first.failed
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west"]
+
+
+def test_an_object_of_somebody_else_is_left_alone(live: LiveFleet) -> None:
+    """It has the name of one that is wanted. The host of that cluster fails, the others go on."""
+    west = live.workloads["west"]
+    ours = next(value for (kind, *_), value in live.ours(west).items() if kind == "Service")
+    name, namespace = ours["metadata"]["name"], ours["metadata"]["namespace"]
+    west.objects.delete("v1", "Service", name, namespace)
+    spec = {"ports": [{"port": 1}], "selector": {"app": "of-somebody-else"}}
+    plant = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    (foreign,) = west.apply(plant)
+    live.edit("models.yaml", OLD, NEW)
+    run = live.run("site")
+    assert run.code != 0
+    assert run.failed == {"west"}
+    told = " ".join(run.output.split())
+    assert f"Service {namespace}/{name}" in told
+    assert "is not ours" in told
+    assert "kube-tests" in told
+    assert west.get("v1", "Service", name, namespace) == foreign
+    assert tags(live, "east") == {NEW}
+    west.objects.delete("v1", "Service", name, namespace)
+    live.run("site").ok()
+    assert tags(live, "west") == {NEW}
+    check_ways(live, "chat", ["mover"])
+
+
+def test_a_cluster_that_never_answers_fails_alone(live: LiveFleet, tmp_path: Path) -> None:
+    live.settings |= {"fleet_timeout": 3, "fleet_retries": 1}
+    live.write("north.yaml", fleets.cluster("north"))
+    live.edit("models.yaml", NEW, OLD)
+    with nobody_there(live, tmp_path) as kubeconfig:
+        live.kubeconfigs["north"] = str(kubeconfig)
+        run = live.run("site")
+    assert run.code != 0
+    assert run.failed == {"north"}
+    assert {tag for cluster in live.workloads for tag in tags(live, cluster)} == {OLD}
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west"]
+    assert not live.is_true("InferenceCluster", "north")
+    check_placement(live)
+
+
+def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_path: Path) -> None:
+    """One of three is there. The replicas of the other one may well serve: nobody can tell, so they keep their
+    endpoints, and none is placed elsewhere."""
+    endpoints = {key: value for key, value in contents(live).items() if "ModelEndpoint" in key or "HTTPRoute" in key}
+    live.edit("models.yaml", OLD, NEW)
+    live.workloads["west"].kill_api_server()
+    try:
+        with nobody_there(live, tmp_path) as kubeconfig:
+            live.kubeconfigs["north"] = str(kubeconfig)
+            run = live.run("site")
+    finally:
+        live.workloads["west"].start_api_server()
+    assert run.failed == {"north", "west"}
+    assert tags(live, "east") == {NEW}
+    after = contents(live)
+    for key, value in endpoints.items():
+        if key.startswith(("control: ", "west: ")):
+            assert after[key] == value
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west"]
+    (live.manifests / "north.yaml").unlink()
+    del live.kubeconfigs["north"]
+    live.run("site").ok()
+    assert tags(live, "west") == {NEW}
+    check_ways(live, "chat", ["mover"])
+
+
+def test_no_schedule_steers_and_moves_nothing(live: LiveFleet) -> None:
+    before = {pod["metadata"]["uid"] for pod in engines(live, "east")}
+    taint = {"key": "maintenance", "effect": "NoSchedule"}
+    live.edit("clusters.yaml", fleets.cluster("east"), fleets.cluster("east", taint))
+    live.edit("models.yaml", fleets.deployment("mover", 2, tag=NEW), fleets.deployment("mover", 4, tag=NEW))
+    live.run("site").ok()
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east", "west", "west", "west"]
+    assert {pod["metadata"]["uid"] for pod in engines(live, "east")} == before
+    live.edit("clusters.yaml", fleets.cluster("east", taint), fleets.cluster("east"))
+
+
+def test_a_drain_moves_replicas_and_always_serves(live: LiveFleet) -> None:
+    with Watched(live, "mover") as watched:
+        live.run("drain", "-e", "fleet_drain=east").ok()
+    assert watched.least >= 4, watched.counts
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["west"] * 4
+    assert engines(live, "east") == []
+    assert [key for key in contents(live) if key.startswith("east: ") and "mover" in key] == []
+    check_placement(live)
+    check_ways(live, "chat", ["mover"])
+    again = live.run("drain", "-e", "fleet_drain=east").ok()
+    assert again.changed == 0
+
+
+def test_a_drain_to_nowhere_says_so_and_takes_nothing_away(live: LiveFleet) -> None:
+    before = {pod["metadata"]["uid"] for pod in engines(live, "west")}
+    run = live.run("drain", "-e", "fleet_drain=east,west")
+    assert run.code != 0
+    assert run.failed == {"west"}
+    assert "4 replicas are still there" in " ".join(run.output.split())
+    assert {pod["metadata"]["uid"] for pod in engines(live, "west")} == before
+    check_ways(live, "chat", ["mover"])
+
+
+def test_an_evicting_taint_of_a_manifest_drains_as_well(live: LiveFleet) -> None:
+    taint = {"key": "broken", "effect": "NoExecute"}
+    live.edit("clusters.yaml", fleets.cluster("west"), fleets.cluster("west", taint))
+    with Watched(live, "mover") as watched:
+        live.run("site").ok()
+    assert watched.least >= 4, watched.counts
+    assert [entry["cluster"] for entry in placed(live, "mover")] == ["east"] * 4
+    check_placement(live)
+    check_ways(live, "chat", ["mover"])
+
+
+class Watched:
+    """How many ready pods a deployment has on all clusters together, again and again while it is entered."""
+
+    def __init__(self, live: LiveFleet, deployment: str) -> None:
+        self._live = live
+        self._deployment = deployment
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.counts: list[int] = []
+
+    @property
+    def least(self) -> int:
+        return min(self.counts)
+
+    def __enter__(self) -> Watched:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.3):
+            self.counts.append(sum(map(self._ready, self._live.workloads)))
+
+    def _ready(self, cluster: str) -> int:
+        return sum(map(is_ready, engines(self._live, cluster, self._deployment)))
+
+
+@contextmanager
+def nobody_there(live: LiveFleet, folder: Path) -> Iterator[Path]:
+    """A kubeconfig for an address on which nothing listens."""
+    port = Port()
+    east = live.workloads["east"]
+    path = folder / "north.kubeconfig"
+    path.write_text(east.kubeconfig.read_text().replace(east.server, f"https://127.0.0.1:{port}"))
+    try:
+        yield path
+    finally:
+        port.release()
