@@ -83,7 +83,7 @@ class Course:
     def measured(self, stage: str) -> Run:
         self.declare(stage)
         watched = Watched(self.live.start("reconcile"))
-        watched.process.wait(600)
+        watched.process.wait(1800)
         watched.end()
         self.timelines[stage] = [*watched.tasks, time.monotonic() - watched.began]
         assert watched.process.returncode == 0, watched.output()
@@ -144,7 +144,7 @@ class Watched:
         return self.wait_for(lambda: any(name in line for line in self.lines))
 
     def end(self) -> int:
-        code = self.process.wait(600)
+        code = self.process.wait(1800)
         self._reader.join(10)
         return code
 
