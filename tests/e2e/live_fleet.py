@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +39,8 @@ SYSTEM = "modelplane-system"
 MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
 POOL_LABEL = "modelplane.ai/pool"
 CONTROL_ADDRESS = "198.51.100.1"
+# Seconds. One run takes half a minute at most, and many times as long on a machine that has much else to do.
+_LONGEST_RUN = 1800
 
 Object = dict[str, Any]
 
@@ -175,9 +178,9 @@ class LiveFleet:
     def run(self, playbook: str, *arguments: str, **environment: str) -> Run:
         process = self.start(playbook, *arguments, **environment)
         try:
-            output, _ = process.communicate(timeout=600)
+            output, _ = process.communicate(timeout=_LONGEST_RUN)
         except BaseException:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             raise
         assert "Traceback" not in output, output
         return Run(process.returncode, _recap(output), output)
