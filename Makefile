@@ -10,10 +10,10 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help quickstart test lint types docs crds conformance unit kube bench clean
+.PHONY: help quickstart test lint types docs crds conformance unit e2e kube bench clean
 
 help: ## what there is to do
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
 
 $(BIN)/python:
 	@python="$$(sh tests/find_python.sh)" && echo "Setting up $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
@@ -54,7 +54,10 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
 unit: $(VENV)/tests.installed kube ## the tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e -rs
+
+e2e: $(VENV)/tests.installed kube ## whole fleets on real control planes, through ansible-playbook
+	@$(BIN)/python -m pytest -q -rs tests/e2e
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py
