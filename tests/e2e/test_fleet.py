@@ -5,28 +5,21 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from itertools import pairwise
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM, LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.looking import (
-    RESOURCE,
     Writes,
-    allocated,
-    became_ready,
     built,
     check_placement,
     check_ways,
     contents,
-    created,
     engines,
     everything,
     placed,
     planes,
     table,
-    tags,
 )
 
 OLD, NEW = "v0.23.0", "v0.24.0"
@@ -155,65 +148,6 @@ def test_a_number_that_a_manifest_has_as_well_is_a_conflict(live: LiveFleet) -> 
     live.kubectl("-n", "team", "scale", "md/small", "--replicas=2")
     live.run("site").ok()
     assert live.is_true("ModelDeployment", "small", "team")
-
-
-def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> None:
-    for cluster, plane in live.workloads.items():
-        devices = [device for claim in plane.objects.list(RESOURCE, "ResourceClaim") for device in allocated(claim)]
-        taken = Counter(device["pool"].rpartition("-")[0] for device in devices)
-        assert taken["gpu"] == 6, f"{taken} on {cluster}"
-    live.edit("models.yaml", OLD, NEW)
-    live.run("site").ok()
-    for name in ("big", "elastic", "pair", "small"):
-        assert live.is_true("ModelDeployment", name, "team")
-    assert [tags(live, cluster) for cluster in live.workloads] == [{NEW}, {NEW}]
-    check_placement(live)
-    for name in ("elastic", "small"):
-        spans = []
-        for cluster in live.workloads:
-            pods = engines(live, cluster, name)
-            spans.append((min(map(created, pods)), max(map(became_ready, pods)), cluster))
-        # Times are whole seconds.
-        assert all(one[1] <= other[0] for one, other in pairwise(sorted(spans))), f"{name}: {spans}"
-
-
-def test_a_bad_edit_stops_at_the_first_cluster(live: LiveFleet) -> None:
-    live.settings["fleet_wait"] = 4
-    live.edit("models.yaml", small(NEW), small("missing"))
-    run = live.run("site")
-    (spoilt,) = [cluster for cluster in live.workloads if "missing" in tags(live, cluster, "small")]
-    (replica,) = [entry["replica"] for entry in placed(live, "small") if entry["cluster"] == spoilt]
-    conditions = live.resource("ModelReplica", replica, "team")["status"]["conditions"]
-    assert "ImagePullBackOff" in str(conditions), conditions
-    assert "ImagePullBackOff" in run.output
-    # One pod at a time is replaced, so the other one goes on, and both clusters answer.
-    check_ways(live, "chat", ["small", "elastic"])
-    live.edit("models.yaml", small("missing"), small(NEW))
-    live.settings["fleet_wait"] = 60
-    live.run("site").ok()
-    assert live.is_true("ModelDeployment", "small", "team")
-    check_placement(live)
-
-
-def test_a_limit_to_one_cluster_leaves_the_others_alone(live: LiveFleet) -> None:
-    live.edit("models.yaml", NEW, "v0.25.0")
-    live.kubectl("-n", "team", "scale", "md/elastic", "--replicas=1")
-    before = contents(live)
-    position = live.workloads["east"].audit_position()
-    run = live.run("site", "--limit", "west").ok()
-    assert set(run.recap) == {"west"}
-    assert live.workloads["east"].requests(position) == []
-    after = contents(live)
-    there = {entry["replica"] for entry in live.plan()["placements"] if entry["cluster"] == "east"}
-    for kind in ("ModelReplica", "ModelEndpoint"):
-        for name in there:
-            key = f"control: {kind} team/{name}"
-            assert before[key] == after[key]
-    assert {key for key in before if key.startswith("east: ")} == {key for key in after if key.startswith("east: ")}
-    assert (tags(live, "west"), tags(live, "east")) == ({"v0.25.0"}, {NEW})
-    live.run("site").ok()
-    assert len(placed(live, "elastic")) == 1
-    check_placement(live)
 
 
 def test_teardown_leaves_nothing_of_ours_and_all_of_others(live: LiveFleet) -> None:
