@@ -5,11 +5,11 @@
 
 The first table is `apply` with 20 objects for each cluster: `apply` onto clusters that have none of them, `none` the
 second run, which has nothing to change. `k8s` and `k8s none` are the same objects in a loop of `kubernetes.core.k8s`
-tasks, ten clusters at a time; `times` is how much faster a run without changes is. As a loop takes about a second for
-each object, a figure with `~` is that of fewer clusters (ten real ones, two of the stand-in), times as many; with
-`--loop-all` everything is measured. The second table is the playbook `reconcile` with a control cluster and two
-replicas on each cluster, from nothing to serving, and again (`none`); more than 100 clusters take `--reconcile 1000`
-and most of an hour.
+tasks, ten clusters at a time; `times` is how much faster a run without changes is, `by CPU` how much less CPU it takes,
+which other work on the machine changes less. As a loop takes about a second for each object, a figure with `~` is that
+of fewer clusters (ten real ones, two of the stand-in), times as many; with `--loop-all` everything is measured. The
+second table is the playbook `reconcile` with a control cluster and two replicas on each cluster, from nothing to
+serving, and again (`none`); more than 100 clusters take `--reconcile 1000` and most of an hour.
 
 `servers` are real API servers (tests/kube, without controllers) that share the clusters out among them, so that each
 answer is as long as if it was for all clusters of its server; or `stand-in`, one process that plays all of them
@@ -24,6 +24,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,8 +52,21 @@ ANSIBLE = "14.5.0" if sys.version_info >= (3, 12) else "12.3.0"
 # Left out of the 23 objects that are composed for two replicas, so that it is a round number.
 _SURPLUS = ("poddisruptionbudget-", "configmap-")
 
-HEADING = ("clusters", "servers", "apply s", "none s", "CPU s", "MiB", "requests", "k8s s", "k8s none s", "times")
-WIDTHS = (8, 8, 8, 7, 6, 5, 8, 8, 10, 6)
+HEADING = (
+    "clusters",
+    "servers",
+    "apply s",
+    "none s",
+    "CPU s",
+    "MiB",
+    "requests",
+    "k8s s",
+    "k8s none s",
+    "k8s CPU",
+    "times",
+    "by CPU",
+)
+WIDTHS = (8, 8, 8, 7, 6, 5, 8, 8, 10, 8, 6, 6)
 RECONCILE_HEADING = ("clusters", "objects", "first s", "none s", "CPU s", "MiB", "requests")
 RECONCILE_WIDTHS = (8, 8, 8, 7, 6, 5, 8)
 
@@ -332,19 +346,20 @@ class Loops:
     def __init__(self, *, everything: bool, missing: str) -> None:
         self.missing = missing
         self._everything = everything
-        self._known: dict[bool, tuple[float, float]] = {}
+        self._known: dict[bool, tuple[float, float, float]] = {}
 
-    def seconds(self, bench: Bench, kubeconfigs: Mapping[str, Path], real: bool) -> tuple[float, float, str]:
-        """Of this many clusters; `~` where it is a multiple of what was measured."""
+    def seconds(self, bench: Bench, kubeconfigs: Mapping[str, Path], real: bool) -> tuple[float, float, float, str]:
+        """Both runs, and the CPU of the second, for this many clusters; `~` where that is a multiple of what was
+        measured."""
         clusters = len(kubeconfigs)
         some = clusters if self._everything else min(clusters, LOOPED[real])
         sign = "" if some == clusters else "~"
         if self._everything or real not in self._known:
             looped_over = dict(list(kubeconfigs.items())[:some])
             first, second = looped(bench, composed(bench, clusters), looped_over)
-            self._known[real] = (first.seconds / some, second.seconds / some)
-        first_each, second_each = self._known[real]
-        return first_each * clusters, second_each * clusters, sign
+            self._known[real] = (first.seconds / some, second.seconds / some, second.cpu / some)
+        first_each, second_each, cpu_each = self._known[real]
+        return first_each * clusters, second_each * clusters, cpu_each * clusters, sign
 
 
 def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: int, loops: Loops) -> str:
@@ -354,10 +369,11 @@ def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: int, loops
     cells = [f"{clusters:,}", str(servers or "stand-in"), f"{first.seconds:.1f}", f"{second.seconds:.1f}"]
     cells += [f"{second.cpu:.1f}", f"{second.memory:.0f}", f"{requests / clusters:.1f}"]
     if loops.missing:
-        return row((*cells, "", "", ""), WIDTHS)
-    first_loop, second_loop, sign = loops.seconds(bench, kubeconfigs, bool(servers))
-    cells += [f"{sign}{first_loop:,.0f}", f"{sign}{second_loop:,.0f}"]
-    return row((*cells, f"{sign}{second_loop / second.seconds:,.0f}"), WIDTHS)
+        return row((*cells, *[""] * (len(WIDTHS) - len(cells))), WIDTHS)
+    first_loop, second_loop, cpu, sign = loops.seconds(bench, kubeconfigs, bool(servers))
+    cells += [f"{sign}{seconds:,.0f}" for seconds in (first_loop, second_loop, cpu)]
+    cells += [f"{sign}{second_loop / second.seconds:,.0f}", f"{sign}{cpu / second.cpu:,.0f}"]
+    return row(cells, WIDTHS)
 
 
 def reconcile_row(bench: Bench, server: str, ca: Path, clusters: int) -> str:
@@ -423,6 +439,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     parser.add_argument("--no-loop", action="store_true", help="compare with nothing")
     parser.add_argument("--loop-all", action="store_true", help="loop over all clusters, however long it takes")
     chosen = parser.parse_args(arguments)
+    # So that servers are stopped and folders removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     missing = "not asked for" if chosen.no_loop else kubernetes_core()
     if missing:
         print(f"nothing is compared with kubernetes.core: {missing}")
