@@ -80,10 +80,10 @@ def differences(wanted: Snapshot, found: Snapshot) -> str:
 
 
 def serving(plane: ControlPlane) -> dict[str, str]:
-    """Ready pods of replicas that nobody has begun to delete: uid -> deployment."""
+    """Ready pods that requests go to and that nobody has begun to delete: uid -> deployment."""
     return {
         pod["metadata"]["uid"]: pod["metadata"]["labels"]["modelplane.ai/deployment"]
-        for pod in plane.objects.list("v1", "Pod", labels="modelplane.ai/deployment")
+        for pod in plane.objects.list("v1", "Pod", labels="modelplane.ai/serving")
         if condition(pod, "Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
     }
 
