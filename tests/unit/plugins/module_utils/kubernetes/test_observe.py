@@ -309,7 +309,7 @@ def test_the_control_cluster() -> None:
     assert "Secret" not in kinds
     assert "aHVudGVyMg" not in str(look)
     observed = parse({"control": look.entry})
-    assert observed.seen is None
+    assert observed.secret_keys == {("ml-team", "key"): frozenset({"apiKey"})}
     assert sorted(asked[3] for asked in client.asked if asked[1] == "Secret") == ["hf-token", "key"]
 
 
