@@ -122,11 +122,12 @@ class LiveFleet:
         self.close()
 
     def clear(self) -> None:
-        """Take away whatever is left of a fleet, so that the clusters can be those of another one."""
+        """Take away whatever is left of a fleet, its users' resources as well, so that the clusters can be those of
+        another one."""
         for plane in (self.control, *self.workloads.values()):
-            for kind, namespace, name in sorted(self.ours(plane), key=lambda key: key[0] == "Namespace"):
+            for kind, namespace, name in sorted(self._left(plane), key=lambda key: key[0] == "Namespace"):
                 plane.objects.delete(dict(map(reversed, KINDS))[kind], kind, name, namespace)
-            until(f"nothing is left on {plane.name}", lambda plane=plane: not self.ours(plane))
+            until(f"nothing is left on {plane.name}", lambda plane=plane: not self._left(plane))
 
     def write(self, name: str, text: str) -> None:
         (self.manifests / name).write_text(text)
@@ -187,10 +188,16 @@ class LiveFleet:
 
     def ours(self, plane: ControlPlane) -> dict[tuple[str, str, str], Object]:
         """All objects with our label, by kind, namespace and name."""
+        return self._find(plane, {})
+
+    def _left(self, plane: ControlPlane) -> dict[tuple[str, str, str], Object]:
+        return self._find(plane, dict.fromkeys((group for group, _ in KINDS if "modelplane.ai/" in group), ""))
+
+    def _find(self, plane: ControlPlane, labels: Mapping[str, str]) -> dict[tuple[str, str, str], Object]:
         found = {}
         for api_version, kind in KINDS:
             if plane.objects.knows(api_version, kind):
-                for value in plane.objects.list(api_version, kind, labels=MANAGED):
+                for value in plane.objects.list(api_version, kind, labels=labels.get(api_version, MANAGED)):
                     metadata = value["metadata"]
                     found[kind, metadata.get("namespace", ""), metadata["name"]] = value
         return found
