@@ -225,6 +225,7 @@ def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable
             settings.options,
             scope=settings.scope(CONTROL_SCOPE),
             create_namespaces=True,
+            definitions=settings.absent and settings.definitions,
         )
         before = client.requests.copy()
         applied = apply(client, wanted.objects, options)

@@ -90,7 +90,9 @@ options:
     default: [clusters, control]
   definitions:
     description:
-      - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster.
+      - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster. With
+        O(state=absent) they are removed, unless there is an object of any of these kinds, or something else that was
+        applied with this collection wants them.
     type: bool
     default: true
   lease:
@@ -242,46 +244,50 @@ failed_clusters:
   sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils import apply_results, cluster_arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
 
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **cluster_arguments.CLUSTERS,
-            "path": {"type": "path"},
-            "objects": {"type": "list", "elements": "dict"},
-            "record": {"type": "str"},
-            "folders": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "fleet": {"type": "str", "default": "default"},
-            "prune": {"type": "bool", "default": True},
-            "force": {"type": "bool", "default": False},
-            "wait": {"type": "float", "default": 0},
-            "parts": {
-                "type": "list",
-                "elements": "str",
-                "choices": ["clusters", "control"],
-                "default": ["clusters", "control"],
-            },
-            "definitions": {"type": "bool", "default": True},
-            "lease": {
-                "type": "dict",
-                "options": {
-                    "holder": {"type": "str", "required": True},
-                    "duration": {"type": "float", "default": 60},
-                },
-            },
-            "lock_timeout": {"type": "float", "default": 60},
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "path": {"type": "path"},
+        "objects": {"type": "list", "elements": "dict"},
+        "record": {"type": "str"},
+        "folders": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "fleet": {"type": "str", "default": "default"},
+        "prune": {"type": "bool", "default": True},
+        "force": {"type": "bool", "default": False},
+        "wait": {"type": "float", "default": 0},
+        "parts": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["clusters", "control"],
+            "default": ["clusters", "control"],
         },
-        required_if=[("state", "present", ("path", "objects"), True)],
-        mutually_exclusive=[("path", "objects")],
-        supports_check_mode=True,
-    )
+        "definitions": {"type": "bool", "default": True},
+        "lease": {
+            "type": "dict",
+            "options": {
+                "holder": {"type": "str", "required": True},
+                "duration": {"type": "float", "default": 60},
+            },
+        },
+        "lock_timeout": {"type": "float", "default": 60},
+    },
+    "required_if": [("state", "present", ("path", "objects"), True)],
+    "mutually_exclusive": [("path", "objects")],
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     for name, error in (
         ("pydantic", PYDANTIC_IMPORT_ERROR),
         ("PyYAML", YAML_IMPORT_ERROR),
@@ -298,6 +304,10 @@ def main() -> None:
     if result["failed_clusters"] and module.params["on_error"] == "fail":
         module.fail_json(**result)
     module.exit_json(**result)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

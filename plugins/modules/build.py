@@ -176,6 +176,8 @@ removed:
   sample: []
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
@@ -190,26 +192,28 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     warn,
 )
 
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **RESOURCES,
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
+        "preview": {"type": "path"},
+        "drain": {"type": "list", "elements": "str", "default": []},
+        **SCHEDULING,
+        "path": {"type": "path", "required": True},
+        "lock_timeout": {"type": "float", "default": 60},
+        "allow_empty": {"type": "bool", "default": False},
+        "observations": {"type": "path"},
+        "rollout": {"type": "int", "default": 1},
+        "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+        "table_width": {"type": "int", "default": 72},
+    },
+    "supports_check_mode": True,
+}
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **RESOURCES,
-            "resources": {"type": "list", "elements": "path", "default": []},
-            "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
-            "preview": {"type": "path"},
-            "drain": {"type": "list", "elements": "str", "default": []},
-            **SCHEDULING,
-            "path": {"type": "path", "required": True},
-            "lock_timeout": {"type": "float", "default": 60},
-            "allow_empty": {"type": "bool", "default": False},
-            "observations": {"type": "path"},
-            "rollout": {"type": "int", "default": 1},
-            "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
-            "table_width": {"type": "int", "default": 72},
-        },
-        supports_check_mode=True,
-    )
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     if module.params["table_width"] < 60:
         module.fail_json(msg=f"table_width is {module.params['table_width']}, and must be at least 60")
@@ -235,6 +239,10 @@ def main() -> None:
     if module._diff:
         result["diff"] = file_diff(outcome)
     module.exit_json(**result)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

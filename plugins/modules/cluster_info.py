@@ -213,17 +213,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observatio
 _MOST_WARNINGS = 20
 
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **CLUSTERS,
-            "resources": {"type": "list", "elements": "path", "default": []},
-            "chdir": {"type": "path"},
-            "path": {"type": "path"},
-            "others": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **CLUSTERS,
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "chdir": {"type": "path"},
+        "path": {"type": "path"},
+        "others": {"type": "list", "elements": "str", "default": []},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     if KUBERNETES_IMPORT_ERROR:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
     prepare(module)
@@ -288,6 +291,10 @@ def _cluster(look: ClusterLook) -> dict[str, Any]:
         "failing_pods": list(look.failing_pods),
         "warnings": list(look.warnings),
     }
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

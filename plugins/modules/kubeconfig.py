@@ -137,25 +137,27 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 
-
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **cluster_arguments.CLUSTERS,
-            "folder": {"type": "path", "required": True},
-            "account": {"type": "str", "required": True},
-            "namespace": {"type": "str", "default": "modelplane-system"},
-            "duration": {"type": "int", "default": 86400},
-            "renew_before": {"type": "int", "default": 28800},
-            "parts": {
-                "type": "list",
-                "elements": "str",
-                "choices": ["clusters", "control"],
-                "default": ["clusters", "control"],
-            },
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "folder": {"type": "path", "required": True},
+        "account": {"type": "str", "required": True},
+        "namespace": {"type": "str", "default": "modelplane-system"},
+        "duration": {"type": "int", "default": 86400},
+        "renew_before": {"type": "int", "default": 28800},
+        "parts": {
+            "type": "list",
+            "elements": "str",
+            "choices": ["clusters", "control"],
+            "default": ["clusters", "control"],
         },
-        supports_check_mode=True,
-    )
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
         if error:
             module.fail_json(msg=missing_required_lib(name), exception=error)
@@ -230,6 +232,10 @@ def _told(outcome: Written | ApiError) -> dict[str, Any]:
     if isinstance(outcome, ApiError):
         return {"changed": False, "failed": True, "msg": str(outcome)}
     return {"changed": outcome.changed, "failed": False, "msg": "", "path": outcome.path, "expires": outcome.expires}
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

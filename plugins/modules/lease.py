@@ -85,6 +85,7 @@ holder:
 """
 
 import contextlib
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
@@ -104,21 +105,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
     lease_name,
 )
 
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        "control": {**CLUSTERS["control"], "required": True},
+        "holder": {"type": "str", "required": True},
+        "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
+        "fleet": {"type": "str", "default": "default"},
+        "duration": {"type": "float", "default": 60.0},
+        "wait": {"type": "float"},
+        "timeout": CLUSTERS["timeout"],
+        "retries": CLUSTERS["retries"],
+    },
+    "supports_check_mode": True,
+}
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "control": {**CLUSTERS["control"], "required": True},
-            "holder": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
-            "fleet": {"type": "str", "default": "default"},
-            "duration": {"type": "float", "default": 60.0},
-            "wait": {"type": "float"},
-            "timeout": CLUSTERS["timeout"],
-            "retries": CLUSTERS["retries"],
-        },
-        supports_check_mode=True,
-    )
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     if KUBERNETES_IMPORT_ERROR:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
     if module.params["duration"] < 1:
@@ -156,6 +159,10 @@ def _holder(module: AnsibleModule, client: Client) -> str:
             f"to end. If it was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"
         )
     return lease.held_by
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

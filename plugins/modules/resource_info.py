@@ -66,6 +66,8 @@ ignored:
   sample: ["manifests/namespaces.yaml:1: v1 Namespace ml-team"]
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
@@ -75,11 +77,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     warn,
 )
 
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {**RESOURCES, "fail_on_error": {"type": "bool", "default": True}},
+    "supports_check_mode": True,
+}
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={**RESOURCES, "fail_on_error": {"type": "bool", "default": True}}, supports_check_mode=True
-    )
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     loaded = build.read_manifests(module.params["resources"])
     warn(module, loaded, errors=False)
@@ -96,6 +101,10 @@ def main() -> None:
         warnings_found=[str(problem) for problem in loaded.warnings],
         ignored=list(loaded.ignored),
     )
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -117,6 +117,8 @@ summary:
   sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
@@ -129,15 +131,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     warn,
 )
 
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {**RESOURCES, **SCHEDULING, "path": {"type": "path"}},
+    "supports_check_mode": True,
+}
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={**RESOURCES, **SCHEDULING, "path": {"type": "path"}}, supports_check_mode=True
-    )
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     outcome = run(module, build.decide, settings(module))
     warn(module, outcome.loaded, more=outcome.plan.warnings)
     module.exit_json(changed=False, removed=table.removed(outcome.plan), **table.document(outcome.plan))
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,8 @@ fingerprint:
   sample: {manifests: 61ab05ae99c2d5a4b8f1, control: 0c1d2e3f405162738495, cluster onprem: 9b8a7c6d5e4f30211203}
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils import build, fingerprint
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
@@ -97,19 +99,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
 
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **CLUSTERS,
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "chdir": {"type": "path"},
+        "since": {"type": "dict", "default": {}},
+        "interval": {"type": "float", "default": 30.0},
+        "max_wait": {"type": "float", "default": 600.0},
+    },
+    "supports_check_mode": True,
+}
 
-def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            **CLUSTERS,
-            "resources": {"type": "list", "elements": "path", "default": []},
-            "chdir": {"type": "path"},
-            "since": {"type": "dict", "default": {}},
-            "interval": {"type": "float", "default": 30.0},
-            "max_wait": {"type": "float", "default": 600.0},
-        },
-        supports_check_mode=True,
-    )
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
     if KUBERNETES_IMPORT_ERROR:
         module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
     prepare(module)
@@ -134,6 +138,10 @@ def main() -> None:
         timeout=params["max_wait"] if params["since"] else 0.0,
     )
     module.exit_json(changed=False, changes=changes, fingerprint=seen)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
 
 
 if __name__ == "__main__":

@@ -155,9 +155,15 @@ def test_teardown_leaves_nothing_of_ours_and_all_of_others(live: LiveFleet) -> N
     plant = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     foreign = [(plane, plane.apply(plant)[0]["metadata"]["uid"]) for plane in planes(live)]
     live.run("teardown").ok()
-    assert {plane.name: everything(plane) for plane in planes(live)} == {"control": [], "east": [], "west": []}
+    left = {plane.name: everything(plane) for plane in planes(live)}
+    assert (left["east"], left["west"]) == ([], [])
+    # The namespace of the fleet's records holds something of somebody else.
+    assert {name.partition("/")[0] for name in left["control"]} == {"configmap", "namespace"}
     for plane, uid in foreign:
         there = plane.get("v1", "ConfigMap", "of-somebody-else", SYSTEM)
         assert there is not None
         assert there["metadata"]["uid"] == uid
+        plane.objects.delete("v1", "ConfigMap", "of-somebody-else", SYSTEM)
+    assert live.run("teardown").ok().changed == 1
+    assert {plane.name: everything(plane) for plane in planes(live)} == {"control": [], "east": [], "west": []}
     assert live.run("teardown").ok().changed == 0

@@ -15,7 +15,8 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 PREFIX = "ansible_collections.modelplane.fleet.plugins."
 # The house, top floor first. A file belongs to the longest room that its path begins with.
 FLOORS = [
-    ("modules", "filter", "inventory", "action", "doc_fragments"),
+    ("action",),
+    ("modules", "filter", "inventory", "doc_fragments", "plugin_utils"),
     ("module_utils/module", "module_utils/filter", "module_utils/apply_results"),
     ("module_utils/build", "module_utils/apply", "module_utils/cluster_arguments", "module_utils/fingerprint"),
     ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),

@@ -77,6 +77,7 @@ class Options:
     (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace
     that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
+    `definitions`: definitions of kinds that are not wanted go as well, unless there is an object of one of them.
     """
 
     fleet: str = "default"
@@ -89,6 +90,7 @@ class Options:
     held: frozenset[Key] = frozenset()
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
     orphans: bool = True
+    definitions: bool = False
 
 
 @dataclass(frozen=True)
@@ -336,7 +338,8 @@ class _Run:
         if self.options.held:
             kept.add(SYSTEM_KEY)
             kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
-        return [value for value in unwanted(self.live, self.store, kept) if not self._has_held_labels(value)]
+        found = unwanted(self.live, self.store, kept, definitions=self.options.definitions)
+        return [value for value in found if not self._has_held_labels(value)]
 
     def _is_blind(self) -> bool:
         """Whether nobody can tell what an earlier run applied."""

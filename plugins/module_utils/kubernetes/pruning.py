@@ -50,13 +50,13 @@ _STANDARD_CONFIG = frozenset({"kube-root-ca.crt", "openshift-service-ca.crt"})
 _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
 
 
-def unwanted(live: Live, store: RecordStore, wanted: Collection[Key]) -> list[Object]:
+def unwanted(live: Live, store: RecordStore, wanted: Collection[Key], *, definitions: bool = False) -> list[Object]:
     """What is to be deleted, in order: objects with our label that are in our record, or, where the record is lost,
-    that our manager applied and no other record has. Definitions of kinds stay, as all objects of the kind would go
-    with them."""
+    that our manager applied and no other record has. Definitions of kinds only if that is asked for, as all objects of
+    the kind go with them."""
     found = []
     for key, value in live.objects.items():
-        if key in wanted or key in store.others or key.kind == DEFINITION or going(value):
+        if key in wanted or key in store.others or going(value) or (key.kind == DEFINITION and not definitions):
             continue
         if RECORD_LABEL in fields(value, "metadata", "labels"):
             continue
@@ -71,8 +71,12 @@ def unwanted(live: Live, store: RecordStore, wanted: Collection[Key]) -> list[Ob
 def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check_mode: bool) -> list[Result]:
     """Delete objects in the order given. Raises what concerns the whole server, not one object alone.
 
-    A Namespace that holds what this run does not remove is kept, and so is the one of the record while anything is.
+    A Namespace that holds what this run does not remove is kept, and so are the definitions of kinds while there is an
+    object of any of them, and the namespace of the record while anything else is.
     """
+    values = list(values)
+    definitions = [value for value in values if Key.of(value).kind == DEFINITION]
+    used: str | None = None
     secrets = SecretAccess(client, check_mode=check_mode)
     results: list[Result] = []
     removed: set[Key] = set(store.keys())
@@ -83,6 +87,8 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
             continue
         try:
             kept = _foreign_content(client, secrets, key.name, removed) if key.kind == NAMESPACE else ""
+            if key.kind == DEFINITION:
+                used = kept = _in_use(client, definitions, removed) if used is None else used
             if kept:
                 results.append(result(value, "skipped", f"kept, although it is no longer wanted: {kept}", before=value))
                 continue
@@ -130,6 +136,20 @@ def _foreign_content(client: Client, secrets: SecretAccess, namespace: str, remo
             return f"what is in it cannot be read ({error.message})"
         found += [str(Key.of(value)) for value in items if _is_foreign(value, removed)]
     return f"it holds what is not of this fleet: {listed(found)}" if found else ""
+
+
+def _in_use(client: Client, definitions: Iterable[Object], removed: Collection[Key]) -> str:
+    """What is there of the kinds that are defined, but for what this run removes; empty when nothing is."""
+    found = []
+    for definition in definitions:
+        version = next(entry["name"] for entry in entries(definition, "spec", "versions") if entry.get("storage"))
+        api_version, kind = f"{text(definition, 'spec', 'group')}/{version}", text(definition, "spec", "names", "kind")
+        try:
+            items = client.list(api_version, kind).items
+        except NotServed:
+            continue
+        found += [str(Key.of(value)) for value in items if not going(value) and Key.of(value) not in removed]
+    return f"there is still {listed(found)}" if found else ""
 
 
 def _is_foreign(value: Object, removed: Collection[Key]) -> bool:

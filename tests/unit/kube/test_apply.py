@@ -574,10 +574,20 @@ def test_a_kind_and_its_objects_in_one_run(place: Place) -> None:
     assert set(actions(applied).values()) == {"created"}, [found.message for found in applied.results]
     assert place.get(toy) is not None
     assert not place.apply(objects).changed
-    # The definition stays, as every object of the kind would go with it.
+    # The definition stays unless asked for, as every object of the kind would go with it.
     assert "CustomResourceDefinition" not in {found.kind for found in place.apply([]).results}
     assert place.get(objects[2]) is not None
-    place.plane.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"toys.{group}")
+    users = thing(f"{group}/v1", "Toy", "kite", "default")
+    place.plane.apply(users)
+    kept = only(place.apply([], definitions=True), "CustomResourceDefinition")
+    assert (kept.action, "Toy default/kite" in kept.message) == ("skipped", True), kept.message
+    assert place.get(users) is not None
+    place.plane.objects.delete(f"{group}/v1", "Toy", "kite", "default")
+    for check_mode in (True, False):
+        assert only(place.apply([], definitions=True, check_mode=check_mode), "CustomResourceDefinition").action == (
+            "deleted"
+        )
+    assert place.records() == []
 
 
 def test_a_kind_that_was_removed_is_forgotten(place: Place) -> None:

@@ -1,0 +1,113 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Modules of this collection without a process of their own.
+
+For every task Ansible packs the module with all that it imports, starts Python, and imports all of it again: one to two
+seconds here. What would run on the controller, as the same user and with the same Python anyway, is done in the process
+that Ansible forks for the task, which has all of that from its parent. Everything else runs the module as usual.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, Protocol
+
+from ansible.errors import AnsibleError
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.parameters import remove_values
+from ansible.module_utils.errors import UnsupportedError
+from ansible.plugins.action.normal import ActionModule as AsModule
+from ansible.utils.display import Display
+
+
+class Module(Protocol):
+    """A module of this collection: what AnsibleModule takes, and what is done with one."""
+
+    ARGUMENTS: Mapping[str, Any]
+
+    def work(self, module: Any) -> None: ...
+
+
+class InProcess(AsModule):
+    """An action that does the work of `module` itself, where that comes to the same."""
+
+    module: ClassVar[Any]
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        if not self._same_process(task_vars or {}):
+            found: dict[str, Any] = super().run(tmp, task_vars)
+            return found
+        environment: dict[str, str] = {}
+        self._compute_environment_string(environment)
+        os.environ.update(environment)
+        # Where the connection plugin `local` starts processes, and thus modules.
+        os.chdir(self._loader.get_basedir())
+        try:
+            face = _Face(self._task.action, self.module.ARGUMENTS, plain(self._task.args), self._task)
+            self.module.work(face)
+        except _Ended as ended:
+            result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
+            return result
+        raise AnsibleError(f"{self._task.action} came to no result")
+
+    def _same_process(self, task_vars: Mapping[str, Any]) -> bool:
+        python = str(self._templar.template(task_vars.get("ansible_python_interpreter", "")) or "")
+        return (
+            self._connection.transport == "local"
+            and not self._connection.become
+            and not self._task.async_val
+            and python in ("", sys.executable)
+        )
+
+
+class _Ended(BaseException):
+    """The module ended with this result. No handler of errors stops it, as with SystemExit."""
+
+    def __init__(self, result: Mapping[str, Any], secrets: set[str]) -> None:
+        super().__init__()
+        self.result, self.secrets = result, secrets
+
+
+class _Face:
+    """What the modules use of AnsibleModule, with the same meaning."""
+
+    def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
+        more = {key: arguments[key] for key in ("mutually_exclusive", "required_if") if key in arguments}
+        found = ArgumentSpecValidator(arguments["argument_spec"], **more).validate(given)
+        self._secrets = found._no_log_values
+        self.params = found.validated_parameters
+        self.check_mode = bool(task.check_mode)
+        self._diff = bool(task.diff)
+        if found.error_messages:
+            message = found.errors.msg
+            if isinstance(found.errors[0], UnsupportedError):
+                message = f"Unsupported parameters for ({name}) module: {message}"
+            self.fail_json(msg=message)
+
+    def warn(self, text: str) -> None:
+        Display().warning(remove_values(text, self._secrets))
+
+    def exit_json(self, **result: Any) -> NoReturn:
+        raise _Ended({"changed": False, **result}, self._secrets)
+
+    def fail_json(self, msg: str, **result: Any) -> NoReturn:
+        raise _Ended({"changed": False, **result, "msg": msg, "failed": True}, self._secrets)
+
+
+def plain(value: Any) -> Any:
+    """A value as it comes out of JSON: no tags, nothing lazy or encrypted."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(entry) for entry in value]
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    if isinstance(value, (datetime.datetime, datetime.date)):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,155 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A task is done in the process of ansible-playbook where it can be, and says the same as the module by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FLEET = ROOT / "inventories/quickstart/manifests"
+PASSWORD = "of the vault"
+
+
+def program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def run(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **variables: object) -> subprocess.CompletedProcess:
+    play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    command = [program("ansible-playbook"), "play.yml", "-i", "localhost,", "-c", "local", *arguments]
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return subprocess.run(
+        [*command, "-e", json.dumps(variables)],
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=120,
+    )
+
+
+@pytest.fixture(params=["in process", "as a module"])
+def python(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The interpreter of a host: that of ansible-playbook, or another one, here with the same libraries."""
+    if request.param == "in process":
+        return sys.executable
+    other = tmp_path / "python"
+    other.write_text(f'#!/bin/sh\necho started >> "{tmp_path}/started"\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    return str(other)
+
+
+def outcome(folder: Path, python: str, module: str, *arguments: str, **given: Any) -> dict[str, Any]:
+    """What a task of the module registers."""
+    task = {f"modelplane.fleet.{module}": given, "register": "found", "ignore_errors": True}
+    keep = {"ansible.builtin.copy": {"content": "{{ found | to_json }}", "dest": "{{ playbook_dir }}/found.json"}}
+    keep.update({"check_mode": False, "diff": False, "vars": {"ansible_python_interpreter": sys.executable}})
+    done = run(folder, [task, keep], *arguments, ansible_python_interpreter="{{ python }}", python=python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "started").exists() == (python != sys.executable)
+    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    return found
+
+
+def test_results_are_the_same(tmp_path: Path, python: str) -> None:
+    found = outcome(tmp_path, python, "resource_info", resources=[str(FLEET)])
+    assert (found["changed"], found["failed"], found["errors"]) == (False, False, [])
+    assert sorted(found["resources"]["InferenceCluster"]) == ["byo-us-east", "eks-us-west", "gke-us-central"]
+
+
+def test_check_mode_and_diff_are_the_same(tmp_path: Path, python: str) -> None:
+    found = outcome(
+        tmp_path, python, "build", "--check", "--diff", resources=[str(FLEET)], path=str(tmp_path / "build")
+    )
+    assert found["changed"]
+    assert "plan.json" in found["added"]
+    assert {entry["after_header"] for entry in found["diff"]} >= {"plan.json"}
+    assert not (tmp_path / "build").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"resources": ["x"], "pathh": "y"}, "Unsupported parameters for (modelplane.fleet.schedule) module: pathh."),
+        ({}, "missing required arguments: resources"),
+        ({"resources": ["x"], "accounting": "Cores"}, "value of accounting must be one of: Devices, Nodes, got: Cores"),
+        ({"resources": ["nowhere"]}, "nowhere"),
+    ],
+)
+def test_errors_are_the_same(tmp_path: Path, python: str, given: dict[str, Any], message: str) -> None:
+    found = outcome(tmp_path, python, "schedule", **given)
+    assert found["failed"]
+    assert message in found["msg"]
+
+
+def test_warnings_are_shown(tmp_path: Path, python: str) -> None:
+    text = (FLEET / "models.yaml").read_text().replace("\nspec:", "\nspecs: {}\nspec:", 1)
+    (tmp_path / "models.yaml").write_text(text)
+    task = {"modelplane.fleet.resource_info": {"resources": [str(tmp_path / "models.yaml")], "fail_on_error": False}}
+    done = run(tmp_path, [task], "-v", ansible_python_interpreter=python)
+    assert "specs" in done.stdout + done.stderr
+
+
+def test_paths_start_at_the_playbook(tmp_path: Path, python: str) -> None:
+    (tmp_path / "fleet").symlink_to(FLEET)
+    found = outcome(tmp_path, python, "resource_info", resources=["fleet"])
+    assert not found["failed"], found["msg"]
+    assert found["resources"]["InferenceClass"]
+
+
+def test_the_environment_of_a_task_holds(tmp_path: Path, python: str) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/fleet").symlink_to(FLEET)
+    task = {
+        "modelplane.fleet.resource_info": {"resources": ["~/fleet"]},
+        "environment": {"HOME": "{{ playbook_dir }}/home"},
+    }
+    done = run(tmp_path, [task], ansible_python_interpreter=python)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_value_of_a_vault_is_opened(tmp_path: Path, python: str) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    sealed = subprocess.run(
+        [
+            program("ansible-vault"),
+            "encrypt_string",
+            "--vault-password-file",
+            "password",
+            "--name",
+            "fleet",
+            str(FLEET),
+        ],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=tmp_path,
+    ).stdout
+    (tmp_path / "variables.yml").write_text(sealed)
+    found = outcome(
+        tmp_path,
+        python,
+        "resource_info",
+        "--vault-password-file=password",
+        "-e@variables.yml",
+        resources=["{{ fleet }}"],
+    )
+    assert not found["failed"], found["msg"]
+    assert found["resources"]["InferenceClass"]
