@@ -58,7 +58,7 @@ READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "cronjobs"): ("list",),
     ("batch", "jobs"): ("list",),
     ("leaderworkerset.x-k8s.io", "leaderworkersets"): ("list",),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): ("list", "watch", "get", "create", "patch"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"): ("list", "watch", "get", "create", "patch", "delete"),
 }
 
 
