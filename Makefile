@@ -33,7 +33,7 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "  ansible-playbook modelplane.fleet.plan -i $(INVENTORY) --check --diff"
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
-test: lint types docs crds conformance unit ## everything that has to pass
+test: lint types docs crds conformance unit live e2e ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check .
@@ -57,10 +57,10 @@ unit: $(VENV)/tests.installed ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e --ignore tests/unit/kube -rs
 
 live: $(VENV)/tests.installed kube ## the tests of what talks to API servers, on real ones
-	@$(BIN)/python -m pytest -q -rs tests/unit/kube
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/unit/kube
 
 e2e: $(VENV)/tests.installed kube ## whole fleets on real control planes, through ansible-playbook
-	@$(BIN)/python -m pytest -q -rs tests/e2e
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py

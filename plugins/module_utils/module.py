@@ -27,12 +27,6 @@ RESOURCES: dict[str, Any] = {
     "resources": {"type": "list", "elements": "path", "required": True},
     "chdir": {"type": "path"},
 }
-SCHEDULING: dict[str, Any] = {
-    "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
-    "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
-    "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
-}
-IMAGES = ("picker", "sidecar", "hydration", "egress")
 # A person reads some; the whole list is in the result.
 _MOST_WARNINGS = 20
 

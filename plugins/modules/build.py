@@ -182,15 +182,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
-    IMAGES,
     RESOURCES,
-    SCHEDULING,
     file_diff,
     prepare,
     run,
     settings,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.settings import IMAGES, SCHEDULING
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

@@ -124,12 +124,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     RESOURCES,
-    SCHEDULING,
     prepare,
     run,
     settings,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.settings import SCHEDULING
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**RESOURCES, **SCHEDULING, "path": {"type": "path"}},

@@ -85,6 +85,17 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in build.rglob("*") if path.is_file()}
 
 
+@pytest.mark.parametrize("name", ["plan", "site", "status", "drain", "loop", "teardown"])
+def test_variables_are_looked_through_before_anything_is_done(tmp_path: Path, name: str) -> None:
+    variables = {"fleet_build": str(tmp_path / "build"), "fleet_biuld": "x", "fleet_invalid": "ignore"}
+    output = failed(play(name, inventory=SAMPLE, **variables))
+    assert "fleet_biuld is no variable of modelplane.fleet" in output
+    assert "Did you mean fleet_build?" in output
+    assert "value of fleet_invalid must be one of: fail, hold, got: ignore" in output
+    assert "Error while resolving" not in output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_sample_fleet_spreads_and_gangs(tmp_path: Path) -> None:
     changed(play("plan", inventory=SAMPLE, fleet_build=str(tmp_path)))
     plan = json.loads((tmp_path / "plan.json").read_text())

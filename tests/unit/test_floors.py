@@ -17,8 +17,14 @@ PREFIX = "ansible_collections.modelplane.fleet.plugins."
 FLOORS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments", "plugin_utils"),
-    ("module_utils/module", "module_utils/filter", "module_utils/apply_results"),
-    ("module_utils/build", "module_utils/apply", "module_utils/cluster_arguments", "module_utils/fingerprint"),
+    ("module_utils/module", "module_utils/apply_results"),
+    (
+        "module_utils/build",
+        "module_utils/apply",
+        "module_utils/cluster_arguments",
+        "module_utils/fingerprint",
+        "module_utils/settings",
+    ),
     ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),

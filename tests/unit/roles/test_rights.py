@@ -123,7 +123,7 @@ def test_only_definitions_of_the_fleet_may_be_written() -> None:
     reading, writing = sorted(of_definitions, key=lambda rule: "resourceNames" in rule)
     assert reading["verbs"] == ["list", "watch"]
     assert writing["resourceNames"] == sorted(f"{kind.PLURAL}.{kind.GROUP}" for kind in api.KINDS.values())
-    assert "delete" not in writing["verbs"]
+    assert writing["verbs"] == ["get", "create", "patch", "delete"]
 
 
 def test_the_fleet_may_bind_the_role_for_secrets_and_no_other() -> None:

@@ -1,0 +1,98 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.problems`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: problems
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: What is wrong with the variables of a fleet
+description:
+  - Looks through the variables that the playbooks of this collection read, before anything is done with them.
+  - Misspelt names, wrong types and choices, and connections that lead nowhere are told all at once. No value of a
+    connection is repeated.
+positional: host, hosts
+options:
+  _input:
+    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    type: dict
+    required: true
+  host:
+    description: The host whose variables are those of the fleet.
+    type: str
+    required: true
+  hosts:
+    description: Hosts of clusters.
+    type: list
+    elements: str
+    required: true
+  build:
+    description: Whether there have to be manifests and a build folder.
+    type: bool
+    default: true
+seealso:
+  - plugin: modelplane.fleet.connections
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: The variables of the fleet are in order
+  ansible.builtin.assert:
+    that: problems | length == 0
+    fail_msg: "{{ problems | join('\n') }}"
+  vars:
+    problems: "{{ hostvars | modelplane.fleet.problems(groups['control_plane'] | first, ansible_play_hosts) }}"
+  run_once: true
+"""
+
+RETURN = r"""
+_value:
+  description: One line for each problem.
+  type: list
+  elements: str
+  returned: always
+  sample:
+    - "control: fleet_biuld is no variable of modelplane.fleet, which all begin with fleet_. Did you mean fleet_build?"
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
+
+
+def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True) -> list[str]:
+    """What is wrong with the variables of a fleet."""
+    if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
+        raise AnsibleFilterError("modelplane.fleet.problems: the input must be hostvars, and hosts a list of names")
+    return settings.problems(
+        str(host),
+        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}),
+        {
+            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES})
+            for name in hosts
+            if name != host
+        },
+        build=build,
+    )
+
+
+def _read(variables: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """The variables by these names, and those that look like one without their values, as Ansible's are templated when
+    they are read."""
+    return {
+        name: variables[name] if name in names else None
+        for name in variables
+        if name in names or name.startswith(settings.PREFIX)
+    }
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"problems": problems}

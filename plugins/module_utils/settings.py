@@ -1,0 +1,111 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The variables that the playbooks read, and what is wrong with those of an inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+PREFIX = "fleet_"
+SCHEDULING: dict[str, Any] = {
+    "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
+    "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
+    "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
+}
+IMAGES = ("picker", "sidecar", "hydration", "egress")
+OF_FLEET: dict[str, Any] = {
+    "fleet_resources": {"type": "list", "elements": "str"},
+    "fleet_build": {"type": "str"},
+    "fleet_name": {"type": "str"},
+    "fleet_wait": {"type": "float"},
+    "fleet_rounds": {"type": "int"},
+    "fleet_lease": {"type": "float"},
+    "fleet_forks": {"type": "int"},
+    "fleet_timeout": {"type": "float"},
+    "fleet_retries": {"type": "int"},
+    "fleet_force": {"type": "bool"},
+    "fleet_definitions": {"type": "bool"},
+    "fleet_drain": {"type": "list", "elements": "str"},
+    "fleet_report": {"type": "str"},
+    "fleet_loop_interval": {"type": "float"},
+    "fleet_loop_resync": {"type": "float"},
+    "fleet_loop_turns": {"type": "int"},
+    "fleet_rollout": {"type": "int"},
+    "fleet_allow_empty": {"type": "bool"},
+    "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+    "fleet_lock_timeout": {"type": "float"},
+    "fleet_table_width": {"type": "int"},
+    "fleet_observations": {"type": "str"},
+    **{f"fleet_{name}": {key: option[key] for key in ("type", "choices")} for name, option in SCHEDULING.items()},
+}
+"""Variables of the host of `control_plane`, as an Ansible argument spec. What a value may be beyond that is said by the
+module that takes it."""
+OF_CLUSTER: dict[str, Any] = {
+    "fleet_drained": {"type": "bool"},
+    "fleet_source": {"type": "raw"},
+    "fleet_region": {"type": "raw"},
+    "fleet_labels": {"type": "raw"},
+}
+"""Variables of hosts of `workload_clusters` beside those that `connections` reads."""
+KNOWN = frozenset(
+    name
+    for names in (OF_FLEET, OF_CLUSTER, connections.CLUSTER_VARIABLES, connections.CONTROL_VARIABLES)
+    for name in names
+    if name.startswith(PREFIX)
+)
+
+
+def problems(
+    host: str, fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], *, build: bool
+) -> list[str]:
+    """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
+    host). `build`: whether there have to be manifests and a build folder. Of what makes up a connection no value is
+    repeated."""
+    found = _unknown({host: fleet, **clusters})
+    found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
+    for name, variables in clusters.items():
+        found += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
+    control = None
+    try:
+        control = connections.control_connection(host, fleet)
+    except connections.ConnectionsError as error:
+        found += error.problems
+    try:
+        connections.clusters(clusters)
+    except connections.ConnectionsError as error:
+        found += error.problems
+    if build and not fleet.get("fleet_build"):
+        found.append(f"{host}: fleet_build is not set: it is the folder for what is built")
+    if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
+        found.append(f"{host}: fleet_resources is not set: it says where the manifests of the fleet are")
+    return found
+
+
+def _unknown(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Variables of the fleet that nobody reads. One that all hosts have is told once."""
+    of_variable: dict[str, list[str]] = {}
+    for host, variables in hosts.items():
+        for name in variables:
+            if name.startswith(PREFIX) and name not in KNOWN:
+                of_variable.setdefault(name, []).append(host)
+    return [
+        f"{found[0] if len(found) == 1 else f'{found[0]} and {len(found) - 1} more'}: {name} is no variable of "
+        f"modelplane.fleet, which all begin with {PREFIX}. {_hint(name)}"
+        for name, found in sorted(of_variable.items())
+    ]
+
+
+def _hint(name: str) -> str:
+    # What all of them begin with would make all of them look alike.
+    hint = nearest_key(name.removeprefix(PREFIX), (known.removeprefix(PREFIX) for known in KNOWN))
+    return hint.replace("mean ", f"mean {PREFIX}") if hint.startswith("Did") else "Give one of your own another name"
+
+
+def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
+    given = {name: variables[name] for name in spec if variables.get(name) is not None}
+    return ArgumentSpecValidator(dict(spec)).validate(given).error_messages

@@ -1,0 +1,68 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils import settings
+
+ROOT = Path(__file__).parents[4]
+FLEET = {"fleet_resources": ["manifests"], "fleet_build": "build"}
+
+
+def problems(clusters: dict[str, dict[str, Any]] | None = None, /, *, build: bool = True, **fleet: Any) -> list[str]:
+    return settings.problems("control", {**FLEET, **fleet}, clusters or {}, build=build)
+
+
+def test_what_is_in_order() -> None:
+    assert problems() == []
+    assert problems(fleet_wait="60", fleet_drain="east", fleet_resources="manifests", fleet_force="yes") == []
+    assert problems({"east": {"fleet_target": "kubernetes", "fleet_kubeconfig": "a", "fleet_region": "eu"}}) == []
+    assert problems(ansible_host="x", fleet_rollout=None) == []
+    assert problems(fleet_control_kubeconfig="a", fleet_resources=[]) == []
+    assert problems(fleet_build=None, fleet_resources=None, build=False) == []
+
+
+@pytest.mark.parametrize(
+    ("fleet", "line"),
+    [
+        ({"fleet_biuld": "x"}, r"control: fleet_biuld is no variable .* Did you mean fleet_build\?"),
+        ({"fleet_mascot": "x"}, r"control: fleet_mascot is no variable .* Give one of your own another name"),
+        ({"fleet_invalid": "ignore"}, r"control: value of fleet_invalid must be one of: fail, hold, got: ignore"),
+        ({"fleet_forks": "many"}, r"control: argument 'fleet_forks' is of type .*str.*int.*"),
+        ({"fleet_images": {"pikcer": "x"}}, r"control: .*fleet_images\.pikcer.*"),
+        ({"fleet_build": ""}, r"control: fleet_build is not set.*"),
+        ({"fleet_resources": []}, r"control: fleet_resources is not set.*"),
+        ({"fleet_control": {"server": "x", "token": "hush", "ca": "hush"}}, r"control: fleet_control\.ca is .*"),
+    ],
+)
+def test_what_is_not(fleet: dict[str, Any], line: str) -> None:
+    found = problems(**fleet)
+    assert len(found) == 1, found
+    assert re.fullmatch(line, found[0])
+    assert "hush" not in found[0]
+
+
+def test_all_clusters_are_told_at_once() -> None:
+    clusters = {
+        "east": {"fleet_target": "kubernets", "fleet_regoin": "x", "fleet_drained": "perhaps"},
+        "west": {"fleet_target": "kubernetes", "fleet_regoin": "y"},
+    }
+    found = problems(clusters)
+    assert [line.partition(":")[0] for line in found] == ["east and 1 more", "east", "east", "west"]
+    assert "fleet_region" in found[0]
+    assert "fleet_drained" in found[1]
+    assert "kubernets" in found[2]
+    assert "nothing says how to reach" in found[3]
+
+
+def test_the_guide_lists_every_variable() -> None:
+    text = (ROOT / "docs/live-clusters.md").read_text().partition("## All variables")[2]
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    documented = {name for cell in cells for name in re.findall(r"`(fleet_\w+)`", cell)}
+    about = {"fleet_source", "fleet_region", "fleet_labels"}
+    assert documented == settings.KNOWN - about
+    assert about <= set(re.findall(r"fleet_\w+", (ROOT / "docs/inventory.md").read_text()))
