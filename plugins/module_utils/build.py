@@ -161,6 +161,22 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
     return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
 
 
+def touched(outcome: Outcome) -> list[str]:
+    """The workload clusters on which something is to be applied that was not so before."""
+    changes = outcome.changes
+    files = (*changes.added, *changes.changed, *changes.removed)
+    found = {name.split("/")[1] for name in files if name.startswith("clusters/")}
+    before, after = (_copies(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after))
+    return sorted(found | {cluster for cluster, _ in before ^ after})
+
+
+def _copies(text: str) -> set[tuple[str, str]]:
+    """The Secrets that a plan has copied, each with its cluster."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return {(entry["cluster"], json.dumps(entry, sort_keys=True)) for entry in json.loads(text)["secretCopies"]}
+    return set()
+
+
 def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
     observed = _observed(settings.observations)
     files = EarlierObjects(settings.folder, before)

@@ -168,6 +168,12 @@ modified:
   type: list
   elements: str
   sample: [plan.json]
+clusters:
+  description: Workload clusters whose files, or whose copies of Secrets, are other than before.
+  returned: success
+  type: list
+  elements: str
+  sample: [gke-us-central]
 removed:
   description: Files that were removed.
   returned: success
@@ -234,6 +240,7 @@ def work(module: AnsibleModule) -> None:
         "added": list(outcome.changes.added),
         "modified": list(outcome.changes.changed),
         "removed": list(outcome.changes.removed),
+        "clusters": build.touched(outcome),
     }
     if module._diff:
         result["diff"] = file_diff(outcome)

@@ -45,6 +45,12 @@ options:
       - Seconds to wait for another holder. The default is somewhat longer than O(duration), so that the Lease of a run
         that was killed is taken over.
     type: float
+  create_namespace:
+    description:
+      - Whether to make the namespace of the Lease where it is missing. Where it may not be made there is nothing of the
+        fleet on the control cluster, and nothing is locked.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
 author:
@@ -113,6 +119,7 @@ ARGUMENTS: dict[str, Any] = {
         "fleet": {"type": "str", "default": "default"},
         "duration": {"type": "float", "default": 60.0},
         "wait": {"type": "float"},
+        "create_namespace": {"type": "bool", "default": True},
         "timeout": CLUSTERS["timeout"],
         "retries": CLUSTERS["retries"],
     },
@@ -151,6 +158,8 @@ def _holder(module: AnsibleModule, client: Client) -> str:
         lease.release()
         return lease.look()
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
+        if not params["create_namespace"]:
+            return ""
         client.apply(system_namespace())
     wait = params["duration"] * 1.5 + 5 if params["wait"] is None else params["wait"]
     if not lease.acquire(wait):

@@ -197,7 +197,9 @@ def check_ways(live: LiveFleet, service: str, deployments: Sequence[str]) -> Non
     assert len(routes) == 1
     (rule,) = routes[0]["spec"]["rules"]
     ways = sorted(_way(live, reference) for reference in rule["backendRefs"])
-    wanted = [entry for name in deployments for entry in placed(live, name)]
+    # What is to go serves on until something serves in its place.
+    leaving = [entry for entry in live.plan()["leaving"] if entry["deployment"] in deployments]
+    wanted = [*(entry for name in deployments for entry in placed(live, name)), *leaving]
     assert ways == sorted((live.addresses[entry["cluster"]], f"/team/{entry['replica']}/") for entry in wanted)
     for entry in wanted:
         _check_replica(live.workloads[entry["cluster"]], f"/team/{entry['replica']}/", entry["replica"])

@@ -44,6 +44,9 @@ def snapshot(fleet: LiveFleet) -> Snapshot:
     found: Snapshot = {}
     for plane in (fleet.control, *fleet.workloads.values()):
         for (kind, namespace, name), value in fleet.ours(plane).items():
+            # Made by a controller of the cluster, with the labels of a Service of ours and a name drawn at random.
+            if value["metadata"].get("ownerReferences"):
+                continue
             found[f"{plane.name}: {kind} {namespace}/{name}"] = normalized(value)
         found[f"{plane.name}: namespaces"] = sorted(
             value["metadata"]["name"] for value in plane.objects.list("v1", "Namespace")

@@ -301,7 +301,7 @@ def test_the_control_cluster_refuses_everything_else(neighbours: Guide) -> None:
     assert is_refused(lambda: fleet.apply(thing(CORE, "ConfigMap", "new", "kube-system")))
     assert is_refused(lambda: fleet.apply(thing(CORE, "ConfigMap", "new", "others", ours=False)))
     assert is_refused(lambda: fleet.apply(secrets_role("others")))
-    assert is_refused(lambda: fleet.delete(DEFINITION, "CustomResourceDefinition", "modelcaches.modelplane.ai"))
     theirs = "gateways.gateway.networking.k8s.io"
+    assert is_refused(lambda: fleet.delete(DEFINITION, "CustomResourceDefinition", theirs))
     assert is_refused(lambda: fleet.patch(DEFINITION, "CustomResourceDefinition", theirs, {"spec": {}}))
     live.control.objects.delete(fleets.API, "ModelCache", "theirs", "others")

@@ -64,7 +64,7 @@ def test_an_edit_rolls_over_full_pools_cluster_by_cluster(live: LiveFleet) -> No
 
 
 def test_a_bad_edit_stops_at_the_first_cluster(live: LiveFleet) -> None:
-    live.settings["fleet_wait"] = 4
+    live.settings["fleet_wait"] = 15
     live.edit("models.yaml", small(NEW), small("missing"))
     run = live.run("site")
     (spoilt,) = [cluster for cluster in live.workloads if "missing" in tags(live, cluster, "small")]

@@ -111,13 +111,15 @@ class Sender:
     force: bool = False
     new_namespaces: set[str] = field(default_factory=set)
     new_kinds: set[GroupKind] = field(default_factory=set)
+    _would_be_new: set[Key] = field(default_factory=set)
 
     def send(self, wanted: Object, before: Object | None) -> Result:
         """Bring an object to what is wanted. Raises what concerns the whole server, not this object alone."""
         try:
-            if going(before):
-                return self._after_it_is_gone(wanted, before)
-            return self._sent(wanted, before)
+            found = self._after_it_is_gone(wanted, before) if going(before) else self._sent(wanted, before)
+            if self.check_mode and found.action == "created":
+                self._would_be_new.add(found.key)
+            return found
         except _WHOLE_SERVER:
             raise
         except ApiError as error:
@@ -127,6 +129,9 @@ class Sender:
         key = Key.of(wanted)
         if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
             return result(wanted, "created", after=wanted)
+        if before is None and self._role(wanted) in self._would_be_new:
+            # The server looks for the role that is given, to see whether who gives it has its rights.
+            return result(wanted, "created", after=wanted)
         try:
             after = self._served(wanted)
         except Conflict as error:
@@ -134,6 +139,13 @@ class Sender:
         except Invalid as error:
             return self._anew(wanted, before, error)
         return _compared(wanted, before, after)
+
+    @staticmethod
+    def _role(wanted: Object) -> Key | None:
+        """The role that an object gives."""
+        role = fields(wanted, "roleRef")
+        group, kind, name = (str(role.get(key) or "") for key in ("apiGroup", "kind", "name"))
+        return Key(group, kind, Key.of(wanted).namespace if kind == "Role" else "", name) if name else None
 
     def _served(self, wanted: Object) -> Object:
         """Applied, by patience also right after the definition of its kind was, and when somebody else was faster."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
 
 CLASS = """
 apiVersion: modelplane.ai/v1alpha1
@@ -426,3 +428,18 @@ def test_the_picture_of_a_spread_gang_and_of_hostile_text(fleet: Fleet) -> None:
     assert "<img" not in page
     assert "fabric EFA rail" in page
     assert "fabric.modelplane.ai" not in page
+
+
+def test_what_changes_on_which_cluster() -> None:
+    def plan(*copies: tuple[str, str]) -> str:
+        return json.dumps({"secretCopies": [{"cluster": cluster, "key": key} for cluster, key in copies]})
+
+    def touched(before: str, after: str, *files: str) -> list[str]:
+        changes = Changes(files[:1], files[1:2], files[2:])
+        return build.touched(build.Outcome(Any, Any, changes, {PLAN_FILE: before}, {PLAN_FILE: after}))
+
+    assert touched(plan(), plan(), "plan.json", "control/x.yaml", "status/y.yaml") == []
+    assert touched(plan(), plan(), "clusters/c/x.yaml", "clusters/a/b/y.yaml", "clusters/b/z.yaml") == ["a", "b", "c"]
+    assert touched(plan(("a", "1"), ("b", "1")), plan(("a", "1"), ("b", "2"), ("c", "1"))) == ["b", "c"]
+    assert touched("", plan(("a", "1"))) == ["a"]
+    assert touched("no JSON", plan()) == []
