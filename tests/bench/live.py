@@ -23,13 +23,11 @@ import argparse
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +38,7 @@ sys.path[:0] = [str(ROOT / ".collections"), str(Path(__file__).resolve().parent)
 
 import builds  # noqa: E402
 import yaml  # noqa: E402
+from ansible_collections.modelplane.fleet.tests.packages import UnavailableError, kubernetes_core  # noqa: E402
 
 OBJECTS = 20
 # (clusters, real API servers or 0 for the stand-in)
@@ -47,8 +46,6 @@ APPLIED = ((10, 4), (100, 4), (10, 0), (100, 0), (1_000, 0))
 RECONCILED = (1, 10, 100, 1_000)
 # Clusters to loop over, of real servers and of the stand-in.
 LOOPED = {True: 10, False: 2}
-# The newest release of Ansible for each Python; of it, the collection kubernetes.core.
-ANSIBLE = "14.5.0" if sys.version_info >= (3, 12) else "12.3.0"
 # Left out of the 23 objects that are composed for two replicas, so that it is a round number.
 _SURPLUS = ("poddisruptionbudget-", "configmap-")
 
@@ -112,15 +109,15 @@ class Run:
 
 
 class Bench:
-    """A folder with all that the runs need."""
+    """A folder with all that the runs need. `collections` has what they need beside this collection."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, collections: Sequence[Path] = ()) -> None:
         self.folder = folder
         self.environment = {
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_LOCALHOST_WARNING": "0",
-            "ANSIBLE_COLLECTIONS_PATH": f"{ROOT / '.collections'}:{collections_folder()}",
+            "ANSIBLE_COLLECTIONS_PATH": ":".join(map(str, (ROOT / ".collections", *collections))),
             "ANSIBLE_FORKS": "10",
             "ANSIBLE_NOCOLOR": "1",
             "XDG_CACHE_HOME": str(folder / "cache"),
@@ -160,29 +157,6 @@ class Bench:
         hosts = {cluster: {"fleet_kubeconfig": str(path)} for cluster, path in kubeconfigs.items()}
         groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
         return self.write(f"{name}.json", {"all": {"vars": variables, "children": groups}})
-
-
-def collections_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "modelplane-fleet" / f"ansible-{ANSIBLE}"
-
-
-def kubernetes_core() -> str:
-    """Have the collection kubernetes.core; why it cannot be had, or nothing."""
-    folder = collections_folder()
-    if (folder / "ansible_collections" / "kubernetes" / "core").is_dir():
-        return ""
-    with tempfile.TemporaryDirectory() as downloads:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", downloads, f"ansible=={ANSIBLE}"]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        wheel = next(Path(downloads).glob("*.whl"), None)
-        if wheel is None:
-            return (found.stderr.strip().splitlines() or ["pip said nothing"])[-1]
-        with zipfile.ZipFile(wheel) as archive:
-            wanted = [name for name in archive.namelist() if name.startswith("ansible_collections/kubernetes/core/")]
-            archive.extractall(Path(downloads) / "part", wanted)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(Path(downloads) / "part", folder, dirs_exist_ok=True)
-    return ""
 
 
 def manifests(clusters: int) -> str:
@@ -336,6 +310,14 @@ def looped(bench: Bench, build: Path, kubeconfigs: Mapping[str, Path]) -> tuple[
     return first, second
 
 
+def loops_need() -> tuple[list[Path], str]:
+    """Where the collection of loops is, or why it cannot be had."""
+    try:
+        return [kubernetes_core()], ""
+    except UnavailableError as error:
+        return [], str(error)
+
+
 def row(cells: Sequence[object], widths: Sequence[int]) -> str:
     return " ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
@@ -414,8 +396,6 @@ def stats(server: str, ca: Path) -> dict[str, Any]:
 
 
 def apply_table(bench: Bench, rows: Sequence[tuple[int, int]], server: str, ca: Path, loops: Loops) -> None:
-    from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
-
     print(row(HEADING, WIDTHS), flush=True)
     real = max((count for _, count in rows), default=0)
     if real:
@@ -441,11 +421,11 @@ def main(arguments: Sequence[str] = ()) -> int:
     chosen = parser.parse_args(arguments)
     # So that servers are stopped and folders removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    missing = "not asked for" if chosen.no_loop else kubernetes_core()
+    collections, missing = loops_need() if not chosen.no_loop else ([], "not asked for")
     if missing:
         print(f"nothing is compared with kubernetes.core: {missing}")
     with tempfile.TemporaryDirectory(prefix="modelplane-bench.") as place:
-        bench = Bench(Path(place))
+        bench = Bench(Path(place), collections)
         with stand_in(bench.folder / "stand-in") as (server, ca):
             rows = [(n, count) for n, count in APPLIED if n <= chosen.apply and not (count and chosen.no_real)]
             apply_table(bench, rows, server, ca, Loops(everything=chosen.loop_all, missing=missing))
