@@ -1,0 +1,87 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Kubeconfig files for programs that take nothing else: a connection with all that was found out about it.
+
+A token in such a file is the one of now. It is not renewed, so the file is written anew before each use that counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
+
+
+def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:
+    """The kubeconfig (client configuration API v1) with one context, `name`. It holds the credentials themselves, and
+    names no file and no program. May raise AccessError: credentials may have to be made for it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": _cluster(target)}],
+        "users": [{"name": name, "user": _user(target)}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+
+
+def write(path: Path, kubeconfig: dict[str, Any]) -> None:
+    """The file as a whole or not at all, readable for its owner alone. Raises OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # A file made this way is its owner's alone.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(to_yaml(kubeconfig))
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def remove(path: Path) -> None:
+    """Raises OSError where it is there and stays."""
+    path.unlink(missing_ok=True)
+
+
+def _cluster(target: Target) -> dict[str, Any]:
+    found: dict[str, Any] = {"server": target.server}
+    # Together they are an error to client-go, and the first one wins here.
+    if not target.verify:
+        found["insecure-skip-tls-verify"] = True
+    elif target.ca:
+        found["certificate-authority-data"] = _encoded(target.ca)
+    if target.tls_server_name:
+        found["tls-server-name"] = target.tls_server_name
+    if target.proxy:
+        # socks5h is what client-go calls socks5: names are looked up by the proxy.
+        found["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
+    return found
+
+
+def _user(target: Target) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    kind, _, value = target.credentials.authorization().partition(" ")
+    if kind == "Bearer":
+        found["token"] = value
+    elif kind == "Basic":
+        user, _, password = base64.b64decode(value).decode("utf-8").partition(":")
+        found.update(username=user, password=password)
+    certificate = target.credentials.certificate()
+    if certificate is not None:
+        found["client-certificate-data"] = _encoded(certificate.certificate)
+        found["client-key-data"] = _encoded(certificate.key)
+    if target.impersonate:
+        found["as"] = target.impersonate
+    return found
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8")).decode("ascii")

@@ -1,0 +1,179 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Waiting for objects that others made, without a label of ours: until they are ready, gone, or let in by webhooks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
+    READY,
+    Readiness,
+    waited_for,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    entries,
+    fields,
+    number,
+    stated,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    ServerFault,
+    Throttled,
+    Unreachable,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
+
+_LOOK_AGAIN = 1.0
+# What passes when a server, or a webhook, is not there yet.
+_PASSING = (NotFound, NotServed, ServerFault, Throttled, Unreachable, Conflict)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
+    `accepted`: objects that the server has to take in a dry run."""
+
+    objects: Sequence[Object]
+    accepted: Sequence[Object] = ()
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    absent: bool = False
+
+
+def settle(client: Client, wanted: Wanted, deadline: float) -> list[tuple[Object, Readiness]]:
+    """The readiness of each object once all are as wanted, or when `deadline` (of time.monotonic) is over. Raises
+    ApiError when the server as a whole cannot be asked."""
+    client.forget_discovery()
+    if wanted.absent:
+        return _each(client, [_placed(client, value) for value in wanted.objects], _gone, deadline)
+    ruled: dict[str, list[Object]] = {}
+    conditioned = []
+    for value in wanted.objects:
+        kind = text(value, "kind")
+        placed = _placed(client, value)
+        if kind in wanted.conditions:
+            conditioned.append(placed)
+        elif waited_for(kind):
+            ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
+    states = []
+    for _, values in sorted(ruled.items()):
+        found = wait_ready(cast("Client", _AnyLabel(client)), _explainable(client, values), _left(deadline))
+        states += [(value, found[Key.of(value)]) for value in values]
+
+    def condition(client: Client, value: Object) -> Readiness:
+        return _by_condition(client, value, wanted.conditions[text(value, "kind")])
+
+    states += _each(client, conditioned, condition, deadline)
+    return states + _each(client, wanted.accepted, _accepted, deadline)
+
+
+class _AnyLabel:
+    """A client whose lists and watches are of all objects, whatever labels are asked for. Those that are waited for are
+    picked by their names."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+        chosen = labels if kind == "Pod" else ""
+        return self._client.list(api_version, kind, namespace=namespace, labels=chosen, fields=fields)
+
+    def watch(self, api_version: str, kind: str, **more: Any) -> Iterator[tuple[str, Object]]:
+        return self._client.watch(api_version, kind, **{**more, "labels": ""})
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())
+
+
+def _placed(client: Client, value: Object) -> dict[str, Any]:
+    """An object without a namespace where its kind has none. Of a kind that is not served it stays as it is."""
+    try:
+        namespaced = client.resource(text(value, "apiVersion"), text(value, "kind")).namespaced
+    except NotServed:
+        namespaced = True
+    metadata = {key: each for key, each in fields(value, "metadata").items() if namespaced or key != "namespace"}
+    return {**value, "metadata": metadata}
+
+
+def _explainable(client: Client, values: Sequence[Object]) -> list[Object]:
+    """The objects with what tells which pods are theirs; of one that is not there, as it was given."""
+    return [value if fields(value, "spec") else _live(client, value) or value for value in values]
+
+
+def _live(client: Client, value: Object) -> Object | None:
+    metadata = fields(value, "metadata")
+    where = text(metadata, "name"), text(metadata, "namespace")
+    return client.get(text(value, "apiVersion"), text(value, "kind"), *where)
+
+
+def _each(
+    client: Client, values: Sequence[Object], look: Callable[[Client, Object], Readiness], deadline: float
+) -> list[tuple[Object, Readiness]]:
+    """Look at each object again and again until all have settled, or the time is over."""
+    states = [Readiness("progressing") for _ in values]
+    while True:
+        for index, value in enumerate(values):
+            if not states[index].settled:
+                try:
+                    states[index] = look(client, value)
+                except Unreachable as error:
+                    states[index] = Readiness("progressing", str(error))
+        if all(state.settled for state in states) or time.monotonic() >= deadline:
+            return list(zip(values, states, strict=True))
+        time.sleep(min(_LOOK_AGAIN, _left(deadline)))
+
+
+def _gone(client: Client, value: Object) -> Readiness:
+    live = _live(client, value)
+    if live is None:
+        return READY
+    finalizers = ", ".join(map(str, fields(live, "metadata").get("finalizers") or ()))
+    held = f" (finalizers: {finalizers})" if finalizers else ""
+    going = "it is being deleted" if text(live, "metadata", "deletionTimestamp") else "it is still there"
+    return Readiness("progressing", f"{going}{held}")
+
+
+def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
+    live = _live(client, value)
+    if live is None:
+        return Readiness("progressing", "it is not there")
+    conditions = entries(live, "status", "conditions")
+    generation = number(live, "metadata", "generation")
+    if stated(conditions, condition, generation) == "True":
+        return READY
+    for entry in conditions:
+        if entry.get("type") == condition:
+            said = ": ".join(filter(None, (text(entry, "reason"), cut(text(entry, "message")))))
+            return Readiness("progressing", said or f"{condition} is {text(entry, 'status')}")
+    return Readiness("progressing", f"it has no condition {condition} yet")
+
+
+def _accepted(client: Client, value: Object) -> Readiness:
+    """A webhook that is not there yet is a fault of the server (failurePolicy Fail); one that refuses has answered."""
+    try:
+        client.create(dict(value), dry_run=True)
+    except (AlreadyExists, Invalid, Forbidden):
+        return READY
+    except _PASSING as error:
+        if isinstance(error, NotServed):
+            client.forget_discovery()
+        return Readiness("progressing", f"the server does not take it yet: {cut(error.message)}")
+    except ApiError as error:
+        return Readiness("failed", f"the server does not take it: {cut(error.message)}")
+    return READY

@@ -1,0 +1,153 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cluster_kubeconfig."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_kubeconfig
+short_description: Write a kubeconfig for programs that take nothing else
+version_added: 0.1.0
+description:
+  - Writes a kubeconfig file that reaches one cluster just as the modules of this collection do, whichever way that is,
+    so that Helm and others can be pointed to it.
+  - The file holds the credentials themselves and names neither files nor programs. A token of EKS or GKE is made for
+    it, and is not renewed in it. Run the module again before each use; a token of EKS ends after 15 minutes.
+  - Never reports a change, since the file says no more than its arguments do and is to go with the run that needs it.
+options:
+  path:
+    description:
+      - The file. Only its owner can read it.
+      - Its folder is made when it is not there.
+    type: path
+    required: true
+  state:
+    description:
+      - V(absent) removes the file. No cluster is needed for that.
+    type: str
+    choices: [present, absent]
+    default: present
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: No file is written or removed.
+  diff_mode:
+    support: none
+    description: What is written is secret.
+  idempotent:
+    support: full
+    description: The module never reports a change.
+notes:
+  - O(clusters) has exactly one entry here.
+seealso:
+  - module: modelplane.fleet.kubeconfig
+"""
+
+EXAMPLES = r"""
+- name: Let Helm reach a cluster of EKS
+  modelplane.fleet.cluster_kubeconfig:
+    path: /run/user/1000/west.kubeconfig
+    clusters:
+      - name: west
+        eks: {cluster: production, region: us-west-2}
+
+- name: Remove the file
+  modelplane.fleet.cluster_kubeconfig:
+    path: /run/user/1000/west.kubeconfig
+    state: absent
+"""
+
+RETURN = r"""
+path:
+  description: The file.
+  returned: success
+  type: str
+  sample: /run/user/1000/west.kubeconfig
+server:
+  description: The API server, without what may be secret in its URL.
+  returned: when O(state=present)
+  type: str
+  sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
+"""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_file
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import shown_url
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "path": {"type": "path", "required": True},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+    path = Path(module.params["path"])
+    try:
+        if module.params["state"] == "present":
+            module.exit_json(changed=False, path=str(path), server=_written(module, path))
+        if not module.check_mode:
+            kubeconfig_file.remove(path)
+    except OSError as error:
+        doing = "written" if module.params["state"] == "present" else "removed"
+        module.fail_json(msg=f"{path} cannot be {doing}: {error.strerror}")
+    except cluster_arguments.ArgumentsError as error:
+        module.fail_json(msg=str(error))
+    except (ApiError, AccessError) as error:
+        hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
+        module.fail_json(msg=f"{error}{hint}")
+    module.exit_json(changed=False, path=str(path))
+
+
+def _written(module: AnsibleModule, path: Path) -> str:
+    """The server that the file, which is written, leads to."""
+    connections = list(cluster_arguments.connections(module.params).values())
+    if len(connections) != 1:
+        raise cluster_arguments.ArgumentsError(
+            f"clusters has {len(connections)} entries: give one, as one kubeconfig is written"
+        )
+    given = cluster_arguments.control_connection(module.params)
+    with contextlib.ExitStack() as stack:
+        control: Client | None = None
+        if given is not None:
+            # What keeps it from being reached is told by what needs it.
+            with contextlib.suppress(ApiError):
+                control = stack.enter_context(connect(given, write_cache=not module.check_mode))
+        client = stack.enter_context(connect(connections[0], control, write_cache=not module.check_mode))
+        target = client.target()
+        if not module.check_mode:
+            kubeconfig_file.write(path, kubeconfig_file.kubeconfig_of(client.name, target))
+        return shown_url(target.server)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.serving_stack_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: serving_stack_info
+short_description: What the resources of a fleet say of the serving stack of each cluster
+version_added: 0.1.0
+description:
+  - Tells for each InferenceCluster the drivers of the devices that the classes of its pools promise, which decides what
+    is installed there, and what its ServingStack says.
+  - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests, but for a
+    ServingStack, which is composed and can only be changed on the control cluster.
+options:
+  resources:
+    description: Files, folders and patterns with manifests.
+    type: list
+    elements: path
+    default: []
+  chdir:
+    description: The folder that relative paths of O(resources) start from.
+    type: path
+extends_documentation_fragment:
+  - modelplane.fleet.clusters.control
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+"""
+
+EXAMPLES = r"""
+- name: See which hardware the clusters have
+  modelplane.fleet.serving_stack_info:
+    resources: [manifests/]
+  register: stacks
+
+- name: Tell
+  ansible.builtin.debug:
+    msg: "{{ stacks.clusters['eks-us-west'].drivers }}"
+"""
+
+RETURN = r"""
+clusters:
+  description: Each InferenceCluster by its name.
+  returned: success
+  type: dict
+  contains:
+    drivers:
+      description: The DRA drivers of its devices.
+      type: list
+      elements: str
+      returned: always
+    source:
+      description: C(spec.cluster.source).
+      type: str
+      returned: always
+    stack:
+      description: C(spec) of its ServingStack without C(secrets); empty when there is none.
+      type: dict
+      returned: always
+    replicas:
+      description: The ModelReplicas on the control cluster that are on it. Empty without a control cluster.
+      type: list
+      elements: str
+      returned: always
+  sample:
+    gke-us-central:
+      drivers: [gpu.nvidia.com]
+      source: GKE
+      stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
+      replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
+"""
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "chdir": {"type": "path"},
+        "control": {"type": "dict", "options": OPTIONS},
+        "timeout": {"type": "float", "default": 30.0},
+        "retries": {"type": "int", "default": 5},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    if KUBERNETES_IMPORT_ERROR:
+        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    prepare(module)
+    loaded = build.read_manifests(module.params["resources"])
+    if loaded.errors:
+        fail(module, loaded.errors)
+    resources = [api.wire(resource) for resource in loaded.resources]
+    live: list[Object] = []
+    try:
+        control = cluster_arguments.control_connection(module.params)
+        if control is not None:
+            with connect(control, write_cache=not module.check_mode) as client:
+                live = list(_on_control(client))
+    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, clusters=_clusters([*live, *resources]))
+
+
+def _on_control(client: Client) -> Iterable[Object]:
+    """What the control cluster has of the kinds that matter here."""
+    for kind in ("InferenceClass", "InferenceCluster", "ServingStack", "ModelReplica"):
+        # A control cluster without the definitions of the fleet's kinds has none.
+        with contextlib.suppress(NotServed):
+            yield from client.list(api.KINDS[kind].group_version(), kind).items
+
+
+def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
+    """Later resources win over earlier ones of the same name."""
+    by_kind: dict[str, dict[str, Object]] = {}
+    for value in resources:
+        name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
+        by_kind.setdefault(text(value, "kind"), {})[name] = value
+    known = expected(resources)
+    found = {}
+    for name, cluster in sorted(by_kind.get("InferenceCluster", {}).items()):
+        composed = _composed(cluster, by_kind.get("InferenceClass", {}))
+        stacks = [value for value in by_kind.get("ServingStack", {}).values() if _cluster_of(value) == name] or composed
+        spec = fields(stacks[0], "spec") if stacks else {}
+        found[name] = {
+            "drivers": known.cluster(name).drivers,
+            "source": text(cluster, "spec", "cluster", "source"),
+            "stack": {key: value for key, value in spec.items() if key != "secrets"},
+            "replicas": sorted(
+                place for place, value in by_kind.get("ModelReplica", {}).items() if _cluster_of(value) == name
+            ),
+        }
+    return found
+
+
+def _cluster_of(value: Object) -> str:
+    return text(value, "metadata", "labels", names.CLUSTER_LABEL)
+
+
+def _composed(cluster: Object, classes: dict[str, Object]) -> list[Object]:
+    try:
+        return [value for value in cluster_objects(cluster, classes) if value["kind"] == "ServingStack"]
+    except InvalidPool:
+        # Whoever builds the cluster says what is wrong with its pools.
+        return []
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.wait_ready."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wait_ready
+short_description: Wait until objects do what they are there for
+version_added: 0.1.0
+description:
+  - Waits, on all clusters at once, until every object is ready, whoever made it. What that means is what
+    C(kubectl rollout status) and the API reference of each kind say, such as that all pods of a Deployment's latest
+    form are available, that a CustomResourceDefinition is established, that a Gateway is programmed. A DaemonSet that
+    no node asks for is ready.
+  - An object that is not ready in time is told with the reason, that of its pods included (an image that cannot be had,
+    a node that is not there).
+  - It ends early when all are ready, or have failed for good.
+options:
+  objects:
+    description:
+      - The objects, of which C(apiVersion), C(kind) and C(metadata) with C(name) and C(namespace) count, so that whole
+        manifests can be given, such as C(status.manifest) of M(kubernetes.core.helm_info). C(apiVersion), C(kind),
+        C(namespace) and C(name) without C(metadata) will do as well.
+      - Kinds that have nothing to become, such as a ConfigMap, are passed over, unless O(state=absent).
+    type: list
+    elements: dict
+    default: []
+  namespace:
+    description:
+      - The namespace of objects that have none, where their kind needs one.
+    type: str
+    default: default
+  conditions:
+    description:
+      - By kind, the condition in C(status.conditions) that makes an object of it ready, for kinds that the module does
+        not know.
+    type: dict
+    default: {}
+  accepted:
+    description:
+      - Objects that the API servers have to take in a dry run, which they do when the webhooks that look at them
+        answer. That is some seconds after their pods are ready.
+      - A webhook that refuses the object has answered as well.
+    type: list
+    elements: dict
+    default: []
+  state:
+    description:
+      - V(absent) waits until none of O(objects) is there any more.
+    type: str
+    choices: [present, absent]
+    default: present
+  wait:
+    description:
+      - Seconds to wait. C(0) looks once.
+    type: float
+    default: 300
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode. In check mode it looks once, and fails for nothing.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+seealso:
+  - module: modelplane.fleet.apply
+"""
+
+EXAMPLES = r"""
+- name: See what a release is made of
+  kubernetes.core.helm_info:
+    name: prometheus
+    namespace: monitoring
+  register: release
+
+- name: Wait until it works, and the Prometheus that its operator makes
+  modelplane.fleet.wait_ready:
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    objects: "{{ release.status.manifest }}"
+    namespace: monitoring
+    conditions:
+      Prometheus: Available
+    wait: 600
+
+- name: Wait until the webhook answers
+  modelplane.fleet.wait_ready:
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    accepted:
+      - apiVersion: cert-manager.io/v1
+        kind: Issuer
+        metadata: {name: probe, namespace: default}
+        spec: {selfSigned: {}}
+"""
+
+RETURN = r"""
+clusters:
+  description: How it is on each workload cluster.
+  returned: always
+  type: dict
+  contains:
+    changed:
+      description: Always V(false).
+      type: bool
+      returned: always
+    failed:
+      description: Whether the cluster could not be asked, or something is not ready.
+      type: bool
+      returned: always
+    msg:
+      description: What is not ready, and why, one line each; empty when all is well.
+      type: str
+      returned: always
+    objects:
+      description: Each object that was waited for.
+      type: list
+      elements: dict
+      returned: when the cluster could be asked
+  sample:
+    onprem:
+      changed: false
+      failed: true
+      msg: >-
+        Deployment cert-manager/mp-cert-manager-webhook: 0 of 1 pods available; pod mp-cert-manager-webhook-7b-x:
+        ImagePullBackOff
+      objects:
+        - api_version: apps/v1
+          kind: Deployment
+          namespace: cert-manager
+          name: mp-cert-manager-webhook
+          ready: false
+          message: "0 of 1 pods available; pod mp-cert-manager-webhook-7b-x: ImagePullBackOff"
+failed_clusters:
+  description: The clusters that failed.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.settling import Wanted, settle
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "objects": {"type": "list", "elements": "dict", "default": []},
+        "namespace": {"type": "str", "default": "default"},
+        "conditions": {"type": "dict", "default": {}},
+        "accepted": {"type": "list", "elements": "dict", "default": []},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "wait": {"type": "float", "default": 300.0},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+    try:
+        found = _settled(module)
+    except cluster_arguments.ArgumentsError as error:
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+    failed = [name for name, told in found.items() if told["failed"]]
+    result: dict[str, Any] = {"changed": False, "clusters": found, "failed_clusters": failed}
+    if failed:
+        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
+    if failed and module.params["on_error"] == "fail" and not module.check_mode:
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def _settled(module: AnsibleModule) -> dict[str, dict[str, Any]]:
+    params = module.params
+    if not 0 <= params["wait"] < float("inf"):
+        raise cluster_arguments.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
+    wanted = Wanted(
+        objects=_objects("objects", params["objects"], params["namespace"]),
+        accepted=_objects("accepted", params["accepted"], params["namespace"]),
+        conditions={str(kind): str(condition) for kind, condition in params["conditions"].items()},
+        absent=params["state"] == "absent",
+    )
+    seconds = 0.0 if module.check_mode else params["wait"]
+    given = cluster_arguments.control_connection(params)
+    with contextlib.ExitStack() as stack:
+        control: Client | None = None
+        if given is not None:
+            # What keeps it from being reached is told by what needs it.
+            with contextlib.suppress(ApiError):
+                control = stack.enter_context(connect(given, write_cache=not module.check_mode))
+
+        def settled(connection: Any) -> Callable[[], dict[str, Any]]:
+            def work() -> dict[str, Any]:
+                with connect(connection, control, write_cache=not module.check_mode) as client:
+                    return _told(settle(client, wanted, time.monotonic() + seconds))
+
+            return work
+
+        tasks = {name: settled(connection) for name, connection in cluster_arguments.connections(params).items()}
+        outcomes = fan_out(tasks, cluster_arguments.forks(params))
+    return {
+        name: {"changed": False, "failed": True, "msg": str(told)} if isinstance(told, ApiError) else told
+        for name, told in outcomes.items()
+    }
+
+
+def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Object, ...]:
+    """Objects in their wire form, each with a name and a namespace."""
+    found = []
+    for index, value in enumerate(values):
+        metadata = value.get("metadata")
+        if not isinstance(metadata, Mapping):
+            metadata = {key: value[key] for key in ("name", "namespace") if value.get(key)}
+        whole = {**value, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
+        if not (text(whole, "apiVersion") and text(whole, "kind") and text(whole, "metadata", "name")):
+            raise cluster_arguments.ArgumentsError(f"{option}[{index}] has no apiVersion, kind or metadata.name")
+        found.append(whole)
+    return tuple(found)
+
+
+def _told(states: Iterable[tuple[Object, Any]]) -> dict[str, Any]:
+    objects = [
+        {
+            "api_version": text(value, "apiVersion"),
+            "kind": text(value, "kind"),
+            "namespace": text(value, "metadata", "namespace"),
+            "name": text(value, "metadata", "name"),
+            "ready": state.ready,
+            "message": state.message,
+        }
+        for value, state in states
+    ]
+    wrong = [found for found in objects if not found["ready"]]
+    places = ["/".join(filter(None, (found["namespace"], found["name"]))) for found in wrong]
+    lines = [f"{found['kind']} {place}: {found['message']}" for found, place in zip(wrong, places, strict=True)]
+    return {"changed": False, "failed": bool(wrong), "msg": "\n".join(lines), "objects": objects}
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
