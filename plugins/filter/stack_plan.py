@@ -1,0 +1,106 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.stack_plan`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: stack_plan
+author:
+  - The modelplane.fleet authors
+version_added: 0.1.0
+short_description: What becomes of each component of a serving stack
+description:
+  - Turns the components of the role C(modelplane.fleet.serving_stack) and the variables of a cluster into releases of
+    Helm with charts and values, and, with what was seen of the cluster, into what has to be done about each.
+  - All that is wrong with the variables is told at once.
+positional: choices
+options:
+  _input:
+    description: The components.
+    type: list
+    elements: dict
+    required: true
+  choices:
+    description:
+      - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(stack), the C(spec) of
+        its ServingStack; C(charts_dir), C(archives) (the names of the files in it), C(charts_required),
+        C(chart_repositories), C(image_registries), C(image_pull_secrets).
+    type: dict
+    required: true
+  seen:
+    description:
+      - What M(modelplane.fleet.helm_release_info) tells of the cluster.
+    type: dict
+  stuck_after:
+    description: Seconds after which a release that is half done is recovered.
+    type: float
+    default: 900
+  adopt:
+    description: Components that may be taken over from others.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Say what would be installed
+  ansible.builtin.debug:
+    msg: "{{ components | modelplane.fleet.stack_plan({'drivers': ['gpu.nvidia.com']}) | map(attribute='key') }}"
+  vars:
+    components:
+      - key: lws
+        wave: 1
+        chart: lws
+        source: oci://registry.k8s.io/lws/charts
+        version: v0.8.0
+        namespace: lws-system
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Each component with C(state) and C(why) it is not installed, and, of a release, C(release), C(version), C(ref),
+      C(repository) and C(values).
+    - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)) and
+        C(told).
+  type: list
+  elements: dict
+  returned: always
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
+    Choices,
+    StackError,
+    actions,
+    plan,
+)
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.in_process import plain
+
+_NAME = "modelplane.fleet.stack_plan"
+
+
+def stack_plan(
+    components: Any, choices: Any, seen: Any = None, stuck_after: float = 900.0, adopt: Any = ()
+) -> list[dict[str, Any]]:
+    """What becomes of each component."""
+    if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
+        raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
+    try:
+        planned = plan(plain(components), Choices(**plain(choices)))
+    except StackError as error:
+        raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
+    except (TypeError, KeyError) as error:
+        raise AnsibleFilterError(f"{_NAME}: {error}") from None
+    return planned if seen is None else actions(planned, plain(seen), float(stuck_after), plain(adopt))
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"stack_plan": stack_plan}

@@ -1,0 +1,258 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The serving stack of a workload cluster: which releases of Helm it is made of, with which values, and what has to be
+done about each of them.
+
+Components are data, as `serving_stack_components` of the role `serving_stack` has them. A *plan* is what is wanted of
+each one; with what was seen of a cluster it becomes *actions*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+STATES = ("managed", "provided", "disabled")
+PREFIX = "mp-"
+"""Of every release of the stack, so that it is never taken for one of somebody else."""
+
+Component = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the variables of a cluster say. `drivers`: those of its devices. `stack`: `spec` of its ServingStack.
+    `archives`: names of the files in `charts_dir`."""
+
+    states: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    drivers: Sequence[str] = ()
+    stack: Mapping[str, Any] = field(default_factory=dict)
+    charts_dir: str = ""
+    archives: Sequence[str] = ()
+    charts_required: bool = False
+    chart_repositories: Mapping[str, str] = field(default_factory=dict)
+    image_registries: Mapping[str, str] = field(default_factory=dict)
+    image_pull_secrets: Sequence[str] = ()
+
+
+class StackError(ValueError):
+    """Variables say nothing that can be done; `problems` has a line for each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, Any]]:
+    """Each component as it is to be, in the order of waves: the keys of the component with `state`, `why` it is not
+    installed (empty when it is), and, of what is a release, `release`, `version`, `ref`, `repository` (empty where
+    `ref` says it all) and `values`. Raises StackError."""
+    problems = _unknown(components, choices)
+    planned = []
+    for component in sorted(components, key=lambda component: int(component["wave"])):
+        key = str(component["key"])
+        state = str(choices.states.get(key, "managed"))
+        if state not in STATES:
+            problems.append(f"serving_stack_states.{key} is {state}, and must be one of {', '.join(STATES)}")
+        needs = str(component.get("needs", "all"))
+        why = "" if state == "managed" else f"serving_stack_states says {state}"
+        if not why and needs != "all" and needs not in choices.drivers:
+            why, state = f"no pool has devices of driver {needs}", "disabled"
+        entry = {**component, "state": state, "why": why}
+        if component.get("chart"):
+            entry.update(_release(component, choices, [] if why else problems))
+        planned.append(entry)
+    if problems:
+        raise StackError(problems)
+    return planned
+
+
+def actions(
+    planned: Iterable[Component], seen: Mapping[str, Any], stuck_after: float, adopt: Iterable[str] = ()
+) -> list[dict[str, Any]]:
+    """The plan with what has to be done: of each release `action` (install, upgrade, recover, none, skip, refuse) and
+    `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module helm_release_info.
+    `stuck_after`: seconds after which a release that another run left half done is recovered."""
+    return [_with_action(entry, seen, stuck_after, frozenset(adopt)) for entry in planned]
+
+
+def merged(base: Any, over: Any) -> Any:
+    """Values with others over them: mappings are merged at every depth, everything else is replaced."""
+    if not isinstance(base, Mapping) or not isinstance(over, Mapping):
+        return deepcopy(over)
+    found = {key: deepcopy(value) for key, value in base.items()}
+    for key, value in over.items():
+        found[key] = merged(found[key], value) if key in found else deepcopy(value)
+    return found
+
+
+def mirrored(reference: str, prefixes: Mapping[str, str]) -> str:
+    """A reference with the longest of the prefixes that it begins with, up to the end or a slash, replaced."""
+    for prefix in sorted(prefixes, key=len, reverse=True):
+        start = prefix.rstrip("/")
+        if reference == start or reference.startswith(f"{start}/"):
+            return prefixes[prefix].rstrip("/") + reference[len(start) :]
+    return reference
+
+
+def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
+    keys = {str(component["key"]) for component in components}
+    charts = {str(component["key"]) for component in components if component.get("chart")}
+    problems = []
+    for variable, given, known in (
+        ("serving_stack_states", choices.states, keys),
+        ("serving_stack_versions", choices.versions, charts),
+        ("serving_stack_values", choices.values, charts),
+    ):
+        problems += [
+            f"{variable}.{key} is no component. {nearest_key(key, known)}" for key in given if str(key) not in known
+        ]
+    problems += [
+        f"serving_stack_versions.{key} is {version}, which is no text: write it in quotes"
+        for key, version in choices.versions.items()
+        if not isinstance(version, str)
+    ]
+    return problems
+
+
+def _release(component: Component, choices: Choices, problems: list[str]) -> dict[str, Any]:
+    key, chart = str(component["key"]), str(component["chart"])
+    version = str(
+        choices.versions.get(key)
+        or text(choices.stack, "versions", str(component.get("version_field", "")))
+        or component["version"]
+    )
+    floor = str(component.get("least_version", ""))
+    if floor and _numbers(version) < _numbers(floor):
+        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer")
+    found = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
+    archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
+    if archive:
+        return {**found, "ref": f"{choices.charts_dir.rstrip('/')}/{archive}", "repository": ""}
+    if choices.charts_required:
+        place = choices.charts_dir or "serving_stack_charts_dir, which is not set"
+        problems.append(
+            f"{key}: {_archives(chart, version)[0]} is not in {place}, and serving_stack_charts_required forbids to "
+            "get it from elsewhere"
+        )
+    source = mirrored(str(component["source"]), choices.chart_repositories)
+    if source.startswith("oci://"):
+        return {**found, "ref": f"{source.rstrip('/')}/{chart}", "repository": ""}
+    return {**found, "ref": chart, "repository": source}
+
+
+def _archives(chart: str, version: str) -> tuple[str, str]:
+    """File names of an archive: as `helm pull` writes it, and with or without the v of the version."""
+    other = version.removeprefix("v") if version.startswith("v") else f"v{version}"
+    return f"{chart}-{version}.tgz", f"{chart}-{other}.tgz"
+
+
+def _values(component: Component, choices: Choices) -> Any:
+    values: Any = component.get("values") or {}
+    for option, key in (component.get("values_from") or {}).items():
+        # A default that is sent explicitly would be another value to the chart's guards.
+        wanted = fields(choices.stack).get(option)
+        if wanted not in (None, "", "/"):
+            values = merged(values, _nested(key, wanted))
+    for key, image in (component.get("images") or {}).items():
+        registry, slash, rest = str(image).partition("/")
+        if registry in choices.image_registries:
+            place = choices.image_registries[registry].rstrip("/")
+            values = merged(values, _nested(key, f"{place}{slash}{rest}"))
+    for key, form in (component.get("pull_secrets") or {}).items():
+        if choices.image_pull_secrets:
+            names = [{"name": name} if form == "name" else name for name in choices.image_pull_secrets]
+            values = merged(values, _nested(key, names))
+    return merged(values, choices.values.get(str(component["key"])) or {})
+
+
+def _nested(path: str, value: Any) -> Any:
+    """`a.b` and a value as {a: {b: value}}."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("-")[0])[:3])
+
+
+def _with_action(
+    entry: Component, seen: Mapping[str, Any], stuck_after: float, adopt: frozenset[str]
+) -> dict[str, Any]:
+    if not entry.get("chart"):
+        return {**entry, "action": "skip" if entry["why"] else "apply", "told": _unwanted(entry)}
+    releases = [release for release in seen["releases"] if release["name"] == entry["release"]]
+    own = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
+    if entry["why"]:
+        return {**entry, "action": "skip", "told": _unwanted(entry)}
+    foreign = _foreign(entry, own, seen, adopt)
+    if foreign:
+        return {**entry, "action": "refuse", "told": foreign}
+    named = f"{entry['release']} {entry['version']}"
+    if own is None:
+        return {**entry, "action": "install", "told": f"install {named} into {entry['namespace']}"}
+    state, age = own["status"], float(own["age"])
+    if state.startswith("pending-") or state == "uninstalling":
+        if age < stuck_after:
+            told = (
+                f"release {own['name']} in {own['namespace']} is {state} since {int(age)} seconds: another run works "
+                f"on it, or was killed. It is recovered after {int(stuck_after)} seconds (serving_stack_stuck_after)"
+            )
+            return {**entry, "action": "refuse", "told": told}
+        back = own["deployed_revision"]
+        way = f"roll back to revision {back}" if back and state != "uninstalling" else "uninstall what is there of it"
+        told = f"{way}, as it is {state} since {int(age)} seconds, then install {named}"
+        revision = back if state != "uninstalling" else 0
+        return {**entry, "action": "recover", "told": told, "deployed_revision": revision}
+    if state != "deployed":
+        return {**entry, "action": "upgrade", "told": f"install {named} again, as it is {state}"}
+    if (own["chart"], own["version"].removeprefix("v")) != (entry["chart"], entry["version"].removeprefix("v")):
+        told = f"upgrade {own['name']} from {own['version']} to {entry['version']}"
+        return {**entry, "action": "upgrade", "told": told, "definitions_change": True}
+    if own["values"] != entry["values"]:
+        return {**entry, "action": "upgrade", "told": f"change the values of {named}"}
+    return {**entry, "action": "none", "told": f"{named} is as wanted"}
+
+
+def _unwanted(entry: Component) -> str:
+    return f"{entry['key']} is not installed: {entry['why']}" if entry["why"] else ""
+
+
+def _foreign(entry: Component, own: Mapping[str, Any] | None, seen: Mapping[str, Any], adopt: frozenset[str]) -> str:
+    """Whose component of the same kind is there already, with what to do; empty when nobody's."""
+    key, name = str(entry["key"]), str(entry["release"])
+    what = ""
+    for release in seen["releases"]:
+        same = release["name"] == name and release["namespace"] == entry["namespace"]
+        if same and name not in seen["recorded"]:
+            what = f"release {name} in {entry['namespace']} was not installed by this collection"
+        elif not same and release["chart"] == entry["chart"]:
+            where = f"release {release['name']} in {release['namespace']}"
+            what = f"{release['chart']} {release['version']} is there as {where}"
+    if not what and own is None:
+        what = _foreign_definition(entry, seen["definitions"])
+    if not what or key in adopt:
+        return ""
+    return (
+        f"{what}. Set serving_stack_states.{key} to provided to use what is there, remove it, or, if it is to become "
+        "part of the stack, name the component in serving_stack_adopt"
+    )
+
+
+def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
+    """`definitions` of a component: names of CRDs that are templates of its chart, which Helm wants to own."""
+    ours = f"{entry['namespace']}/{entry['release']}"
+    for name in entry.get("definitions") or ():
+        owner = definitions.get(name)
+        if owner is not None and owner != ours:
+            return f"CustomResourceDefinition {name} is of {f'release {owner}' if owner else 'somebody else'}"
+    return ""

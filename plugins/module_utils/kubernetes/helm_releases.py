@@ -1,0 +1,108 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The releases of Helm on a cluster, out of the Secrets in which Helm keeps them (type helm.sh/release.v1).
+
+One request tells all of it: the labels of a Secret say name, status and revision, its content (JSON, compressed, twice
+in base64) has chart, values and manifest. It is the same in Helm 3 and 4.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+
+_DEFINITION = "CustomResourceDefinition"
+_KIND = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
+_NAME = re.compile(r"^metadata:[^\S\n]*\n(?:[ #].*\n|\n)*?  name:\s*[\"']?([\w.-]+)", re.MULTILINE)
+
+
+def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[str, Any]]:
+    """The latest revision of each release. `age` is in seconds; `deployed_revision` is the last one that worked, 0
+    where there is none; `objects` are those of its manifest that are of these kinds."""
+    by_release: dict[tuple[str, str], dict[int, Object]] = {}
+    for secret in client.list("v1", "Secret", labels="owner=helm").items:
+        labels = fields(secret, "metadata", "labels")
+        if text(secret, "type") == "helm.sh/release.v1" and text(labels, "version").isdigit():
+            place = (text(secret, "metadata", "namespace"), text(labels, "name"))
+            by_release.setdefault(place, {})[int(text(labels, "version"))] = secret
+    return [_release(place, revisions, now, kinds) for place, revisions in sorted(by_release.items())]
+
+
+def definitions(client: Client) -> dict[str, str]:
+    """The CRDs of a cluster, and the release (namespace/name) that each is of; empty for those that are of none."""
+    found = {}
+    for value in client.list("apiextensions.k8s.io/v1", _DEFINITION).items:
+        annotations = fields(value, "metadata", "annotations")
+        name, namespace = (text(annotations, f"meta.helm.sh/release-{part}") for part in ("name", "namespace"))
+        found[text(value, "metadata", "name")] = f"{namespace}/{name}" if name else ""
+    return found
+
+
+def _release(
+    place: tuple[str, str], revisions: Mapping[int, Object], now: float, kinds: Collection[str]
+) -> dict[str, Any]:
+    latest = revisions[max(revisions)]
+    labels = fields(latest, "metadata", "labels")
+    stamps = [text(labels, name) for name in ("modifiedAt", "createdAt")]
+    since = next((int(stamp) for stamp in stamps if stamp.isdigit()), 0)
+    content = _content(latest)
+    worked = [number for number, secret in revisions.items() if _status(secret) == "deployed"]
+    return {
+        "name": place[1],
+        "namespace": place[0],
+        "revision": max(revisions),
+        "deployed_revision": max(worked, default=0),
+        "status": _status(latest),
+        "age": max(0.0, now - since),
+        "chart": text(content, "chart", "metadata", "name"),
+        "version": text(content, "chart", "metadata", "version"),
+        "values": dict(fields(content, "config")),
+        "objects": list(_objects(text(content, "manifest"), kinds)),
+    }
+
+
+def _status(secret: Object) -> str:
+    return text(secret, "metadata", "labels", "status")
+
+
+def _content(secret: Object) -> Mapping[str, Any]:
+    """What Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
+    try:
+        packed = base64.b64decode(base64.b64decode(text(secret, "data", "release")))
+        found = json.loads(gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed)
+    except (ValueError, OSError, EOFError, zlib.error, binascii.Error):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Of a definition no more than its name, as parsing one takes a second and its schema tells nothing here."""
+    for part in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
+        kind = _KIND.search(part)
+        if kind is None or kind[1] not in kinds:
+            continue
+        name = _NAME.search(part)
+        if kind[1] == _DEFINITION and name is not None:
+            yield {"apiVersion": "apiextensions.k8s.io/v1", "kind": _DEFINITION, "metadata": {"name": name[1]}}
+            continue
+        for document in documents(Source("manifest", part.encode())):
+            value = document.value
+            if isinstance(value, Mapping) and not document.problems:
+                metadata = {key: text(value, "metadata", key) for key in ("name", "namespace")}
+                selector = fields(value, "spec", "selector")
+                yield {
+                    "apiVersion": text(value, "apiVersion"),
+                    "kind": kind[1],
+                    "metadata": {key: each for key, each in metadata.items() if each},
+                    **({"spec": {"selector": dict(selector)}} if selector else {}),
+                }

@@ -1,0 +1,192 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.helm_release_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: helm_release_info
+short_description: Tell which releases of Helm are on clusters
+version_added: 0.1.0
+description:
+  - Reads the latest revision of every release, of all namespaces, out of the Secrets in which Helm 3 and 4 keep them,
+    with two or three requests for each cluster and without Helm.
+options:
+  kinds:
+    description:
+      - Kinds of objects that are told of each release, out of its manifest.
+    type: list
+    elements: str
+    default: [DaemonSet, Deployment, StatefulSet, CustomResourceDefinition]
+  recorded_in:
+    description:
+      - A ConfigMap, as C(namespace/name), whose C(data.releases) has names of releases, one a line. They are told as
+        RV(clusters[].recorded).
+    type: str
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+notes:
+  - Values of releases are in the result. Some people keep secrets in them; use C(no_log) there.
+"""
+
+EXAMPLES = r"""
+- name: See what is installed
+  modelplane.fleet.helm_release_info:
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+  register: helm
+"""
+
+RETURN = r"""
+clusters:
+  description: What is on each workload cluster.
+  returned: always
+  type: dict
+  contains:
+    releases:
+      description: Each release.
+      type: list
+      elements: dict
+      returned: when the cluster could be asked
+    definitions:
+      description: Each CustomResourceDefinition, and the release that it is of, as C(namespace/name); empty for none.
+      type: dict
+      returned: when the cluster could be asked
+    recorded:
+      description: The names in O(recorded_in).
+      type: list
+      elements: str
+      returned: when the cluster could be asked
+    failed:
+      description: Whether the cluster could not be asked.
+      type: bool
+      returned: always
+    msg:
+      description: Why.
+      type: str
+      returned: always
+  sample:
+    onprem:
+      failed: false
+      msg: ''
+      releases:
+        - name: mp-lws
+          namespace: lws-system
+          status: deployed
+          revision: 1
+          deployed_revision: 1
+          age: 4711.0
+          chart: lws
+          version: v0.8.0
+          values: {}
+          objects: []
+      definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
+      recorded: [mp-lws]
+failed_clusters:
+  description: The clusters that could not be asked.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "kinds": {
+            "type": "list",
+            "elements": "str",
+            "default": ["DaemonSet", "Deployment", "StatefulSet", "CustomResourceDefinition"],
+        },
+        "recorded_in": {"type": "str"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
+        if error:
+            module.fail_json(msg=missing_required_lib(name), exception=error)
+    params = module.params
+    try:
+        connections = cluster_arguments.connections(params)
+        given = cluster_arguments.control_connection(params)
+        with contextlib.ExitStack() as stack:
+            control: Client | None = None
+            if given is not None:
+                # What keeps it from being reached is told by what needs it.
+                with contextlib.suppress(ApiError):
+                    control = stack.enter_context(connect(given, write_cache=not module.check_mode))
+            tasks = {name: _task(module, connection, control) for name, connection in connections.items()}
+            outcomes = fan_out(tasks, cluster_arguments.forks(params))
+    except cluster_arguments.ArgumentsError as error:
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+    found = {
+        name: {"failed": True, "msg": str(told)} if isinstance(told, ApiError) else {"failed": False, "msg": "", **told}
+        for name, told in outcomes.items()
+    }
+    failed = [name for name, told in found.items() if told["failed"]]
+    result: dict[str, Any] = {"changed": False, "clusters": found, "failed_clusters": failed}
+    if failed:
+        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
+    if failed and params["on_error"] == "fail":
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def _task(module: AnsibleModule, connection: Connection, control: Client | None) -> Callable[[], dict[str, Any]]:
+    def look() -> dict[str, Any]:
+        with connect(connection, control, write_cache=not module.check_mode) as client:
+            return {
+                "releases": releases(client, time.time(), module.params["kinds"]),
+                "definitions": definitions(client),
+                "recorded": _recorded(client, module.params["recorded_in"] or ""),
+            }
+
+    return look
+
+
+def _recorded(client: Client, place: str) -> list[str]:
+    namespace, _, name = place.partition("/")
+    found = client.get("v1", "ConfigMap", name, namespace) if name else None
+    return text(found, "data", "releases").split()
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
