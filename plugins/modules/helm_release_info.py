@@ -11,7 +11,7 @@ short_description: Tell which releases of Helm are on clusters
 version_added: 0.1.0
 description:
   - Reads the latest revision of every release, of all namespaces, out of the Secrets in which Helm 3 and 4 keep them,
-    with two or three requests for each cluster and without Helm.
+    with four requests for each cluster and without Helm.
 options:
   kinds:
     description:
@@ -66,6 +66,19 @@ clusters:
       description: Each CustomResourceDefinition, and the release that it is of, as C(namespace/name); empty for none.
       type: dict
       returned: when the cluster could be asked
+    version:
+      description: Version of Kubernetes.
+      type: str
+      returned: when the cluster could be asked
+    devices:
+      description: Whether C(resource.k8s.io/v1) is served, with which pods claim devices.
+      type: bool
+      returned: when the cluster could be asked
+    foreign_namespaces:
+      description: Namespaces without the label C(app.kubernetes.io/managed-by=modelplane.fleet).
+      type: list
+      elements: str
+      returned: when the cluster could be asked
     recorded:
       description: The names in O(recorded_in).
       type: list
@@ -94,7 +107,10 @@ clusters:
           version: v0.8.0
           values: {}
           objects: []
+      version: '1.36'
+      devices: true
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
+      foreign_namespaces: [default, kube-system]
       recorded: [mp-lws]
 failed_clusters:
   description: The clusters that could not be asked.
@@ -113,6 +129,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
@@ -170,9 +187,16 @@ def _task(module: AnsibleModule, connection: Connection, control: Client | None)
     def look() -> dict[str, Any]:
         with connect(connection, control, write_cache=not module.check_mode) as client:
             return {
+                "version": ".".join(map(str, client.version())),
+                "devices": client.serves("resource.k8s.io/v1", "ResourceClaim"),
                 "releases": releases(client, time.time(), module.params["kinds"]),
                 "definitions": definitions(client),
                 "recorded": _recorded(client, module.params["recorded_in"] or ""),
+                "foreign_namespaces": [
+                    text(value, "metadata", "name")
+                    for value in client.list("v1", "Namespace").items
+                    if text(value, "metadata", "labels", names.MANAGED_BY_LABEL) != names.MANAGED_BY
+                ],
             }
 
     return look

@@ -64,6 +64,10 @@ clusters:
       type: list
       elements: str
       returned: always
+    pools:
+      description: The drivers of the devices of each pool.
+      type: dict
+      returned: always
     source:
       description: C(spec.cluster.source).
       type: str
@@ -80,6 +84,7 @@ clusters:
   sample:
     gke-us-central:
       drivers: [gpu.nvidia.com]
+      pools: {gpu: [gpu.nvidia.com]}
       source: GKE
       stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
@@ -157,6 +162,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
         spec = fields(stacks[0], "spec") if stacks else {}
         found[name] = {
             "drivers": known.cluster(name).drivers,
+            "pools": {promise.pool: sorted(promise.drivers) for promise in known.cluster(name).promises},
             "source": text(cluster, "spec", "cluster", "source"),
             "stack": {key: value for key, value in spec.items() if key != "secrets"},
             "replicas": sorted(

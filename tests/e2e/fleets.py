@@ -94,9 +94,11 @@ def service(name: str, *deployments: str) -> str:
     return _document("ModelService", {"name": name, "namespace": "team"}, {"endpoints": endpoints})
 
 
-def cache(name: str) -> str:
-    source = {"source": "HuggingFace", "huggingFace": {"repo": "Qwen/Qwen3-8B", "sizeGiB": 40}}
-    return _document("ModelCache", {"name": name, "namespace": "team"}, source)
+def cache(name: str, **hugging_face: Any) -> str:
+    source = {"repo": "Qwen/Qwen3-8B", "sizeGiB": 40, **hugging_face}
+    return _document(
+        "ModelCache", {"name": name, "namespace": "team"}, {"source": "HuggingFace", "huggingFace": source}
+    )
 
 
 def _deployment(name: str, replicas: int | None, template: Mapping[str, Any], priority: str = "") -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.faulty_proxy import FaultyProxy
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import MANAGED, LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.snapshots import serving
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 
@@ -30,15 +31,7 @@ PROVIDER = "qCzPlantedProvider86"
 API_KEY = ("qCzPlantedVariable87", "qCzPlantedVariable88")
 WRONG = "qCzPlantedWrong89"
 
-_CACHE = {
-    "apiVersion": fleets.API,
-    "kind": "ModelCache",
-    "metadata": {"name": "weights", "namespace": "team"},
-    "spec": {
-        "source": "HuggingFace",
-        "huggingFace": {"repo": "acme/private", "sizeGiB": 10, "authSecret": {"name": "hf", "key": "HF_TOKEN"}},
-    },
-}
+_WEIGHTS = {"repo": "acme/private", "sizeGiB": 10, "authSecret": {"name": "hf", "key": "HF_TOKEN"}}
 _ENDPOINT = {
     "apiVersion": fleets.API,
     "kind": "ModelEndpoint",
@@ -110,13 +103,37 @@ def planted(live: LiveFleet, fleet: Fleet, tmp_path_factory: pytest.TempPathFact
         proxy.stop()
 
 
-def manifests(api_key: str, tag: str = "v0.23.0") -> str:
+class Copies:
+    """Whether a value was in a Secret of a workload cluster at any time. A copy goes when a cache is filled."""
+
+    def __init__(self, live: LiveFleet, value: str) -> None:
+        self.found = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, args=(live, value), daemon=True)
+
+    def __enter__(self) -> Copies:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self, live: LiveFleet, value: str) -> None:
+        while not self.found and not self._stopped.wait(0.1):
+            for plane in live.workloads.values():
+                secrets = plane.objects.list("v1", "Secret", labels=MANAGED)
+                self.found |= any(found_in(json.dumps(each["data"]), value) for each in secrets)
+
+
+def manifests(api_key: str, tag: str = "v0.23.0", revision: str = "main") -> str:
+    cache = fleets.cache("weights", **_WEIGHTS, revision=revision)
     deployment = fleets.deployment("chat", 2, tag=tag, modelCacheRef={"name": "weights"})
     body = json.loads(deployment.removeprefix("---\n"))
     container = body["spec"]["template"]["spec"]["engines"][0]["members"][0]["template"]["spec"]["containers"][0]
     container["env"] = [{"name": "API_KEY", "value": api_key}]
     service = fleets.service("chat", "chat")
-    others = "".join(f"---\n{json.dumps(value)}\n" for value in (_CACHE, _ENDPOINT, body))
+    others = "".join(f"---\n{json.dumps(value)}\n" for value in (_ENDPOINT, body)) + cache
     return fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west") + others + service
 
 
@@ -155,17 +172,18 @@ def test_base64_is_found() -> None:
 def test_no_run_gives_a_secret_away(planted: Planted) -> None:
     live = planted.live
     planted.run("preview", "site", "--check").ok()
-    planted.run("first", "site").ok()
+    with Copies(live, HF[0]) as copies:
+        planted.run("first", "site").ok()
+    assert copies.found, "nothing was there to be given away"
     assert all(serving(plane) for plane in live.workloads.values())
-    copies = [
-        value for plane in live.workloads.values() for key, value in live.ours(plane).items() if key[0] == "Secret"
-    ]
-    assert any(found_in(json.dumps(value["data"]), HF[0]) for value in copies), "nothing was there to be given away"
 
     live.control.apply(secret("hf", "HF_TOKEN", HF[1]))
-    live.write("fleet.yaml", manifests(API_KEY[1], "v0.24.0"))
-    planted.run("preview of an edit", "reconcile", "--check").ok()
-    planted.run("edit", "reconcile").ok()
+    live.write("fleet.yaml", manifests(API_KEY[1], "v0.24.0", "newer"))
+    with Copies(live, HF[1]) as copies:
+        planted.run("preview of an edit", "reconcile", "--check").ok()
+        assert not copies.found
+        planted.run("edit", "reconcile").ok()
+    assert copies.found
     planted.run("status", "status").ok()
     shown = planted.said["preview of an edit"]
     assert "v0.24.0" in shown, "the diff has to be there, else nothing can be found in it"

@@ -41,6 +41,28 @@ def environment(folder: Path, **more: str) -> Mapping[str, str]:
     return {**kept, **places, "HELM_REGISTRY_CONFIG": registry, **more}
 
 
+class HelmError(Exception):
+    """What Helm said when it failed."""
+
+
+class Helm:
+    """Helm 3 or 4 with all its files below `folder`. Its variables are `environment`, which may be added to."""
+
+    def __init__(self, major: int, folder: Path) -> None:
+        self.major = major
+        self.path = helm(major)
+        self.environment = dict(environment(folder))
+
+    def __call__(self, *arguments: str | Path, seconds: float = 120.0, **variables: str) -> str:
+        """What it prints. Raises HelmError; `variables` are over those of the environment."""
+        command = [str(self.path), *map(str, arguments)]
+        env = {**self.environment, **variables}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=seconds)
+        if done.returncode:
+            raise HelmError(f"{' '.join(command[1:])}: {done.stderr.strip()}")
+        return done.stdout
+
+
 def _helm_3() -> Path:
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
     for path in (folder / "helm" for folder in folders):

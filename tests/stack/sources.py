@@ -76,8 +76,7 @@ def stage(name: str, folder: Path, version: str = "") -> Path:
     if version:
         described.update(version=version, appVersion=version)
         (staged / "Chart.yaml").write_text(yaml.safe_dump(described))
-    for shared in _SHARED.iterdir():
-        shutil.copy(shared, staged / "templates")
+    shutil.copytree(_SHARED, staged, dirs_exist_ok=True)
     source = staged / "definitions.yaml"
     if source.exists():
         _write_definitions(staged, yaml.safe_load(source.read_text()), described["version"])
@@ -222,8 +221,10 @@ class Server(abc.ABC):
 
     @property
     def address(self) -> str:
-        """127.0.0.1:PORT"""
-        return f"127.0.0.1:{self._server.server_address[1]}"
+        """HOST:PORT"""
+        # Helm 3 asks registries on 127.0.0.1 and localhost, spelled so, without TLS.
+        host = "LOCALHOST" if self.ca and self.scheme == "oci" else "127.0.0.1"
+        return f"{host}:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:
@@ -350,7 +351,8 @@ class OciRegistry(Server):
         if _digest(content) != digest:
             return Answer(HTTPStatus.BAD_REQUEST, _errors("DIGEST_INVALID"))
         self._put(content)
-        return Answer(HTTPStatus.CREATED, headers={"Location": f"/v2/{name}/blobs/{digest}"})
+        headers = {"Location": f"/v2/{name}/blobs/{digest}", "Docker-Content-Digest": digest}
+        return Answer(HTTPStatus.CREATED, headers=headers)
 
     def _put(self, content: bytes) -> str:
         digest = _digest(content)

@@ -67,8 +67,15 @@ def _release(
         "chart": text(content, "chart", "metadata", "name"),
         "version": text(content, "chart", "metadata", "version"),
         "values": dict(fields(content, "config")),
-        "objects": list(_objects(text(content, "manifest"), kinds)),
+        "objects": [_placed(value, place[0]) for value in _objects(text(content, "manifest"), kinds)],
     }
+
+
+def _placed(value: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """Helm puts what names no namespace into that of the release."""
+    if value["kind"] == _DEFINITION:
+        return value
+    return {**value, "metadata": {"namespace": namespace, **value["metadata"]}}
 
 
 def _status(secret: Object) -> str:

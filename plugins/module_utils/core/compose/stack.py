@@ -66,8 +66,9 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         why = "" if state == "managed" else f"serving_stack_states says {state}"
         if not why and needs != "all" and needs not in choices.drivers:
             why, state = f"no pool has devices of driver {needs}", "disabled"
-        entry = {**component, "state": state, "why": why}
+        entry = {**component, "state": state, "why": why, "removed": choices.states.get(key) == "disabled"}
         if component.get("chart"):
+            # What is not installed needs no archive, and its version does not matter.
             entry.update(_release(component, choices, [] if why else problems))
         planned.append(entry)
     if problems:
@@ -78,7 +79,7 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 def actions(
     planned: Iterable[Component], seen: Mapping[str, Any], stuck_after: float, adopt: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The plan with what has to be done: of each release `action` (install, upgrade, recover, none, skip, refuse) and
+    """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip, refuse) and
     `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module helm_release_info.
     `stuck_after`: seconds after which a release that another run left half done is recovered."""
     return [_with_action(entry, seen, stuck_after, frozenset(adopt)) for entry in planned]
@@ -193,7 +194,11 @@ def _with_action(
     releases = [release for release in seen["releases"] if release["name"] == entry["release"]]
     own = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
     if entry["why"]:
-        return {**entry, "action": "skip", "told": _unwanted(entry)}
+        installed = own is not None and own["name"] in seen["recorded"]
+        if installed and entry["removed"]:
+            return {**entry, "action": "remove", "told": f"uninstall {entry['release']}: {entry['why']}"}
+        stays = f"; release {entry['release']} of an earlier run stays" if installed else ""
+        return {**entry, "action": "skip", "told": _unwanted(entry) + stays}
     foreign = _foreign(entry, own, seen, adopt)
     if foreign:
         return {**entry, "action": "refuse", "told": foreign}
