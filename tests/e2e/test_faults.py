@@ -179,8 +179,9 @@ class Sentinel:
 
     def _look(self) -> None:
         for name, plane in self._live.workloads.items():
-            # Pods serve on while their API server is away.
-            with contextlib.suppress(ApiException, HTTPError, OSError):
+            # Pods serve on while their API server is away. KeyError: what the client says when it asked in vain what
+            # kinds there are, and is asked again.
+            with contextlib.suppress(ApiException, HTTPError, OSError, KeyError):
                 found = serving(plane)
                 self.gone |= set(self._now[name]) - set(found)
                 self._now[name] = found

@@ -497,6 +497,11 @@ class _Run:
             if found.after is not None and found.ready is False and waited_for(found.kind)
         ]
         states = wait_ready(self.client, pending, self.options.wait)
+        self.notes += [
+            f"{key} is not ready{f': {state.message}' if state.message else ''}"
+            for key, state in states.items()
+            if state.ready is False
+        ]
         return [
             replace(found, ready=states[found.key].ready, message=states[found.key].message)
             if found.key in states

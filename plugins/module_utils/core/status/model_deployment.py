@@ -115,15 +115,16 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
         return Condition(_READY, "False", "NoReplicasScheduled", "No replica is scheduled")
     done = sum(state.ready is True for state in states.values())
     message = f"{done} of {len(states)} ready"
-    if done == len(states):
-        return Condition(_READY, "True", "AllReplicasReady", message)
     waiting = [
         f"replica {index} on {cluster}: {cut(state.message)}" if state.message else f"replica {index} on {cluster}"
         for (cluster, index), state in sorted(states.items())
-        if not state.ready
+        # Of one that is remembered the message says why nobody can tell.
+        if not state.ready or (state.message and not state.remembered)
     ]
     more = len(waiting) - _REASONS_SHOWN
     message = "; ".join([message, *waiting[:_REASONS_SHOWN], *([f"{more} more"] if more > 0 else [])])
+    if done == len(states):
+        return Condition(_READY, "True", "AllReplicasReady", message)
     if any(state.ready is False for state in states.values()):
         return Condition(_READY, "False", "ModelStarting", message)
     return unknown(_READY, message)

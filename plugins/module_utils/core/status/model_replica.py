@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     Status,
     cut,
     hold,
+    joined,
     known,
     ready,
     unknown,
@@ -44,7 +45,7 @@ class ReplicaState:
 
     `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
     wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
-    says what is missing. `remembered`: this was known before, nobody can tell now.
+    says what is missing, or which pods fail although it is ready. `remembered`: this was known before, nobody can tell now.
     """
 
     accepted: bool | None
@@ -78,13 +79,14 @@ def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedClust
     parts = [*engines, *pickers]
     serving = accepted and not refused and all(part.answers for part in parts)
     is_ready = serving and all(part.available for part in parts)
-    missing = sorted(part.message for part in parts if part.message) + sorted(refused)
-    if not is_ready and accepted:
+    missing = [] if is_ready else sorted(part.message for part in parts if part.message) + sorted(refused)
+    failing = ""
+    if accepted:
         pods = seen.objects.labelled(
             "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
         )
-        missing += [failures] if (failures := pod_failures(pods)) else []
-    return ReplicaState(accepted, is_ready, "" if is_ready else "; ".join(missing), serving)
+        failing = pod_failures(pods)
+    return ReplicaState(accepted, is_ready, "; ".join(filter(None, [*missing, failing])), serving)
 
 
 def _refused(seen: ObservedCluster, wanted: Object) -> str:
@@ -138,7 +140,7 @@ def model_replica(
         )
     accepted = Condition(_ACCEPTED, "True", "Accepted", f"All engines are on cluster {cluster}")
     if state.ready:
-        serves = Condition(_READY, "True", "Serving", f"Serving on cluster {cluster}")
+        serves = Condition(_READY, "True", "Serving", joined(f"Serving on cluster {cluster}", state.message))
         return Status((accepted, serves, ready(True, previous)))
     starting = Condition(_READY, "False", "ModelStarting", state.message)
     return Status((accepted, starting, ready(False, previous, state.message)))

@@ -192,8 +192,9 @@ def test_failures_of_pods_are_told(name: str) -> None:
     assert (told.reason, told.message) == ("ModelStarting", found.message)
 
 
-def test_pods_of_a_replica_that_serves_are_not_looked_at() -> None:
-    assert state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff"))).message == ""
+def test_pods_that_fail_are_told_of_a_replica_that_serves_as_well() -> None:
+    found = state(UP, PICKER, pod("a", **waiting("CrashLoopBackOff")))
+    assert (found.ready, found.message) == (True, "pod a: container engine: CrashLoopBackOff")
 
 
 NOW = "2026-01-01T00:00:00Z"
