@@ -79,9 +79,9 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 def actions(
     planned: Iterable[Component], seen: Mapping[str, Any], stuck_after: float, adopt: Iterable[str] = ()
 ) -> list[dict[str, Any]]:
-    """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip, refuse) and
-    `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module helm_release_info.
-    `stuck_after`: seconds after which a release that another run left half done is recovered."""
+    """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip,
+    refuse) and `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module
+    helm_release_info. `stuck_after`: seconds after which a release that another run left half done is recovered."""
     return [_with_action(entry, seen, stuck_after, frozenset(adopt)) for entry in planned]
 
 

@@ -1,0 +1,318 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the role serving_stack plans, from its own components and the variables of a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
+    Choices,
+    StackError,
+    actions,
+    merged,
+    mirrored,
+    plan,
+)
+from ansible_collections.modelplane.fleet.tests import ansible_run
+
+ROLE = Path(__file__).parents[3] / "roles" / "serving_stack"
+DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+COMPONENTS = DEFAULTS["serving_stack_components"]
+NVIDIA = "gpu.nvidia.com"
+PINS = {
+    "mp-cert-manager": ("v1.17.1", "cert-manager", "https://charts.jetstack.io"),
+    "mp-kube-prometheus-stack": ("72.6.2", "monitoring", "https://prometheus-community.github.io/helm-charts"),
+    "mp-lws": ("v0.8.0", "lws-system", ""),
+    "mp-ai-gateway-crds-helm": ("v0.7.0", "envoy-ai-gateway-system", ""),
+    "mp-gateway-helm": ("v1.8.1", "envoy-gateway-system", ""),
+    "mp-ai-gateway-helm": ("v0.7.0", "envoy-ai-gateway-system", ""),
+    "mp-node-feature-discovery": ("0.18.3", "node-feature-discovery", ""),
+    "mp-dra-driver-nvidia-gpu": ("0.4.0", "dra-driver-nvidia-gpu", ""),
+}
+"""Release -> version, namespace and repository (Modelplane v0.3.1)."""
+
+
+def planned(**choices: Any) -> dict[str, dict[str, Any]]:
+    return {entry["key"]: entry for entry in plan(COMPONENTS, Choices(**{"drivers": [NVIDIA], **choices}))}
+
+
+def seen(*releases: Mapping[str, Any], recorded: Any = None, **definitions: str) -> dict[str, Any]:
+    names = [release["name"] for release in releases] if recorded is None else recorded
+    return {"releases": list(releases), "definitions": definitions, "recorded": names}
+
+
+def release(key: str = "leader-worker-set", **more: Any) -> dict[str, Any]:
+    entry = planned()[key]
+    return {
+        "name": entry["release"],
+        "namespace": entry["namespace"],
+        "chart": entry["chart"],
+        "version": entry["version"],
+        "values": entry["values"],
+        "status": "deployed",
+        "age": 10.0,
+        "deployed_revision": 1,
+        **more,
+    }
+
+
+def action(found: Mapping[str, Any], key: str = "leader-worker-set", **choices: Any) -> dict[str, Any]:
+    entries = actions(plan(COMPONENTS, Choices(**{"drivers": [NVIDIA], **choices})), found, 900.0)
+    return next(entry for entry in entries if entry["key"] == key)
+
+
+def test_the_pins_are_those_of_the_reference_implementation() -> None:
+    found = {
+        entry["release"]: (entry["version"], entry["namespace"], entry["repository"])
+        for entry in planned().values()
+        if "release" in entry
+    }
+    assert found == PINS
+
+
+def test_versions_are_texts() -> None:
+    assert all(isinstance(component.get("version", ""), str) for component in COMPONENTS)
+
+
+def test_what_others_refer_to_comes_first() -> None:
+    wave = {component["key"]: component["wave"] for component in COMPONENTS}
+    removal = {component["key"]: component["removal"] for component in COMPONENTS}
+    for earlier, later in (
+        ("gaie-crds", "envoy-gateway"),
+        ("ai-gateway-crds", "ai-gateway"),
+        ("envoy-gateway", "ai-gateway"),
+        ("ai-gateway", "gateway"),
+        ("node-feature-discovery", "dra-driver"),
+    ):
+        assert wave[earlier] < wave[later]
+        assert removal[earlier] > removal[later]
+    order = [component["key"] for component in COMPONENTS]
+    assert order.index("dra-quota") < order.index("dra-driver")
+    assert removal["cert-manager"] == max(removal.values())
+
+
+def test_the_taint_of_nodes_is_tolerated_whatever_its_value() -> None:
+    tolerations = planned()["node-feature-discovery"]["values"]["worker"]["tolerations"]
+    assert tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+
+
+@pytest.mark.parametrize(
+    ("drivers", "installed"),
+    [([NVIDIA], True), ([], False), (["gpu.amd.com"], False), ([NVIDIA, "dra.networking"], True)],
+)
+def test_only_clusters_with_its_devices_get_the_driver(drivers: list[str], installed: bool) -> None:
+    found = planned(drivers=drivers)
+    for key in ("node-feature-discovery", "dra-quota", "dra-driver"):
+        assert (found[key]["why"] == "") is installed
+    assert found["envoy-gateway"]["why"] == ""
+
+
+@pytest.mark.parametrize(
+    ("stack", "sent"),
+    [
+        ({"nvidiaDriverRoot": "/home/kubernetes/bin/nvidia"}, "/home/kubernetes/bin/nvidia"),
+        ({"nvidiaDriverRoot": "/"}, None),
+        ({}, None),
+    ],
+)
+def test_a_driver_root_is_sent_only_when_it_is_another_one(stack: dict[str, Any], sent: str | None) -> None:
+    assert planned(stack=stack)["dra-driver"]["values"].get("nvidiaDriverRoot") == sent
+
+
+@pytest.mark.parametrize(
+    ("choices", "version"),
+    [
+        ({}, "v0.8.0"),
+        ({"stack": {"versions": {"leaderWorkerSet": "v0.8.1"}}}, "v0.8.1"),
+        ({"stack": {"versions": {"leaderWorkerSet": "v0.8.1"}}, "versions": {"leader-worker-set": "v0.9.0"}}, "v0.9.0"),
+    ],
+)
+def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> None:
+    assert planned(**choices)["leader-worker-set"]["version"] == version
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        ({"versions": {"envoy-gateway": "v1.7.9"}}, "has to be v1.8.0 or newer"),
+        ({"versions": {"envoy-gateway": 1.1}}, "write it in quotes"),
+        ({"versions": {"envoygateway": "v1.8.1"}}, "Did you mean envoy-gateway?"),
+        ({"states": {"prometeus": "managed"}}, "Did you mean prometheus?"),
+        ({"states": {"prometheus": "present"}}, "managed, provided, disabled"),
+        ({"values": {"gateway": {}}}, "no component"),
+        ({"charts_required": True, "charts_dir": "/charts"}, "lws-v0.8.0.tgz is not in /charts"),
+    ],
+)
+def test_what_cannot_be_used_is_told(choices: dict[str, Any], told: str) -> None:
+    with pytest.raises(StackError, match=r".") as error:
+        planned(**choices)
+    assert told in str(error.value)
+
+
+def test_what_is_not_installed_needs_no_archive() -> None:
+    everything = {component["key"]: "provided" for component in COMPONENTS}
+    assert all(entry["why"] for entry in planned(states=everything, charts_required=True).values())
+
+
+def test_values_of_users_are_merged_and_lists_replaced() -> None:
+    own = {"worker": {"tolerations": [], "resources": {"limits": {"memory": "1Gi"}}}}
+    values = planned(values={"node-feature-discovery": own})["node-feature-discovery"]["values"]
+    assert values == own
+    kept = planned(values={"dra-driver": {"resources": {"gpus": {"enabled": True}}}})["dra-driver"]["values"]
+    assert kept["resources"] == {"computeDomains": {"enabled": False}, "gpus": {"enabled": True}}
+    assert kept["gpuResourcesEnabledOverride"] is True
+
+
+def test_merging_leaves_its_arguments_alone() -> None:
+    base = {"a": {"b": [1]}}
+    merged(base, {"a": {"b": [2], "c": 3}})["a"]["b"].append(4)
+    assert base == {"a": {"b": [1]}}
+
+
+@pytest.mark.parametrize(
+    ("reference", "wanted"),
+    [
+        ("oci://docker.io/envoyproxy", "oci://mirror/envoy"),
+        ("oci://docker.io/other", "oci://mirror/hub/other"),
+        ("oci://docker.iox/other", "oci://docker.iox/other"),
+        ("https://charts.jetstack.io", "https://mirror/jetstack"),
+    ],
+)
+def test_the_longest_prefix_wins(reference: str, wanted: str) -> None:
+    prefixes = {
+        "oci://docker.io": "oci://mirror/hub",
+        "oci://docker.io/envoyproxy/": "oci://mirror/envoy",
+        "https://charts.jetstack.io": "https://mirror/jetstack/",
+    }
+    assert mirrored(reference, prefixes) == wanted
+
+
+def test_charts_from_a_folder_and_the_rest_from_a_mirror() -> None:
+    found = planned(
+        charts_dir="/charts",
+        archives=["lws-0.8.0.tgz"],
+        chart_repositories={"oci://docker.io": "oci://mirror/hub"},
+    )
+    assert found["leader-worker-set"]["ref"] == "/charts/lws-0.8.0.tgz"
+    assert found["envoy-gateway"]["ref"] == "oci://mirror/hub/envoyproxy/gateway-helm"
+    assert (found["cert-manager"]["ref"], found["cert-manager"]["repository"]) == (
+        "cert-manager",
+        "https://charts.jetstack.io",
+    )
+
+
+def test_images_of_mirrored_registries_alone_are_set() -> None:
+    found = planned(
+        image_registries={"docker.io": "mirror/hub", "quay.io": "mirror/quay/"}, image_pull_secrets=["pull"]
+    )
+    assert found["envoy-gateway"]["values"]["global"] == {
+        "imageRegistry": "mirror/hub",
+        "imagePullSecrets": [{"name": "pull"}],
+    }
+    assert (
+        found["cert-manager"]["values"]["webhook"]["image"]["repository"] == "mirror/quay/jetstack/cert-manager-webhook"
+    )
+    assert "image" not in found["node-feature-discovery"]["values"]
+    assert found["leader-worker-set"]["values"] == {"imagePullSecrets": [{"name": "pull"}]}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ({}, "none"),
+        ({"version": "v0.7.0"}, "upgrade"),
+        ({"version": "0.8.0"}, "none"),
+        ({"values": {"replicas": 2}}, "upgrade"),
+        ({"status": "failed"}, "upgrade"),
+        ({"status": "pending-install"}, "refuse"),
+        ({"status": "pending-upgrade", "age": 901.0}, "recover"),
+        ({"status": "pending-install", "age": 901.0, "deployed_revision": 0}, "recover"),
+        ({"status": "uninstalling", "age": 901.0}, "recover"),
+    ],
+)
+def test_what_is_done_about_a_release(there: dict[str, Any], wanted: str) -> None:
+    assert action(seen(release(**there)))["action"] == wanted
+
+
+def test_a_stuck_release_goes_back_to_what_worked() -> None:
+    stuck = {"status": "pending-upgrade", "age": 901.0, "deployed_revision": 3}
+    assert action(seen(release(**stuck)))["deployed_revision"] == 3
+    first = {**stuck, "status": "pending-install", "deployed_revision": 0}
+    assert "uninstall what is there" in action(seen(release(**first)))["told"]
+    # What was being removed is not brought back.
+    assert action(seen(release(**{**stuck, "status": "uninstalling"})))["deployed_revision"] == 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param(seen(release(), recorded=[]), id="of our name and not ours"),
+        pytest.param(seen(release(name="lws", namespace="elsewhere")), id="of the same chart"),
+    ],
+)
+def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any]) -> None:
+    told = action(found)
+    assert told["action"] == "refuse"
+    assert "serving_stack_states.leader-worker-set" in told["told"]
+    assert action(found, states={"leader-worker-set": "provided"})["action"] == "skip"
+    entries = actions(plan(COMPONENTS, Choices()), found, 900.0, ["leader-worker-set"])
+    assert next(entry for entry in entries if entry["key"] == "leader-worker-set")["action"] != "refuse"
+
+
+@pytest.mark.parametrize(
+    ("owner", "wanted"),
+    [("", "refuse"), ("cert-manager/theirs", "refuse"), ("cert-manager/mp-cert-manager", "install")],
+)
+def test_definitions_that_helm_would_have_to_own(owner: str, wanted: str) -> None:
+    found = seen(**{"certificates.cert-manager.io": owner})
+    assert action(found, "cert-manager")["action"] == wanted
+
+
+def test_what_is_disabled_goes_and_what_is_not_needed_stays() -> None:
+    driver = seen(release("dra-driver"))
+    assert action(driver, "dra-driver", drivers=[])["action"] == "skip"
+    assert "stays" in action(driver, "dra-driver", drivers=[])["told"]
+    assert action(driver, "dra-driver", states={"dra-driver": "disabled"})["action"] == "remove"
+    assert action(seen(), "dra-driver", states={"dra-driver": "disabled"})["action"] == "skip"
+
+
+def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
+    options = SPECS["main"]["options"]
+    named = {name for name in options if name.startswith("serving_stack_")}
+    undefined = {"serving_stack_drivers", "serving_stack_gateway_class", "serving_stack_gateway_listeners"}
+    assert named - undefined == set(DEFAULTS)
+    for name, option in options.items():
+        if "default" in option:
+            assert option["default"] == DEFAULTS[name], name
+    assert set(options["serving_stack_states"]["options"]) == {component["key"] for component in COMPONENTS}
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"serving_stack_states": {"prometheus": "absent"}}, "prometheus"),
+        ({"serving_stack_states": {"prometheuss": "managed"}}, "prometheuss"),
+        ({"serving_stack_gateway_api_crds": "none"}, "serving_stack_gateway_api_crds"),
+        ({"serving_stack_gateway_listeners": [{"name": "http", "protocol": "HTTPS", "port": 443}]}, "protocol"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:
+    playbook = tmp_path / "play.yml"
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"ansible_connection": "local", **variables},
+        "tasks": [{"ansible.builtin.include_role": {"name": "modelplane.fleet.serving_stack"}}],
+    }
+    playbook.write_text(json.dumps([play]))
+    out, _ = ansible_run.run("ansible-playbook", str(playbook), cwd=tmp_path)
+    assert "Validating arguments against arg spec" in out
+    assert "failed=1" in out
+    assert told in out.partition("argument_errors")[2] or told in out.partition("fatal")[2]
