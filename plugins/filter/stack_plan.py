@@ -79,7 +79,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
     actions,
     plan,
 )
-from ansible_collections.modelplane.fleet.plugins.plugin_utils.in_process import plain
 
 _NAME = "modelplane.fleet.stack_plan"
 
@@ -91,12 +90,21 @@ def stack_plan(
     if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
-        planned = plan(plain(components), Choices(**plain(choices)))
+        planned = plan(_whole(components), Choices(**_whole(choices)))
     except StackError as error:
         raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
-    return planned if seen is None else actions(planned, plain(seen), float(stuck_after), plain(adopt))
+    return planned if seen is None else actions(planned, _whole(seen), float(stuck_after), _whole(adopt))
+
+
+def _whole(value: Any) -> Any:
+    """A value with all templates in it resolved, which Ansible does when each is read."""
+    if isinstance(value, Mapping):
+        return {str(key): _whole(value[key]) for key in value}
+    if isinstance(value, (list, tuple)):
+        return [_whole(entry) for entry in value]
+    return value
 
 
 class FilterModule:

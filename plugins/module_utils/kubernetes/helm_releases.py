@@ -56,12 +56,18 @@ def _release(
     stamps = [text(labels, name) for name in ("modifiedAt", "createdAt")]
     since = next((int(stamp) for stamp in stamps if stamp.isdigit()), 0)
     content = _content(latest)
-    worked = [number for number, secret in revisions.items() if _status(secret) == "deployed"]
+    # A revision is superseded by the one after it, also by one that did not come to its end.
+    worked = [
+        number
+        for status in ("superseded", "deployed")
+        for number, secret in sorted(revisions.items())
+        if _status(secret) == status
+    ]
     return {
         "name": place[1],
         "namespace": place[0],
         "revision": max(revisions),
-        "deployed_revision": max(worked, default=0),
+        "deployed_revision": worked[-1] if worked else 0,
         "status": _status(latest),
         "age": max(0.0, now - since),
         "chart": text(content, "chart", "metadata", "name"),

@@ -251,19 +251,22 @@ def test_a_stuck_release_goes_back_to_what_worked() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("found", "adoptable"),
     [
-        pytest.param(seen(release(), recorded=[]), id="of our name and not ours"),
-        pytest.param(seen(release(name="lws", namespace="elsewhere")), id="of the same chart"),
+        pytest.param(seen(release(), recorded=[]), True, id="of our name and not ours"),
+        pytest.param(seen(release(name="lws", namespace="elsewhere")), False, id="of the same chart"),
     ],
 )
-def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any]) -> None:
+def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any], adoptable: bool) -> None:
     told = action(found)
     assert told["action"] == "refuse"
     assert "serving_stack_states.leader-worker-set" in told["told"]
+    assert ("serving_stack_adopt" in told["told"]) is adoptable
     assert action(found, states={"leader-worker-set": "provided"})["action"] == "skip"
+    # Two controllers of one kind would fight, whoever owns them.
     entries = actions(plan(COMPONENTS, Choices()), found, 900.0, ["leader-worker-set"])
-    assert next(entry for entry in entries if entry["key"] == "leader-worker-set")["action"] != "refuse"
+    adopted = next(entry for entry in entries if entry["key"] == "leader-worker-set")
+    assert (adopted["action"] != "refuse") is adoptable
 
 
 @pytest.mark.parametrize(

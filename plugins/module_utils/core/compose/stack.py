@@ -235,22 +235,20 @@ def _unwanted(entry: Component) -> str:
 def _foreign(entry: Component, own: Mapping[str, Any] | None, seen: Mapping[str, Any], adopt: frozenset[str]) -> str:
     """Whose component of the same kind is there already, with what to do; empty when nobody's."""
     key, name = str(entry["key"]), str(entry["release"])
-    what = ""
+    what, advice = "", ""
     for release in seen["releases"]:
-        same = release["name"] == name and release["namespace"] == entry["namespace"]
-        if same and name not in seen["recorded"]:
-            what = f"release {name} in {entry['namespace']} was not installed by this collection"
-        elif not same and release["chart"] == entry["chart"]:
+        if release["chart"] == entry["chart"] and release is not own:
             where = f"release {release['name']} in {release['namespace']}"
             what = f"{release['chart']} {release['version']} is there as {where}"
-    if not what and own is None:
-        what = _foreign_definition(entry, seen["definitions"])
-    if not what or key in adopt:
+    if not what and key not in adopt:
+        advice = ", or, if it is to become part of the stack, name the component in serving_stack_adopt"
+        if own is None:
+            what = _foreign_definition(entry, seen["definitions"])
+        elif name not in seen["recorded"]:
+            what = f"release {name} in {entry['namespace']} was not installed by this collection"
+    if not what:
         return ""
-    return (
-        f"{what}. Set serving_stack_states.{key} to provided to use what is there, remove it, or, if it is to become "
-        "part of the stack, name the component in serving_stack_adopt"
-    )
+    return f"{what}. Set serving_stack_states.{key} to provided to use what is there, or remove it{advice}"
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
