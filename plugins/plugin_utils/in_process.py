@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn, Protocol
 
@@ -51,6 +52,12 @@ class InProcess(AsModule):
         except _Ended as ended:
             result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
             return result
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise AnsibleError(
+                f"This is a fault of modelplane.fleet, please report it: {type(error).__name__} in "
+                f"{os.path.basename(place.filename)}:{place.lineno}"
+            ) from error
         raise AnsibleError(f"{self._task.action} came to no result")
 
     def _same_process(self, task_vars: Mapping[str, Any]) -> bool:

@@ -361,7 +361,7 @@ def apply_row(bench: Bench, kubeconfigs: Mapping[str, Path], servers: int, loops
 def reconcile_row(bench: Bench, server: str, ca: Path, clusters: int) -> str:
     prefix = f"r{clusters}-"
     kubeconfigs = stood_in(bench, server, ca, names(clusters), prefix)
-    control = kubeconfig(bench.folder / "kubeconfigs" / f"{prefix}control", f"{server}/clusters/control", ca)
+    control = kubeconfig(bench.folder / "kubeconfigs" / f"{prefix}control", f"{server}/clusters/{prefix}control", ca)
     source = bench.write(f"fleet-{clusters}/manifests/fleet.yaml", manifests(clusters))
     build = bench.folder / f"fleet-{clusters}" / "build"
     inventory = bench.inventory(

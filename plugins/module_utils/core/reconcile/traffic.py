@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     resolve,
     service_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import first_address
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, first_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
@@ -187,7 +187,8 @@ def _service_names(objects: Iterable[Object]) -> frozenset[Key]:
 
 def _references(route: Object) -> Iterable[Object]:
     """Every reference of an HTTPRoute to a Service of its own namespace."""
-    for rule in route["spec"].get("rules") or () if route["kind"] == "HTTPRoute" else ():
+    # A route of which another manager took everything has no specification of ours.
+    for rule in entries(route, "spec", "rules") if route["kind"] == "HTTPRoute" else ():
         yield from (reference for reference in rule.get("backendRefs") or () if not reference.get("namespace"))
 
 
