@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help quickstart test lint types docs crds conformance unit live e2e kube bench clean
+.PHONY: help quickstart test lint types docs crds conformance unit e2e kube bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -33,7 +33,7 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "  ansible-playbook modelplane.fleet.plan -i $(INVENTORY) --check --diff"
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
-test: lint types docs crds conformance unit live e2e ## everything that has to pass
+test: lint types docs crds conformance unit e2e ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check .
@@ -53,11 +53,8 @@ crds: $(VENV)/tests.installed ## the CRDs are those of the models
 conformance: $(VENV)/tests.installed ## recorded answers of the reference implementation and of Kubernetes
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
-unit: $(VENV)/tests.installed ## the tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e --ignore tests/unit/kube -rs
-
-live: $(VENV)/tests.installed kube ## the tests of what talks to API servers, on real ones
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/unit/kube
+unit: $(VENV)/tests.installed kube ## the tests of all parts
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e -rs
 
 e2e: $(VENV)/tests.installed kube ## whole fleets on real control planes, through ansible-playbook
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e

@@ -45,7 +45,8 @@ class ReplicaState:
 
     `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
     wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
-    says what is missing, or which pods fail although it is ready. `remembered`: this was known before, nobody can tell now.
+    says what is missing, or which pods fail although it is ready. `remembered`: this was known before, nobody can tell
+    now.
     """
 
     accepted: bool | None
