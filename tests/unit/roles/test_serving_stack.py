@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
     mirrored,
     plan,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import helm_releases
 from ansible_collections.modelplane.fleet.tests import ansible_run
 
 ROLE = Path(__file__).parents[3] / "roles" / "serving_stack"
@@ -319,3 +322,84 @@ def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: st
     assert "Validating arguments against arg spec" in out
     assert "failed=1" in out
     assert told in out.partition("argument_errors")[2] or told in out.partition("fatal")[2]
+
+
+def stored(number: int, status: str, **content: Any) -> dict[str, Any]:
+    """A Secret of Helm's, as Helm writes it."""
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    labels = {"owner": "helm", "name": "mp-lws", "version": str(number), "status": status, "modifiedAt": "1000"}
+    return {
+        "type": "helm.sh/release.v1",
+        "metadata": {"namespace": "lws-system", "name": f"sh.helm.release.v1.mp-lws.v{number}", "labels": labels},
+        "data": {"release": base64.b64encode(packed).decode()},
+    }
+
+
+class Secrets:
+    """A client of a server with these Secrets."""
+
+    def __init__(self, *secrets: dict[str, Any]) -> None:
+        self.items = secrets
+
+    def list(self, *_kind: str, **_selection: str) -> Secrets:
+        return self
+
+
+MANIFEST = """
+---
+# Source: lws/templates/crd.yaml
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  annotations: {a: b}
+  name: gauges.example.com
+spec: {names: {kind: Gauge}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: one}
+spec: {selector: {matchLabels: {app: one}}, template: {spec: {containers: []}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: two}
+"""
+
+
+def test_what_helm_keeps_is_read() -> None:
+    chart = {"metadata": {"name": "lws", "version": "v0.8.0"}}
+    first = stored(9, "superseded", chart=chart)
+    latest = stored(10, "pending-upgrade", chart=chart, config={"a": 1}, manifest=MANIFEST)
+    found = helm_releases.releases(Secrets(latest, first), 1060.0, ("Deployment", "CustomResourceDefinition"))  # type: ignore[arg-type]
+    assert found == [
+        {
+            "name": "mp-lws",
+            "namespace": "lws-system",
+            "revision": 10,
+            "deployed_revision": 9,
+            "status": "pending-upgrade",
+            "age": 60.0,
+            "chart": "lws",
+            "version": "v0.8.0",
+            "values": {"a": 1},
+            "objects": [
+                {
+                    "apiVersion": "apiextensions.k8s.io/v1",
+                    "kind": "CustomResourceDefinition",
+                    "metadata": {"name": "gauges.example.com"},
+                },
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "Deployment",
+                    "metadata": {"name": "one", "namespace": "lws-system"},
+                    "spec": {"selector": {"matchLabels": {"app": "one"}}},
+                },
+            ],
+        }
+    ]
+
+
+def test_what_cannot_be_read_is_of_no_chart() -> None:
+    broken = {**stored(1, "deployed"), "data": {"release": "!!"}}
+    found = helm_releases.releases(Secrets(broken), 1000.0, ())  # type: ignore[arg-type]
+    assert (found[0]["status"], found[0]["chart"], found[0]["objects"]) == ("deployed", "", [])
