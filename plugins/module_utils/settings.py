@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import valid_fleet
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
@@ -45,6 +47,21 @@ OF_FLEET: dict[str, Any] = {
 }
 """Variables of the host of `control_plane`, as an Ansible argument spec. What a value may be beyond that is said by the
 module that takes it."""
+LEAST: Mapping[str, float] = {
+    "fleet_wait": 0,
+    "fleet_rounds": 1,
+    "fleet_lease": 1,
+    "fleet_forks": 1,
+    "fleet_timeout": 1,
+    "fleet_retries": 0,
+    "fleet_loop_interval": 0,
+    "fleet_loop_resync": 0,
+    "fleet_loop_turns": 1,
+    "fleet_rollout": 1,
+    "fleet_lock_timeout": 0,
+    "fleet_table_width": 60,
+}
+"""The least that a number may be."""
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_source": {"type": "raw"},
@@ -108,4 +125,15 @@ def _hint(name: str) -> str:
 
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
     given = {name: variables[name] for name in spec if variables.get(name) is not None}
-    return ArgumentSpecValidator(dict(spec)).validate(given).error_messages
+    found = ArgumentSpecValidator(dict(spec)).validate(given)
+    if found.error_messages:
+        return [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
+    read = found.validated_parameters
+    wrong = [
+        f"{name} is {read[name]:g}, and must be at least {least:g}"
+        for name, least in LEAST.items()
+        if read.get(name) is not None and not least <= read[name] < float("inf")
+    ]
+    if read.get("fleet_name") is not None and not valid_fleet(read["fleet_name"]):
+        wrong.append("fleet_name must be lower case letters, digits and -, up to 63 characters")
+    return wrong

@@ -144,9 +144,10 @@ def test_a_number_that_a_manifest_has_as_well_is_a_conflict(live: LiveFleet) -> 
     assert re.search(
         r"ModelDeployment team/small\b.*kubectl.*spec\.replicas|spec\.replicas.*kubectl", " ".join(run.output.split())
     )
+    assert "created" not in run.output, "nothing was done"
     live.edit("models.yaml", fleets.split("pair"), fleets.split("pair", tag=NEW))
-    live.kubectl("-n", "team", "scale", "md/small", "--replicas=2")
-    live.run("site").ok()
+    live.run("site", "-e", "fleet_force=true").ok()
+    assert live.resource("ModelDeployment", "small", "team")["spec"]["replicas"] == 2
     assert live.is_true("ModelDeployment", "small", "team")
 
 

@@ -96,6 +96,20 @@ def test_variables_are_looked_through_before_anything_is_done(tmp_path: Path, na
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_loop_ends_as_its_last_turn_did(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    shutil.copytree(QUICKSTART, tmp_path / "manifests")
+    given = {"fleet_build": str(build), "fleet_resources": str(tmp_path / "manifests"), "fleet_loop_turns": 2}
+    given |= {"fleet_loop_interval": 0, "fleet_loop_resync": 1}
+    assert changed(play("loop", inventory=SAMPLE, **given)) == 1
+    assert (build / "plan.json").is_file()
+    (tmp_path / "manifests/models.yaml").write_text("kind: ModelDeployment\n")
+    output = play("loop", inventory=SAMPLE, **given)
+    assert output.count("TASK [Tell that the next turn tries again]") == 2
+    assert "This turn failed" in output
+    assert "The last turn failed" in failed(output)
+
+
 def test_the_sample_fleet_spreads_and_gangs(tmp_path: Path) -> None:
     changed(play("plan", inventory=SAMPLE, fleet_build=str(tmp_path)))
     plan = json.loads((tmp_path / "plan.json").read_text())
