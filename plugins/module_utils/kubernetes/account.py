@@ -5,22 +5,18 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import kubeconfig_with, write
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ def bring(
             action="make a kubeconfig",
             hint="Apply the rights of the fleet first, which bring it along",
         )
-    wanted = _kubeconfig(client.name, account, target, "")
+    wanted = kubeconfig_with(client.name, account.name, target, {"token": ""})
     there = _read(path)
     token = _token(there)
     ends = _end(token, text(live, "metadata", "uid"))
@@ -64,29 +60,9 @@ def bring(
     if check_mode:
         return Written(str(path), True)
     token = client.token(account.name, account.namespace, seconds)
-    _write(path, to_yaml(_kubeconfig(client.name, account, target, token)))
+    write(path, kubeconfig_with(client.name, account.name, target, {"token": token}))
     ends = _end(token, text(live, "metadata", "uid"))
     return Written(str(path), True, _stamp(ends) if ends else "")
-
-
-def _kubeconfig(cluster: str, account: Account, target: Target, token: str) -> dict[str, Any]:
-    reached: dict[str, Any] = {"server": target.server}
-    if not target.verify:
-        reached["insecure-skip-tls-verify"] = True
-    elif target.ca:
-        reached["certificate-authority-data"] = base64.b64encode(target.ca.encode()).decode()
-    if target.tls_server_name:
-        reached["tls-server-name"] = target.tls_server_name
-    if target.proxy:
-        reached["proxy-url"] = target.proxy
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": reached}],
-        "users": [{"name": account.name, "user": {"token": token}}],
-        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": account.name}}],
-        "current-context": cluster,
-    }
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -124,17 +100,3 @@ def _end(token: str, uid: str) -> datetime | None:
 
 def _stamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _write(path: Path, content: str) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A file made this way is its owner's alone.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise

@@ -11,6 +11,7 @@ import base64
 import contextlib
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target
 def kubeconfig_of(name: str, target: Target) -> dict[str, Any]:
     """The kubeconfig (client configuration API v1) with one context, `name`. It holds the credentials themselves, and
     names no file and no program. May raise AccessError: credentials may have to be made for it."""
+    return kubeconfig_with(name, name, target, _user(target))
+
+
+def kubeconfig_with(name: str, user: str, target: Target, credentials: Mapping[str, Any]) -> dict[str, Any]:
+    """The kubeconfig with one context, `name`, that reaches a target as another user. `credentials`: as a kubeconfig
+    has them."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": _cluster(target)}],
-        "users": [{"name": name, "user": _user(target)}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": user, "user": dict(credentials)}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
         "current-context": name,
     }
 
