@@ -96,7 +96,9 @@ def _place(pod: Object) -> str:
     metadata = pod["metadata"]
     labels = metadata.get("labels") or {}
     owner = labels.get("modelplane.ai/replica") or labels.get("app.kubernetes.io/name") or metadata.get("generateName")
-    pool = (pod["spec"].get("nodeName") or "no node").rpartition("-")[0]
+    node = pod["spec"].get("nodeName") or ""
+    # A pod that claims no device may be anywhere.
+    pool = (node.rpartition("-")[0] if pod["spec"].get("resourceClaims") else "any node") if node else "no node"
     leaving = ", leaving" if "deletionTimestamp" in metadata else ""
     return f"{metadata['namespace']}/{owner} on {pool}, {pod['status'].get('phase')}{leaving}"
 
