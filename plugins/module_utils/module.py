@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the modules share: arguments, missing libraries, how problems are told."""
+"""What the modules share: arguments, how problems are told."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
@@ -18,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.libraries import need
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
 
 if TYPE_CHECKING:
@@ -33,9 +31,7 @@ _MOST_WARNINGS = 20
 
 def prepare(module: AnsibleModule) -> None:
     """Fail with the name of the package when one that is needed is not installed; go where paths start from."""
-    for name, error in (("pydantic", PYDANTIC_IMPORT_ERROR), ("PyYAML", YAML_IMPORT_ERROR)):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    need(module, "pydantic", "PyYAML")
     if module.params["chdir"]:
         try:
             os.chdir(module.params["chdir"])

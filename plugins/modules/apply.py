@@ -246,11 +246,8 @@ failed_clusters:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import apply_results, cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import apply_results, cluster_arguments, libraries
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -288,13 +285,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    for name, error in (
-        ("pydantic", PYDANTIC_IMPORT_ERROR),
-        ("PyYAML", YAML_IMPORT_ERROR),
-        ("kubernetes", KUBERNETES_IMPORT_ERROR),
-    ):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    libraries.need(module, "pydantic", "PyYAML", "kubernetes")
     try:
         result, warnings = apply_results.run(module.params, check_mode=module.check_mode, diff=module._diff)
     except apply_results.ApplyError as error:

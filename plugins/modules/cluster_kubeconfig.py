@@ -77,16 +77,12 @@ server:
   sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
 """
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_file
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -104,9 +100,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    libraries.need(module, "PyYAML", "kubernetes")
     path = Path(module.params["path"])
     try:
         if module.params["state"] == "present":
@@ -131,14 +125,10 @@ def _written(module: AnsibleModule, path: Path) -> str:
         raise cluster_arguments.ArgumentsError(
             f"clusters has {len(connections)} entries: give one, as one kubeconfig is written"
         )
-    given = cluster_arguments.control_connection(module.params)
-    with contextlib.ExitStack() as stack:
-        control: Client | None = None
-        if given is not None:
-            # What keeps it from being reached is told by what needs it.
-            with contextlib.suppress(ApiError):
-                control = stack.enter_context(connect(given, write_cache=not module.check_mode))
-        client = stack.enter_context(connect(connections[0], control, write_cache=not module.check_mode))
+    with (
+        cluster_modules.control_client(module) as control,
+        connect(connections[0], control, write_cache=not module.check_mode) as client,
+    ):
         target = client.target()
         if not module.check_mode:
             kubeconfig_file.write(path, kubeconfig_file.kubeconfig_of(client.name, target))

@@ -26,18 +26,9 @@ options:
     type: str
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.attributes.read_only
 author:
   - The modelplane.fleet authors (@modelplane)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The module changes nothing.
 notes:
   - Values of releases are in the result. Some people keep secrets in them; use C(no_log) there.
 """
@@ -120,21 +111,14 @@ failed_clusters:
   sample: []
 """
 
-import contextlib
 import time
-from collections.abc import Callable
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
 
 ARGUMENTS: dict[str, Any] = {
@@ -153,53 +137,24 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
-    params = module.params
-    try:
-        connections = cluster_arguments.connections(params)
-        given = cluster_arguments.control_connection(params)
-        with contextlib.ExitStack() as stack:
-            control: Client | None = None
-            if given is not None:
-                # What keeps it from being reached is told by what needs it.
-                with contextlib.suppress(ApiError):
-                    control = stack.enter_context(connect(given, write_cache=not module.check_mode))
-            tasks = {name: _task(module, connection, control) for name, connection in connections.items()}
-            outcomes = fan_out(tasks, cluster_arguments.forks(params))
-    except cluster_arguments.ArgumentsError as error:
-        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
-    found = {
-        name: {"failed": True, "msg": str(told)} if isinstance(told, ApiError) else {"failed": False, "msg": "", **told}
-        for name, told in outcomes.items()
-    }
-    failed = [name for name, told in found.items() if told["failed"]]
-    result: dict[str, Any] = {"changed": False, "clusters": found, "failed_clusters": failed}
-    if failed:
-        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
-    if failed and params["on_error"] == "fail":
-        module.fail_json(**result)
-    module.exit_json(**result)
+    libraries.need(module, "PyYAML", "kubernetes")
 
+    def look(client: Client) -> dict[str, Any]:
+        return {
+            "version": ".".join(map(str, client.version())),
+            "devices": client.serves("resource.k8s.io/v1", "ResourceClaim"),
+            "releases": releases(client, time.time(), module.params["kinds"]),
+            "definitions": definitions(client),
+            "recorded": _recorded(client, module.params["recorded_in"] or ""),
+            "foreign_namespaces": [
+                text(value, "metadata", "name")
+                for value in client.list("v1", "Namespace").items
+                if text(value, "metadata", "labels", names.MANAGED_BY_LABEL) != names.MANAGED_BY
+            ],
+        }
 
-def _task(module: AnsibleModule, connection: Connection, control: Client | None) -> Callable[[], dict[str, Any]]:
-    def look() -> dict[str, Any]:
-        with connect(connection, control, write_cache=not module.check_mode) as client:
-            return {
-                "version": ".".join(map(str, client.version())),
-                "devices": client.serves("resource.k8s.io/v1", "ResourceClaim"),
-                "releases": releases(client, time.time(), module.params["kinds"]),
-                "definitions": definitions(client),
-                "recorded": _recorded(client, module.params["recorded_in"] or ""),
-                "foreign_namespaces": [
-                    text(value, "metadata", "name")
-                    for value in client.list("v1", "Namespace").items
-                    if text(value, "metadata", "labels", names.MANAGED_BY_LABEL) != names.MANAGED_BY
-                ],
-            }
-
-    return look
+    with cluster_modules.telling_arguments(module):
+        cluster_modules.end(module, cluster_modules.on_each(module, look))
 
 
 def _recorded(client: Client, place: str) -> list[str]:

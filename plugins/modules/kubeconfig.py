@@ -121,21 +121,18 @@ failed_clusters:
   sample: []
 """
 
-import contextlib
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.account import Account, Written, bring
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.account import Account, bring
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -158,36 +155,36 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
+    libraries.need(module, "PyYAML", "kubernetes")
     duration, renew_before = module.params["duration"], module.params["renew_before"]
     if duration < 600 or not 0 <= renew_before < duration:
         module.fail_json(
             msg=f"duration is {duration} and has to be at least 600, renew_before is {renew_before} and has to be less"
         )
-    try:
-        found = _files(module)
-    except cluster_arguments.ArgumentsError as error:
-        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
-    failed = [name for name, told in found.items() if told["failed"]]
-    result: dict[str, Any] = {
-        "changed": any(told["changed"] for told in found.values()),
-        "failed_clusters": failed,
-    }
-    if failed:
-        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
-    if module.params["control"] is not None and cluster_arguments.CONTROL in found:
-        result["control"] = found.pop(cluster_arguments.CONTROL)
-    result["clusters"] = found
-    if failed and module.params["on_error"] == "fail":
-        module.fail_json(**result)
-    module.exit_json(**result)
+
+    def bring_one(client: Client) -> dict[str, Any]:
+        path = Path(os.path.expanduser(module.params["folder"])) / f"{client.name}.kubeconfig"
+        try:
+            written = bring(
+                client,
+                Account(module.params["namespace"], module.params["account"]),
+                path,
+                seconds=duration,
+                renew_before=renew_before,
+                now=datetime.now(UTC),
+                check_mode=module.check_mode,
+            )
+        except OSError as error:
+            why = f"{path} cannot be written: {error.strerror}"
+            raise ApiError(why, cluster=client.name, action="make a kubeconfig") from error
+        return {"changed": written.changed, "path": written.path, "expires": written.expires}
+
+    with cluster_modules.telling_arguments(module):
+        cluster_modules.end(module, cluster_modules.on_each(module, bring_one, _wanted(module.params)))
 
 
-def _files(module: AnsibleModule) -> dict[str, dict[str, Any]]:
-    """What became of the file of each cluster, that of the control cluster as `control`."""
-    params = module.params
+def _wanted(params: Mapping[str, Any]) -> dict[str, Connection]:
+    """The clusters whose files are wanted, the control cluster as `control`."""
     connections = cluster_arguments.connections(params)
     control = cluster_arguments.control_connection(params)
     if control is not None and cluster_arguments.CONTROL in connections:
@@ -195,43 +192,7 @@ def _files(module: AnsibleModule) -> dict[str, dict[str, Any]]:
     wanted = connections if "clusters" in params["parts"] else {}
     if control is not None and "control" in params["parts"]:
         wanted = {**wanted, cluster_arguments.CONTROL: control}
-    with contextlib.ExitStack() as stack:
-        on_control: Client | None = None
-        if control is not None:
-            # What keeps it from being reached is told by what needs it.
-            with contextlib.suppress(ApiError):
-                on_control = stack.enter_context(connect(control, write_cache=not module.check_mode))
-        work = {name: _work(module, connection, on_control) for name, connection in wanted.items()}
-        return {name: _told(outcome) for name, outcome in fan_out(work, cluster_arguments.forks(params)).items()}
-
-
-def _work(module: AnsibleModule, connection: Connection, control: Client | None) -> Any:
-    params = module.params
-
-    def bring_one() -> Written:
-        path = Path(os.path.expanduser(params["folder"])) / f"{connection.name}.kubeconfig"
-        with contextlib.closing(connect(connection, control, write_cache=not module.check_mode)) as client:
-            try:
-                return bring(
-                    client,
-                    Account(params["namespace"], params["account"]),
-                    path,
-                    seconds=params["duration"],
-                    renew_before=params["renew_before"],
-                    now=datetime.now(UTC),
-                    check_mode=module.check_mode,
-                )
-            except OSError as error:
-                why = f"{path} cannot be written: {error.strerror}"
-                raise ApiError(why, cluster=connection.name, action="make a kubeconfig") from error
-
-    return bring_one
-
-
-def _told(outcome: Written | ApiError) -> dict[str, Any]:
-    if isinstance(outcome, ApiError):
-        return {"changed": False, "failed": True, "msg": str(outcome)}
-    return {"changed": outcome.changed, "failed": False, "msg": "", "path": outcome.path, "expires": outcome.expires}
+    return wanted
 
 
 def main() -> None:

@@ -93,8 +93,8 @@ holder:
 import contextlib
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
     CLUSTERS,
     ArgumentsError,
@@ -129,8 +129,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    if KUBERNETES_IMPORT_ERROR:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    libraries.need(module, "kubernetes")
     if module.params["duration"] < 1:
         module.fail_json(msg=f"duration is {module.params['duration']:g}, and must be at least 1")
     try:

@@ -20,16 +20,7 @@ options:
     default: true
 extends_documentation_fragment:
   - modelplane.fleet.fleet
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The module changes nothing.
+  - modelplane.fleet.attributes.read_only
 """
 
 EXAMPLES = r"""

@@ -21,16 +21,7 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The same manifests and the same folder give the same answer.
+  - modelplane.fleet.attributes.read_only
 seealso:
   - module: modelplane.fleet.build
 """

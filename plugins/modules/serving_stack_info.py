@@ -25,21 +25,12 @@ options:
     type: path
 extends_documentation_fragment:
   - modelplane.fleet.clusters.control
+  - modelplane.fleet.attributes.read_only
 requirements:
   - pydantic >= 2.10
   - PyYAML
 author:
   - The modelplane.fleet authors (@modelplane)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing in any mode.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The module changes nothing.
 """
 
 EXAMPLES = r"""
@@ -94,9 +85,8 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
@@ -122,8 +112,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    if KUBERNETES_IMPORT_ERROR:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    libraries.need(module, "kubernetes")
     prepare(module)
     loaded = build.read_manifests(module.params["resources"])
     if loaded.errors:

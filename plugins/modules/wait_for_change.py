@@ -38,21 +38,12 @@ options:
     default: 600
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.attributes.read_only
 requirements:
   - pydantic >= 2.10
   - PyYAML
 author:
   - The modelplane.fleet authors (@modelplane)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The module changes nothing.
 """
 
 EXAMPLES = r"""
@@ -82,9 +73,8 @@ fingerprint:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, fingerprint
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, fingerprint, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
     CLUSTERS,
     ArgumentsError,
@@ -114,8 +104,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    if KUBERNETES_IMPORT_ERROR:
-        module.fail_json(msg=missing_required_lib("kubernetes"), exception=KUBERNETES_IMPORT_ERROR)
+    libraries.need(module, "kubernetes")
     prepare(module)
     params = module.params
     for name in ("interval", "max_wait"):

@@ -16,7 +16,7 @@ description:
     no node asks for is ready.
   - An object that is not ready in time is told with the reason, that of its pods included (an image that cannot be had,
     a node that is not there).
-  - It ends early when all are ready, or have failed for good.
+  - It ends early when all are ready, or have failed for good. In check mode it looks once, and fails for nothing.
 options:
   objects:
     description:
@@ -59,18 +59,9 @@ options:
     default: 300
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.attributes.read_only
 author:
   - The modelplane.fleet authors (@modelplane)
-attributes:
-  check_mode:
-    support: full
-    description: The module changes nothing in any mode. In check mode it looks once, and fails for nothing.
-  diff_mode:
-    support: none
-    description: There is nothing to compare.
-  idempotent:
-    support: full
-    description: The module changes nothing.
 seealso:
   - module: modelplane.fleet.apply
 """
@@ -150,20 +141,14 @@ failed_clusters:
   sample: []
 """
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.settling import Wanted, settle
 
 ARGUMENTS: dict[str, Any] = {
@@ -182,54 +167,26 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    for name, error in (("PyYAML", YAML_IMPORT_ERROR), ("kubernetes", KUBERNETES_IMPORT_ERROR)):
-        if error:
-            module.fail_json(msg=missing_required_lib(name), exception=error)
-    try:
-        found = _settled(module)
-    except cluster_arguments.ArgumentsError as error:
-        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
-    failed = [name for name, told in found.items() if told["failed"]]
-    result: dict[str, Any] = {"changed": False, "clusters": found, "failed_clusters": failed}
-    if failed:
-        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
-    if failed and module.params["on_error"] == "fail" and not module.check_mode:
-        module.fail_json(**result)
-    module.exit_json(**result)
+    libraries.need(module, "PyYAML", "kubernetes")
+    seconds = 0.0 if module.check_mode else module.params["wait"]
+    with cluster_modules.telling_arguments(module):
+        wanted = _wanted(module.params)
+
+        def settled(client: Client) -> dict[str, Any]:
+            return _told(settle(client, wanted, time.monotonic() + seconds))
+
+        cluster_modules.end(module, cluster_modules.on_each(module, settled), may_fail=not module.check_mode)
 
 
-def _settled(module: AnsibleModule) -> dict[str, dict[str, Any]]:
-    params = module.params
+def _wanted(params: Mapping[str, Any]) -> Wanted:
     if not 0 <= params["wait"] < float("inf"):
         raise cluster_arguments.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
-    wanted = Wanted(
+    return Wanted(
         objects=_objects("objects", params["objects"], params["namespace"]),
         accepted=_objects("accepted", params["accepted"], params["namespace"]),
         conditions={str(kind): str(condition) for kind, condition in params["conditions"].items()},
         absent=params["state"] == "absent",
     )
-    seconds = 0.0 if module.check_mode else params["wait"]
-    given = cluster_arguments.control_connection(params)
-    with contextlib.ExitStack() as stack:
-        control: Client | None = None
-        if given is not None:
-            # What keeps it from being reached is told by what needs it.
-            with contextlib.suppress(ApiError):
-                control = stack.enter_context(connect(given, write_cache=not module.check_mode))
-
-        def settled(connection: Any) -> Callable[[], dict[str, Any]]:
-            def work() -> dict[str, Any]:
-                with connect(connection, control, write_cache=not module.check_mode) as client:
-                    return _told(settle(client, wanted, time.monotonic() + seconds))
-
-            return work
-
-        tasks = {name: settled(connection) for name, connection in cluster_arguments.connections(params).items()}
-        outcomes = fan_out(tasks, cluster_arguments.forks(params))
-    return {
-        name: {"changed": False, "failed": True, "msg": str(told)} if isinstance(told, ApiError) else told
-        for name, told in outcomes.items()
-    }
 
 
 def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Object, ...]:

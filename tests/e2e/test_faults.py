@@ -366,14 +366,14 @@ def _kill_at(watched: Watched, fraction: float, timeline: list[float], *, alone:
 def _kill_tree(process: int) -> None:
     """A process and all that it started, the workers of Ansible in sessions of their own among them, at once."""
     found: list[int] = []
-    todo = [process]
-    while todo:
-        current = todo.pop()
+    unseen = [process]
+    while unseen:
+        current = unseen.pop()
         # Stopped, it starts nothing more.
         with contextlib.suppress(ProcessLookupError):
             os.kill(current, signal.SIGSTOP)
             found.append(current)
-            todo += _children(current)
+            unseen += _children(current)
     for each in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)

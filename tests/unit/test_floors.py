@@ -17,7 +17,7 @@ PREFIX = "ansible_collections.modelplane.fleet.plugins."
 FLOORS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments", "plugin_utils"),
-    ("module_utils/module", "module_utils/apply_results"),
+    ("module_utils/module", "module_utils/apply_results", "module_utils/cluster_modules"),
     (
         "module_utils/build",
         "module_utils/apply",
@@ -25,7 +25,7 @@ FLOORS = [
         "module_utils/fingerprint",
         "module_utils/settings",
     ),
-    ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
+    ("module_utils/libraries", "module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     ("module_utils/core/reconcile", "module_utils/core/load", "module_utils/core/applying"),

@@ -360,7 +360,7 @@ def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default
 
 
 def is_true(value: Object | None, kind: str) -> bool:
-    """Whether a condition of an object holds for what the object asks for now."""
+    """Whether a condition holds for the latest generation of its object."""
     return condition(value, kind) == "True"
 
 

@@ -177,16 +177,16 @@ class _Run:
     def results(self, wanted: Mapping[Key, Object]) -> list[Result]:
         self._look(wanted)
         known: dict[Key, Result] = {}
-        todo: list[tuple[Object, Object | None]] = []
+        pending: list[tuple[Object, Object | None]] = []
         for key, value in wanted.items():
             found = self._decide(value)
             if isinstance(found, Result):
                 known[key] = found
             else:
-                todo.append((value, found[0]))
+                pending.append((value, found[0]))
         gone = self._unwanted(wanted)
-        self._record_intent([Key.of(value) for value, _ in todo], wanted)
-        known.update((found.key, found) for found in self._send(todo, known))
+        self._record_intent([Key.of(value) for value, _ in pending], wanted)
+        known.update((found.key, found) for found in self._send(pending, known))
         removed = self._prune(gone, known)
         shared = self._left_to_others(wanted)
         self._record_outcome(wanted, known, removed)
@@ -376,12 +376,12 @@ class _Run:
                 hint="Run again when it has ended",
             ) from error
 
-    def _send(self, todo: Sequence[tuple[Object, Object | None]], known: Mapping[Key, Result]) -> list[Result]:
+    def _send(self, pending: Sequence[tuple[Object, Object | None]], known: Mapping[Key, Result]) -> list[Result]:
         broken = {key.name for key, found in known.items() if key.kind == NAMESPACE and found.action == "failed"}
         made: set[str] = set()
         results = []
         definitions: list[Object] = []
-        for value, before in todo:
+        for value, before in pending:
             key = Key.of(value)
             if definitions and key.kind != DEFINITION:
                 self._established(definitions)
@@ -391,7 +391,7 @@ class _Run:
                 continue
             if key.namespace in self.sender.new_namespaces - made:
                 made.add(key.namespace)
-                self._make_namespace(key.namespace, todo)
+                self._make_namespace(key.namespace, pending)
             if self.secrets.narrow and (key.group, key.kind) == SECRET and not self.options.check_mode:
                 self.secrets.open(key.namespace)
             found = self.sender.send(value, before)
@@ -407,9 +407,9 @@ class _Run:
             self._established(definitions)
         return results
 
-    def _make_namespace(self, name: str, todo: Sequence[tuple[Object, Object | None]]) -> None:
+    def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
-        composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, _ in todo)
+        composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, _ in pending)
         if not composed and not self.options.check_mode:
             try:
                 self.client.create({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}})

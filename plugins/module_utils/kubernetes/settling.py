@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
     READY,
@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,
     ApiError,
@@ -72,7 +72,7 @@ def settle(client: Client, wanted: Wanted, deadline: float) -> list[tuple[Object
             ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
     states = []
     for _, values in sorted(ruled.items()):
-        found = wait_ready(cast("Client", _AnyLabel(client)), _explainable(client, values), _left(deadline))
+        found = wait_ready(client, _explainable(client, values), _left(deadline), labels="")
         states += [(value, found[Key.of(value)]) for value in values]
 
     def condition(client: Client, value: Object) -> Readiness:
@@ -80,21 +80,6 @@ def settle(client: Client, wanted: Wanted, deadline: float) -> list[tuple[Object
 
     states += _each(client, conditioned, condition, deadline)
     return states + _each(client, wanted.accepted, _accepted, deadline)
-
-
-class _AnyLabel:
-    """A client whose lists and watches are of all objects, whatever labels are asked for. Those that are waited for are
-    picked by their names."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
-        chosen = labels if kind == "Pod" else ""
-        return self._client.list(api_version, kind, namespace=namespace, labels=chosen, fields=fields)
-
-    def watch(self, api_version: str, kind: str, **more: Any) -> Iterator[tuple[str, Object]]:
-        return self._client.watch(api_version, kind, **{**more, "labels": ""})
 
 
 def _left(deadline: float) -> float:

@@ -182,15 +182,15 @@ def explain(error: Exception, target: Target, proxy: str, timeout: float) -> Tra
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The errors that led to this one, as the libraries keep them: as cause, as context, or as an argument."""
     seen: set[int] = set()
-    todo: list[BaseException] = [error]
-    while todo:
-        current = todo.pop(0)
+    unseen: list[BaseException] = [error]
+    while unseen:
+        current = unseen.pop(0)
         if id(current) in seen:
             continue
         seen.add(id(current))
         yield current
         linked = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        todo.extend(link for link in linked if isinstance(link, BaseException))
+        unseen.extend(link for link in linked if isinstance(link, BaseException))
 
 
 def _last_words(error: Exception) -> str:

@@ -28,12 +28,12 @@ _MOST_EXPLAINED = 20
 
 
 def wait_ready(
-    client: Client, objects: Sequence[Object], seconds: float, *, explain: bool = True
+    client: Client, objects: Sequence[Object], seconds: float, *, explain: bool = True, labels: str = OURS
 ) -> dict[Key, Readiness]:
     """The readiness of objects once all are ready or have failed for good, or when the time is over.
 
     One kind after the other is watched: all of them have to settle anyway, so the order costs nothing. With `explain`
-    the pods of workloads that are not ready are asked why.
+    the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are looked at.
     """
     deadline = time.monotonic() + seconds
     states: dict[Key, Readiness] = {}
@@ -42,7 +42,7 @@ def wait_ready(
         by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
     for (api_version, kind), values in sorted(by_kind.items()):
         keys = {Key.of(value) for value in values}
-        states.update(_watched(client, api_version, kind, keys, deadline))
+        states.update(_watched(client, api_version, kind, keys, deadline, labels))
     if explain:
         unready = [value for value in objects if not states[Key.of(value)].ready]
         for value in unready[:_MOST_EXPLAINED]:
@@ -71,14 +71,16 @@ def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float) -> set
     return set(left)
 
 
-def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadline: float) -> dict[Key, Readiness]:
+def _watched(
+    client: Client, api_version: str, kind: str, keys: set[Key], deadline: float, labels: str
+) -> dict[Key, Readiness]:
     """Of one kind. A server that goes away meanwhile is asked again while there is time."""
     namespaces = {key.namespace for key in keys}
     namespace = namespaces.pop() if len(namespaces) == 1 else ""
     states = {key: readiness(None) for key in keys}
     while True:
         try:
-            listing: Listing = client.list(api_version, kind, namespace=namespace, labels=OURS)
+            listing: Listing = client.list(api_version, kind, namespace=namespace, labels=labels)
             seen = {key: value for value in listing.items if (key := Key.of(value)) in keys}
             states = {key: readiness(seen.get(key)) for key in keys}
             left = deadline - time.monotonic()
@@ -88,7 +90,7 @@ def _watched(client: Client, api_version: str, kind: str, keys: set[Key], deadli
                 api_version,
                 kind,
                 namespace=namespace,
-                labels=OURS,
+                labels=labels,
                 resource_version=listing.resource_version,
                 timeout=max(left, _LEAST_SECONDS),
             )

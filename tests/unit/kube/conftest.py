@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from ansible_collections.modelplane.fleet.tests.kube.fixtures import cluster, fleet, kubernetes_programs
+from ansible_collections.modelplane.fleet.tests.unit.kube.places import anchor, client, place
 
-__all__ = ["cluster", "fleet", "kubernetes_programs"]
+__all__ = ["anchor", "client", "cluster", "fleet", "kubernetes_programs", "place"]

@@ -5,157 +5,32 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import itertools
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     MANAGED_BY,
     MANAGED_BY_LABEL,
     PUBLISHED_LABEL,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API, ControlPlane
-
-Object = dict[str, Any]
-
-SYSTEM = "modelplane-system"
-_NUMBERS = itertools.count(1)
-
-
-def thing(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Object:
-    metadata: Object = {"name": name, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
-    if namespace:
-        metadata["namespace"] = namespace
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
-
-
-def config(name: str, namespace: str, **data: str) -> Object:
-    return thing("v1", "ConfigMap", name, namespace, data=data)
-
-
-def pods(name: str, annotations: dict[str, str] | None = None) -> Object:
-    return {
-        "metadata": {"labels": {"app": name}, "annotations": annotations or {}},
-        "spec": {"containers": [{"name": "main", "image": "example.com/main:1", "ports": [{"containerPort": 80}]}]},
-    }
-
-
-def deployment(name: str, namespace: str, replicas: int = 1, **annotations: str) -> Object:
-    spec = {
-        "replicas": replicas,
-        "selector": {"matchLabels": {"app": name}},
-        "template": pods(name, {f"test.modelplane.ai/{key}": value for key, value in annotations.items()}),
-    }
-    return thing("apps/v1", "Deployment", name, namespace, spec=spec)
-
-
-def service(name: str, namespace: str) -> Object:
-    spec = {"selector": {"app": name}, "ports": [{"name": "http", "port": 80}]}
-    return thing("v1", "Service", name, namespace, spec=spec)
-
-
-def job(name: str, namespace: str, command: str) -> Object:
-    template = pods(name)
-    template["spec"]["restartPolicy"] = "Never"
-    template["spec"]["containers"][0]["command"] = [command]
-    return thing("batch/v1", "Job", name, namespace, spec={"template": template})
-
-
-class Place:
-    """A fleet and a namespace that no other test uses, on one cluster."""
-
-    def __init__(self, plane: ControlPlane, client: Client) -> None:
-        number = next(_NUMBERS)
-        self.plane = plane
-        self.client = client
-        self.fleet = f"fleet-{number}"
-        self.namespace = f"apply-{number}"
-
-    def objects(self) -> list[Object]:
-        return [
-            thing("v1", "Namespace", self.namespace),
-            config("settings", self.namespace, a="1"),
-            service("web", self.namespace),
-            deployment("web", self.namespace),
-        ]
-
-    def apply(self, objects: list[Object], client: Client | None = None, **options: Any) -> Applied:
-        options.setdefault("fleet", self.fleet)
-        return apply(client or self.client, objects, Options(**options))
-
-    def get(self, value: Object) -> Object | None:
-        metadata = value["metadata"]
-        return self.plane.get(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
-
-    def records(self) -> list[Object]:
-        found = self.plane.objects.list("v1", "ConfigMap", SYSTEM, f"modelplane.ai/fleet={self.fleet}")
-        return sorted(found, key=lambda part: str(part["metadata"]["name"]))
-
-    def forget(self) -> None:
-        for part in self.records():
-            self.plane.objects.delete("v1", "ConfigMap", part["metadata"]["name"], SYSTEM)
-
-
-@pytest.fixture(scope="module")
-def client(cluster: ControlPlane) -> Iterator[Client]:
-    with connect(Connection("east", kubeconfig=str(cluster.kubeconfig), retries=1), write_cache=False) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def anchor(cluster: ControlPlane, client: Client) -> Iterator[None]:
-    """Something of another fleet that keeps the namespace of records, which takes seconds to go and come."""
-    cluster.create_namespace("anchor")
-    place = Place(cluster, client)
-    place.apply([config("anchor", "anchor")])
-    yield
-    place.apply([])
-
-
-@pytest.fixture
-def place(cluster: ControlPlane, client: Client, anchor: None) -> Iterator[Place]:
-    del anchor
-    found = Place(cluster, client)
-    yield found
-    found.apply([])
-
-
-def actions(applied: Applied) -> dict[str, str]:
-    """Kind/name -> action, without the namespace of the records."""
-    return {f"{found.kind}/{found.name}": found.action for found in applied.results if found.name != SYSTEM}
-
-
-def only(applied: Applied, kind: str) -> Any:
-    return next(found for found in applied.results if found.kind == kind and found.name != SYSTEM)
-
-
-def written(place: Place, since: int) -> Counter[str]:
-    return Counter(request.verb for request in place.plane.write_requests(since))
-
-
-ALL_CREATED = {
-    "Namespace/{}": "created",
-    "ConfigMap/settings": "created",
-    "Service/web": "created",
-    "Deployment/web": "created",
-}
-
-
-def all_are(place: Place, action: str) -> dict[str, str]:
-    return {name.format(place.namespace): action for name in ALL_CREATED}
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import GATEWAY_API
+from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
+    SYSTEM,
+    Object,
+    Place,
+    actions,
+    all_are,
+    config,
+    drifted,
+    job,
+    only,
+    thing,
+    written,
+)
 
 
 def test_create_then_nothing_then_change_then_remove(place: Place) -> None:
@@ -236,11 +111,6 @@ def test_an_object_of_somebody_else_is_left_alone(place: Place) -> None:
     assert place.get(foreign) is not None
 
 
-def drifted(place: Place, value: Object, change: Object) -> None:
-    metadata = value["metadata"]
-    place.plane.objects.patch(value["apiVersion"], value["kind"], metadata["name"], change, metadata["namespace"])
-
-
 DRIFTS: dict[str, tuple[int, Object, str]] = {
     "a value of ours": (3, {"spec": {"replicas": 4}}, "updated"),
     "a key of ours": (1, {"data": {"a": None}}, "updated"),
@@ -303,102 +173,6 @@ def test_what_people_write_to_the_copy_of_a_manifest_is_no_drift(place: Place) -
     del copy["spec"]["replicas"]
     assert only(place.apply(objects), "Deployment").action != "failed"
     assert place.get(copy)["spec"]["replicas"] == 7  # type: ignore[index]
-
-
-def test_a_lost_record_costs_one_look_and_nothing_stays_behind(place: Place) -> None:
-    objects = place.objects()
-    place.apply(objects)
-    other_tool = config("by-hand", place.namespace, a="1")
-    place.plane.apply(other_tool)
-    place.forget()
-    applied = place.apply(objects[:3])
-    assert actions(applied) == {**all_are(place, "unchanged"), "Deployment/web": "deleted"}
-    assert place.get(other_tool) is not None
-    assert place.records()
-    assert not place.apply(objects[:3]).changed
-
-
-def test_a_record_that_somebody_changed_is_told_and_mended(place: Place) -> None:
-    objects = place.objects()
-    place.apply(objects)
-    [record] = place.records()
-    text = record["data"]["objects"].replace("Service", "Servant")
-    drifted(place, record, {"data": {"objects": text}})
-    applied = place.apply(objects)
-    assert not applied.changed
-    assert any("changed by somebody else" in note for note in applied.notes)
-    assert place.apply(objects).notes == ()
-
-
-def test_a_record_that_another_run_wrote_meanwhile_stops_this_one(place: Place) -> None:
-    objects = place.objects()
-    place.apply(objects[:1])
-
-    class Interrupted(Wrapped):
-        def replace(self, obj: Object, **more: Any) -> Object:
-            [record] = place.records()
-            drifted(place, record, {"metadata": {"annotations": {"touched": "yes"}}})
-            return self._client.replace(obj, **more)
-
-    with pytest.raises(Conflict, match="another run of fleet"):
-        place.apply(objects, client=Interrupted(place.client))  # type: ignore[arg-type]
-    assert place.get(objects[1]) is None
-
-
-class Wrapped:
-    """A client that stands before another one."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-
-class Dying(Wrapped):
-    """Fails at a write request: before it is sent, or after it was carried out."""
-
-    def __init__(self, client: Client, at: int, *, after: bool) -> None:
-        super().__init__(client)
-        self.left = at
-        self.after = after
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-        return self._counted(method) if name in WRITES else method
-
-    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            self.left -= 1
-            if self.left < 0 or (self.left == 0 and not self.after):
-                raise Unreachable("killed", cluster=self._client.name)
-            answer = method(*arguments, **options)
-            if self.left == 0:
-                raise Unreachable("killed", cluster=self._client.name)
-            return answer
-
-        return call
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("at", range(1, 9))
-def test_a_killed_run_leaves_nothing_that_the_next_does_not_know(place: Place, at: int, after: bool) -> None:
-    old = [*place.objects(), config("old", place.namespace, a="1")]
-    place.apply(old)
-    new = [*place.objects(), config("new", place.namespace, a="1"), deployment("new", place.namespace)]
-    new[1]["data"] = {"a": "2"}
-    with contextlib.suppress(ApiError):
-        place.apply(new, client=Dying(place.client, at, after=after))  # type: ignore[arg-type]
-    # What is wanted changes before the next run, which is the worst case for what the killed one made.
-    last = [*new[:4], config("last", place.namespace, a="1")]
-    place.apply(last)
-    for value in last:
-        assert place.get(value) is not None
-    for gone in (old[4], new[4], new[5]):
-        assert place.get(gone) is None
-    since = place.plane.audit_position()
-    assert not place.apply(last).changed
-    assert not written(place, since)
 
 
 RECREATED: dict[str, tuple[Callable[[str], Object], Callable[[Object], object]]] = {
@@ -672,98 +446,3 @@ def test_who_may_not_read_a_kind_applies_the_others(place: Place) -> None:
         applied = place.apply(place.objects(), client=limited)
     assert actions(applied) == {**all_are(place, "created"), "Deployment/web": "failed"}
     assert "Grant the permission" in only(applied, "Deployment").message
-
-
-def test_waiting_ends_when_all_is_ready(place: Place) -> None:
-    place.plane.add_nodes(f"pool-{place.fleet}", 1)
-    objects = [*place.objects(), job("fill", place.namespace, "one")]
-    objects[3] = deployment("web", place.namespace, delay="1s")
-    assert not place.apply(objects).ready
-    applied = place.apply(objects, wait=60)
-    assert applied.ready, [(found.key, found.message) for found in applied.results if not found.ready]
-    assert not applied.changed
-
-
-def test_waiting_says_what_was_seen_last(place: Place) -> None:
-    place.plane.add_nodes(f"pool-{place.fleet}", 1)
-    objects = place.objects()
-    objects[3] = deployment("web", place.namespace, fate="image-pull")
-    applied = place.apply(objects, wait=5)
-    found = only(applied, "Deployment")
-    assert (applied.failed, applied.ready, found.ready) == (False, False, False)
-    assert "0 of 1 pods available" in found.message
-    assert "ImagePullBackOff" in found.message
-
-
-def test_waiting_ends_when_nothing_will_change_any_more(place: Place) -> None:
-    place.plane.add_nodes(f"pool-{place.fleet}", 1)
-    objects = place.objects()
-    objects[3] = deployment("web", place.namespace, fate="never-ready")
-    objects[3]["spec"]["progressDeadlineSeconds"] = 2
-    begin = time.monotonic()
-    applied = place.apply(objects, wait=120)
-    assert time.monotonic() - begin < 60
-    found = only(applied, "Deployment")
-    assert (applied.failed, found.ready) == (False, False)
-    assert "progress" in found.message
-
-
-def test_waiting_outlives_a_restart_of_the_server(place: Place) -> None:
-    place.plane.add_nodes(f"pool-{place.fleet}", 1)
-    objects = place.objects()
-    objects[3] = deployment("web", place.namespace, delay="4s")
-    place.apply(objects)
-
-    def restart() -> None:
-        time.sleep(0.5)
-        place.plane.kill_api_server()
-        place.plane.start_api_server()
-
-    thread = threading.Thread(target=restart)
-    thread.start()
-    try:
-        states = wait_ready(place.client, objects[2:], 90)
-    finally:
-        thread.join()
-    assert all(state.ready for state in states.values()), states
-
-
-def test_a_record_of_several_parts_grows_and_shrinks(place: Place) -> None:
-    store = RecordStore(place.client, place.fleet, "big")
-    place.plane.apply(thing("v1", "Namespace", SYSTEM))
-    for count, parts in ((12_000, 2), (25_000, 3), (10, 1), (0, 0)):
-        record = {
-            Key("", "ConfigMap", "ns", f"object-{n}"): Entry("v1", "0123456789" * 2, "ab" * 10) for n in range(count)
-        }
-        store.read()
-        store.write(record)
-        assert len(place.records()) == parts
-        fresh = RecordStore(place.client, place.fleet, "big")
-        fresh.read()
-        assert (fresh.own or {}) == record
-        assert fresh.fault == ""
-
-
-def test_the_server_goes_away_in_the_middle(place: Place) -> None:
-    objects = place.objects()
-
-    class Killing(Dying):
-        def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **options: Any) -> Any:
-                self.left -= 1
-                if self.left == 0:
-                    place.plane.kill_api_server()
-                return method(*arguments, **options)
-
-            return call
-
-    quick = Connection("east", kubeconfig=str(place.plane.kubeconfig), retries=0, timeout=3)
-    try:
-        with connect(quick, write_cache=False) as client, pytest.raises(Unreachable, match="east"):
-            place.apply(objects, client=Killing(client, 4, after=False))  # type: ignore[arg-type]
-    finally:
-        place.plane.start_api_server()
-    applied = place.apply(objects)
-    assert not applied.failed
-    assert all(place.get(value) for value in objects)
-    assert not place.apply(objects).changed

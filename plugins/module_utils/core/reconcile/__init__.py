@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,9 +142,7 @@ def plan(
     fleet = situation.fleet
     sites = clusters.sites(situation)
     deployments, capacity = _inputs(situation, sites)
-    known = {deployment.key for deployment in deployments}
-    existing_replicas = [translate.replica(wire) for wire in fleet.replicas.values()]
-    running = [replica for replica in existing_replicas if (replica.namespace, replica.deployment) in known]
+    running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(situation)
     manual = {key: _manual(key, wire, volumes) for key, wire in fleet.manual.items() if _placed(wire, capacity)}
     decided = schedule(
@@ -168,22 +166,33 @@ def plan(
         replicas=replicas,
         control=_control(situation, composed, sites, flow),
         clusters=_workloads([cluster.name for cluster in capacity], composed, objects, staged),
-        edited=frozenset(
-            _key(wire)
-            for placement, wire in zip(decided.placements, replicas, strict=True)
-            if placement.state == "kept" and fleet.replicas[(placement.namespace, placement.replica)] != wire
-        ),
+        edited=_edited(situation, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
         leaving=leaving,
-        unplanned=tuple(
-            replica for replica in existing_replicas if (replica.namespace, replica.deployment) not in known
-        ),
+        unplanned=unplanned,
         capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
         sites=sites,
         caches=staged,
         traffic=flow,
         states=states,
+    )
+
+
+def _by_deployment(wires: Iterable[Object], known: Container[Key]) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
+    """Existing replicas whose deployment is still there, and those whose deployment is gone."""
+    replicas = [translate.replica(wire) for wire in wires]
+    running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
+    return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
+
+
+def _edited(situation: Situation, decided: Schedule, replicas: Sequence[Object]) -> frozenset[Key]:
+    """Those of the replicas that stay where they are with other content than in the last run."""
+    before = situation.fleet.replicas
+    return frozenset(
+        _key(wire)
+        for placement, wire in zip(decided.placements, replicas, strict=True)
+        if placement.state == "kept" and before[(placement.namespace, placement.replica)] != wire
     )
 
 

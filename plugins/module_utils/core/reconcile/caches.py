@@ -171,7 +171,7 @@ class _Stage:
         )
 
     def _wanted(self, cluster: str) -> tuple[Phase, tuple[Object, ...]]:
-        """How far a cluster is with what the cache asks for now, and its objects."""
+        """How far a cluster is with what the cache asks for, and its objects."""
         volume = self._volumes.wanted(self._cache, cluster)
         name = claim_name(*self._key, volume)
         there = self._volumes.claims(self._key, cluster).get(name, Claim())

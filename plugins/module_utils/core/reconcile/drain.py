@@ -25,7 +25,7 @@ def evicted(situation: Situation, decided: Schedule) -> list[Object]:
 def leaving(
     situation: Situation, decided: Schedule, candidates: Iterable[Object], states: Mapping[Key, ReplicaState]
 ) -> tuple[Object, ...]:
-    """Those of the evicted replicas that stay for now: as many as the deployment has replicas that do not serve yet.
+    """Those of the evicted replicas that stay until others serve: as many as there are that do not serve yet.
 
     `states` are those of all placed replicas and of the candidates. A candidate that does not serve goes at once.
     """

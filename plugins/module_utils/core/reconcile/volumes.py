@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which volumes a ModelCache has on a cluster, and which of them holds what it asks for now.
+"""Which volumes a ModelCache has on a cluster, and which of them holds what it asks for.
 
 A volume holds one artifact for as long as it lives: engines read from it. An edit of the artifact gets another volume,
 and the one before stays while a replica mounts it. The first volume that a cache has on a cluster bears the documented

@@ -49,7 +49,7 @@ def cache_phase(
     """The phase of a ModelCache (wire form) on a cluster; `previous_status` is the cache's status of before.
 
     Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
-    and is known to hold what the cache asks for now. A Job that ended for another artifact counts for nothing. A
+    and is known to hold what the cache asks for. A Job that ended for another artifact counts for nothing. A
     cluster that does not answer stays what it was.
     """
     wanted = artifact(cache)

@@ -114,7 +114,7 @@ def any_availability(wanted: Object, seen: Object | None) -> Availability:
 
 
 def _is_current(seen: Object | None) -> bool:
-    """Whether the status of an object is about what the object asks for now, as far as it tells."""
+    """Whether the status of an object is about its latest generation, as far as it tells."""
     generation = number(seen, "metadata", "generation")
     return number(seen, "status", "observedGeneration", default=generation) >= generation
 

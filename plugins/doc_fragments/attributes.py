@@ -1,0 +1,23 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What modules say of check mode, diff mode and second runs."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Attributes of modules that only look."""
+
+    READ_ONLY = r"""
+attributes:
+  check_mode:
+    support: full
+    description: The module changes nothing in any mode.
+  diff_mode:
+    support: none
+    description: There is nothing to compare.
+  idempotent:
+    support: full
+    description: The module changes nothing.
+options: {}
+"""

@@ -1,0 +1,24 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The Python packages that modules need, and how one that is missing is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+_ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "kubernetes": KUBERNETES_IMPORT_ERROR}
+
+
+def need(module: AnsibleModule, *packages: str) -> None:
+    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes) that cannot be imported."""
+    for package in packages:
+        if _ERRORS[package]:
+            module.fail_json(msg=missing_required_lib(package), exception=_ERRORS[package])
