@@ -94,12 +94,14 @@ class LiveFleet:
         self.kubeconfigs = {name: str(plane.kubeconfig) for name, plane in self.workloads.items()}
         self.control_kubeconfig = str(self.control.kubeconfig)
         self.settings: Object = {"fleet_wait": 60, "fleet_lease": 10}
+        self.of_hosts: dict[str, Object] = {}
         self.addresses = {name: f"192.0.2.{index}" for index, name in enumerate(sorted(self.workloads), 1)}
         self._controllers: list[GatewayController] = []
 
     def prepare(self, nodes: int = 2, devices: int = 2, more: Sequence[Pool] = ()) -> None:
         """What a cluster has before the fleet comes: APIs, nodes with devices, a gateway with an address; and
         controllers of gateways. The nodes are those of a pool `gpu`, and `more`."""
+        self.settings["fleet_serving_stack"] = "provided"
         pools = [Pool("gpu", nodes, devices), *more]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))
@@ -139,7 +141,8 @@ class LiveFleet:
 
     def inventory(self) -> Path:
         hosts = {
-            name: {"fleet_target": "kubernetes", "fleet_kubeconfig": path} for name, path in self.kubeconfigs.items()
+            name: {"fleet_target": "kubernetes", "fleet_kubeconfig": path, **self.of_hosts.get(name, {})}
+            for name, path in self.kubeconfigs.items()
         }
         variables = {
             "ansible_connection": "local",

@@ -1,136 +1,159 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The serving stack on two bare clusters at once, with a real Helm and charts that stand in for the real ones."""
+"""The life of the serving stack on two bare clusters, step by step. East has its charts in a folder and is served by
+Helm 4 where that is possible; west has them from a registry and a repository, and Helm 3."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import shutil
-import threading
+import os
+import signal
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.tests import packages
-from ansible_collections.modelplane.fleet.tests.e2e import fleets
-from ansible_collections.modelplane.fleet.tests.e2e.gateways import GatewayController
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import DRIVER, POOL_LABEL, ROOT, LiveFleet, Pool, Run
-from ansible_collections.modelplane.fleet.tests.kube.client import Objects
-from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
+from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Pool, Run, until
+from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes
+from ansible_collections.modelplane.fleet.tests.e2e.stacks import RELEASES, Mirror, releases
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
-from ansible_collections.modelplane.fleet.tests.stack.programs import Helm, helm
-from ansible_collections.modelplane.fleet.tests.stack.sources import pack
-from kubernetes.client import ApiException
-from kubernetes.dynamic.exceptions import ResourceNotFoundError
-from urllib3.exceptions import HTTPError
+from ansible_collections.modelplane.fleet.tests.stack.programs import helm
+from ansible_collections.modelplane.fleet.tests.stack.sources import VERSION_ANNOTATION, pack
 
-RELEASES = {
-    "mp-cert-manager",
-    "mp-kube-prometheus-stack",
-    "mp-lws",
-    "mp-ai-gateway-crds-helm",
-    "mp-gateway-helm",
-    "mp-ai-gateway-helm",
-    "mp-node-feature-discovery",
-    "mp-dra-driver-nvidia-gpu",
-}
-_PROMETHEUS = ("monitoring.coreos.com/v1", "Prometheus")
-POOL = Pool("gpu")
-
-
-class Operator:
-    """Says of every Prometheus that it is available, as its operator would."""
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-        self._stopped = threading.Event()
-        threading.Thread(target=self._run, name=f"{plane.name} Prometheus", daemon=True).start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _run(self) -> None:
-        available = {"type": "Available", "status": "True", "reason": "Stood", "message": ""}
-        status = {"conditions": [{**available, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-        # A client of its own, as the cache of one is no place for two threads.
-        kubeconfig = self._plane.folder / "prometheus.kubeconfig"
-        shutil.copy(self._plane.folder / f"{TESTS}.kubeconfig", kubeconfig)
-        objects: Objects | None = None
-        while not self._stopped.wait(1):
-            with contextlib.suppress(ApiException, ResourceNotFoundError, HTTPError, OSError):
-                objects = objects or Objects(kubeconfig)
-                for value in objects.list(*_PROMETHEUS):
-                    if value.get("status") != status:
-                        metadata = value["metadata"]
-                        change = {"status": status}
-                        objects.patch(
-                            *_PROMETHEUS, metadata["name"], change, metadata["namespace"], subresource="status"
-                        )
+OLD, NEW = "v0.8.0", "v0.8.1"
+GATEWAY = "mp-gateway-helm"
 
 
 class Stack:
-    """Two clusters and the playbook that brings the stack there."""
+    """The clusters, where their charts are, and the playbook that brings the stack there."""
 
-    def __init__(self, live: LiveFleet, collections: Path) -> None:
+    def __init__(self, live: LiveFleet, charts: Path, mirror: Mirror, collections: Path) -> None:
         self.live = live
-        self._environment = {"ANSIBLE_COLLECTIONS_PATH": f"{ROOT / '.collections'}:{collections}"}
+        self.charts = charts
+        self.mirror = mirror
+        self.bare = {name: stacks.everything(plane) for name, plane in live.workloads.items()}
+        self.environment = stacks.environment(collections)
 
     def run(self, *arguments: str) -> Run:
-        return self.live.run("serving_stack", *arguments, **self._environment)
+        return self.live.run("serving_stack", *arguments, **self.environment)
 
-    def releases(self, cluster: str) -> dict[str, str]:
-        """Chart by name of what Helm says is deployed."""
-        command = Helm(3, self.live.folder / "helm")
-        kubeconfig = self.live.kubeconfigs[cluster]
-        listed = json.loads(command("list", "-A", "-o", "json", "--kubeconfig", kubeconfig))
-        return {each["name"]: each["chart"] for each in listed if each["status"] == "deployed"}
+    def status(self, cluster: str, release: str) -> list[str]:
+        """What Helm's Secrets say of the revisions of a release, the latest last."""
+        found = self.live.workloads[cluster].objects.list("v1", "Secret", labels=f"owner=helm,name={release}")
+        labels = sorted((each["metadata"]["labels"] for each in found), key=lambda each: int(each["version"]))
+        return [each["status"] for each in labels]
 
 
 @pytest.fixture(scope="module")
 def stack(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     try:
-        program, collections = helm(3), packages.kubernetes_core()
+        collections = packages.kubernetes_core()
+        # On older Python there is no collection that works with Helm 4.
+        programs = {"east": helm(4 if sys.version_info >= (3, 12) else 3), "west": helm(3)}
     except packages.UnavailableError as error:
         pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("stack")
-    with Fleet(kubernetes_programs, folder / "planes") as planes, LiveFleet(planes, folder / "fleet") as live:
-        acting: list[Operator | GatewayController] = []
-        for name, plane in live.workloads.items():
-            for node in plane.add_nodes(POOL.name, POOL.nodes, labels={POOL_LABEL: POOL.name}):
-                plane.publish_devices(node, DRIVER, [{"name": f"gpu-{index}"} for index in range(POOL.devices)])
-            acting += [Operator(plane), GatewayController(plane, live.addresses[name])]
-        pack(folder / "charts")
-        live.settings |= {
-            "serving_stack_helm": str(program),
-            "serving_stack_charts_dir": str(folder / "charts"),
-            "serving_stack_charts_required": True,
-            "serving_stack_timeout": 60,
+    charts = pack(folder / "charts")
+    mirror = Mirror(folder / "mirror", charts)
+    with (
+        Fleet(kubernetes_programs, folder / "planes") as planes,
+        LiveFleet(planes, folder / "fleet") as live,
+        mirror.registry,
+        mirror.repository,
+        stacks.acting(live, Pool("gpu")),
+    ):
+        live.settings |= {"serving_stack_timeout": 60}
+        live.of_hosts = {
+            "east": {"serving_stack_charts_dir": str(folder / "charts"), "serving_stack_charts_required": True},
+            "west": mirror.settings(),
         }
+        for cluster, program in programs.items():
+            live.of_hosts[cluster]["serving_stack_helm"] = str(program)
         live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
-        yield Stack(live, collections)
-        for each in acting:
-            each.stop()
+        yield Stack(live, folder / "charts", mirror, collections)
 
 
 def test_check_mode_lists_what_would_be_installed(stack: Stack) -> None:
-    run = stack.run("--check").ok()
+    with Writes(stack.live) as writes:
+        run = stack.run("--check").ok()
     assert run.changed > 0
+    assert writes.all == []
     for release in RELEASES:
         assert release in run.output
-    for cluster, plane in stack.live.workloads.items():
-        assert stack.releases(cluster) == {}
-        assert stack.live.ours(plane) == {}
 
 
-def test_all_of_it_works_on_all_clusters(stack: Stack) -> None:
-    stack.run().ok()
+def test_what_fails_keeps_neither_others_nor_other_clusters(stack: Stack) -> None:
+    stack.live.of_hosts["east"]["serving_stack_values"] = {
+        "leader-worker-set": {"global": {"test": {"fail": "image-pull"}}}
+    }
+    run = stack.run()
+    assert {name: counts["failed"] for name, counts in run.recap.items()} == {"east": 1, "west": 0}
+    assert "cluster east, release mp-lws (lws-system) is installed and not ready: " in run.output
+    assert "ImagePullBackOff" in run.output
+    assert set(releases(stack.live, "east")) == {"mp-cert-manager", "mp-kube-prometheus-stack", "mp-lws"}
+    assert set(releases(stack.live, "west")) == RELEASES
+    assert stack.mirror.asked
+
+
+def test_the_next_run_goes_on_where_it_failed(stack: Stack) -> None:
+    del stack.live.of_hosts["east"]["serving_stack_values"]
+    run = stack.run().ok()
+    assert run.recap["west"]["changed"] == 0
     for cluster, plane in stack.live.workloads.items():
-        assert set(stack.releases(cluster)) == RELEASES
+        assert set(releases(stack.live, cluster)) == RELEASES
         gateway = plane.get("gateway.networking.k8s.io/v1", "Gateway", "inference-gateway", "modelplane-system")
         assert gateway is not None
         assert gateway["status"]["addresses"][0]["value"] == stack.live.addresses[cluster]
 
 
-def test_a_second_run_changes_nothing(stack: Stack) -> None:
+def test_a_second_run_changes_nothing_and_asks_no_registry(stack: Stack) -> None:
+    asked = stack.mirror.asked
+    with Writes(stack.live) as writes:
+        assert stack.run().ok().changed == 0
+    assert writes.all == []
+    assert stack.mirror.asked == asked
+
+
+def test_one_component_is_upgraded_with_its_definitions(stack: Stack) -> None:
+    stack.mirror.add(pack(stack.charts, only=["lws"], versions={"lws": NEW}))
+    before = {cluster: releases(stack.live, cluster) for cluster in stack.live.workloads}
+    stack.live.settings["serving_stack_versions"] = {"leader-worker-set": NEW}
+    checked = stack.run("--check").ok()
+    assert f"upgrade mp-lws from {OLD} to {NEW}" in checked.output
+    run = stack.run().ok()
+    for cluster, plane in stack.live.workloads.items():
+        assert run.recap[cluster]["changed"] > 0
+        assert releases(stack.live, cluster) == {**before[cluster], "mp-lws": f"lws-{NEW}"}
+        name = "leaderworkersets.leaderworkerset.x-k8s.io"
+        definition = plane.get("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+        assert definition is not None
+        assert definition["metadata"]["annotations"][VERSION_ANNOTATION] == NEW
     assert stack.run().ok().changed == 0
+
+
+def test_an_upgrade_that_was_killed_is_recovered(stack: Stack) -> None:
+    held = {"envoy-gateway": {"global": {"test": {"fail": "never-ready", "only": ["certgen"]}}}}
+    variables = json.dumps({"serving_stack_values": held})
+    process = stack.live.start("serving_stack", "--limit", "west", "-e", variables, **stack.environment)
+    try:
+        until("Helm waits for a hook", lambda: stack.status("west", GATEWAY)[-1] == "pending-upgrade")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    refused = stack.run("--limit", "west")
+    assert refused.recap["west"]["failed"] == 1
+    assert f"{GATEWAY} in envoy-gateway-system is pending-upgrade since" in " ".join(refused.output.split())
+    assert stack.run("--limit", "west", "-e", "serving_stack_stuck_after=1").ok().changed > 0
+    assert stack.status("west", GATEWAY)[-1] == "deployed"
+    assert set(releases(stack.live, "west")) == RELEASES
+    assert stack.run().ok().changed == 0
+
+
+def test_removal_leaves_the_clusters_as_bare_as_they_were(stack: Stack) -> None:
+    arguments = ("-e", "serving_stack_state=absent", "-e", "serving_stack_purge_crds=true")
+    assert stack.run(*arguments).ok().changed > 0
+    for cluster, plane in stack.live.workloads.items():
+        until(f"{cluster} is bare", lambda plane=plane, bare=stack.bare[cluster]: stacks.everything(plane) == bare)
+    assert stack.run(*arguments).ok().changed == 0
