@@ -70,26 +70,12 @@ def small() -> dict[str, Any]:
     manual = occupant("research", "", "by-hand")
     held = occupant("search", "embed", "embed-00aa12bb34", devices={"gpu": 2})
     swapped = occupant("search", "rerank", "rerank-4b1d2f3a6c", devices={"gpu": 1})
-    split = replica(mixed, "aws-west", "gpu-h100", "changed", index=1)
-    split["engines"][0]["phase"] = "Prefill"
-    split["engines"].append(
-        {
-            "name": "decode",
-            "copies": 3,
-            "phase": "Decode",
-            "members": [
-                {"role": "Standalone", "pools": [{"name": "gpu-h100", "pods": 1}], "pods": 1, "devices": {"gpu": 2}}
-            ],
-        }
-    )
+    h100 = pool("gpu-h100", 6, "H100", llama, mixed, decode, fabric="efa-a", devices=[DEVICES["H100"], NIC, FABRIC])
     model = empty()
     model["clusters"] = [
         cluster("gcp-central", pool("gpu-l4", 8, "L4", *qwen, manual), pool("system", 2, "L4", devices=[])),
         cluster(
-            "aws-west",
-            pool(
-                "gpu-h100", 6, "H100", llama, mixed, decode, fabric="efa-a", devices=[DEVICES["H100"], NIC, FABRIC]
-            ),
+            "aws-west", h100,
             pool("gpu-l40s", 1, "L40S", held, held | {"replica": "embed-99ff00ee11"}, swapped,
                  overcommitted="5 gpu are claimed, the pool has 4"),
             source="EKS", region="us-west-2", labels={"modelplane.ai/region": "us-west", "team": "ml"},
@@ -102,13 +88,42 @@ def small() -> dict[str, Any]:
         replica(qwen[0], "gcp-central", "gpu-l4", "kept"),
         replica(qwen[1], "gcp-central", "gpu-l4", "new", index=1),
         replica(llama, "aws-west", "gpu-h100", "new"),
-        split,
+        _split(mixed),
         replica(held, "aws-west", "gpu-l40s", "held", reason="ModelCache search/weights cannot be read"),
         replica(swapped, "aws-west", "gpu-l40s", "replaced", reason="the engine has another member role"),
         replica(manual, "gcp-central", "gpu-l4", "manual"),
     ]
     names = [entry["replica"] for entry in model["replicas"]]
-    model["services"] = [
+    model["services"] = _services(names)
+    model["caches"] = [_cache()]
+    model["pending"] = [_pending()]
+    model["removed"] = [
+        {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
+         "reason": "another member role"},
+    ]  # fmt: skip
+    model["files"] = {
+        "added": [
+            f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
+        ],
+        "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
+        "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
+    }
+    model["summary"] = {"clusters": 3, "placed": 7, "pending": 2, "services": 2}
+    return model
+
+
+def _split(prefill: dict[str, Any]) -> dict[str, Any]:
+    """A replica of two engines, one for each phase."""
+    split = replica(prefill, "aws-west", "gpu-h100", "changed", index=1)
+    split["engines"][0]["phase"] = "Prefill"
+    member = {"role": "Standalone", "pools": [{"name": "gpu-h100", "pods": 1}], "pods": 1, "devices": {"gpu": 2}}
+    split["engines"].append({"name": "decode", "copies": 3, "phase": "Decode", "members": [member]})
+    return split
+
+
+def _services(names: list[str]) -> list[dict[str, Any]]:
+    """One that serves, through endpoints of every kind, and one that does not yet."""
+    return [
         {
             "namespace": "ml-team", "name": "qwen", "path": "/ml-team/qwen/", "address": "http://203.0.113.10/ml-team/qwen",
             "tier": 0, "note": "",
@@ -123,36 +138,23 @@ def small() -> dict[str, Any]:
             "note": "withheld until its first endpoint is ready", "endpoints": [],
         },
     ]  # fmt: skip
+
+
+def _cache() -> dict[str, Any]:
     phases = [{"name": "aws-west", "phase": "Ready"}, {"name": "lab", "phase": "Hydrating"}]
-    model["caches"] = [
-        {
-            "namespace": "ml-team",
-            "name": "llama-weights",
-            "artifact": "hf://meta-llama/Llama-3.1-405B",
-            "clusters": phases,
-        }
-    ]
+    artifact = "hf://meta-llama/Llama-3.1-405B"
+    return {"namespace": "ml-team", "name": "llama-weights", "artifact": artifact, "clusters": phases}
+
+
+def _pending() -> dict[str, Any]:
     refusals = [
         {"clusters": ["gcp-central"], "pool": "gpu-l4", "reason": "gpu: 1 of 8 devices per node, all below 140Gi"},
         {"clusters": ["aws-west", "lab"], "pool": "", "reason": "no pool has 8 free devices on 2 nodes"},
     ]
-    model["pending"] = [
-        {"namespace": "research", "deployment": "kimi-k2", "replicas": 2, "reason": "InsufficientCapacity",
-         "message": "No cluster has room for 2 more replicas.", "refusals": refusals},
-    ]  # fmt: skip
-    model["removed"] = [
-        {"namespace": "search", "deployment": "rerank", "replica": names[5], "cluster": "lab",
-         "reason": "another member role"},
-    ]  # fmt: skip
-    model["files"] = {
-        "added": [
-            f"clusters/aws-west/namespaces/mp-ml-team-51733/{name}.yaml" for name in ("lws-llama", "httproute-llama")
-        ],
-        "changed": ["control/ml-team/modelreplica-qwen3-8b.yaml"],
-        "removed": ["clusters/lab/namespaces/mp-search-9cc01/deployment-rerank.yaml"],
-    }
-    model["summary"] = {"clusters": 3, "placed": 7, "pending": 2, "services": 2}
-    return model
+    return {
+        "namespace": "research", "deployment": "kimi-k2", "replicas": 2, "reason": "InsufficientCapacity",
+        "message": "No cluster has room for 2 more replicas.", "refusals": refusals,
+    }  # fmt: skip
 
 
 def large(clusters: int = 300, replicas: int = 1_000) -> dict[str, Any]:
