@@ -287,7 +287,7 @@ def _prepare(plane: ControlPlane, pools: Sequence[Pool]) -> None:
     plane.add_storage_class("rwx")
     for pool in pools:
         for name in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name} if pool.label else {}):
-            plane.publish_devices(name, DRIVER, [_device(pool, index) for index in range(pool.devices)])
+            plane.publish_devices(name, DRIVER, [device(pool, index) for index in range(pool.devices)])
     plane.create_namespace(SYSTEM)
     listener = {"name": "http", "port": 80, "protocol": "HTTP"}
     plane.apply(
@@ -321,7 +321,7 @@ def _prepare_control(plane: ControlPlane) -> None:
     )
 
 
-def _device(pool: Pool, index: int) -> Object:
+def device(pool: Pool, index: int) -> Object:
     return {
         "name": f"gpu-{index}",
         "attributes": {"architecture": {"string": pool.architecture}},

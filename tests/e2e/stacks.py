@@ -13,7 +13,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import GatewayController
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import DRIVER, POOL_LABEL, ROOT, LiveFleet, Pool, kubectl
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
+    DRIVER,
+    POOL_LABEL,
+    ROOT,
+    LiveFleet,
+    Pool,
+    device,
+    kubectl,
+)
 from ansible_collections.modelplane.fleet.tests.kube.client import Objects
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
 from ansible_collections.modelplane.fleet.tests.stack.programs import Helm
@@ -84,7 +92,7 @@ def acting(live: LiveFleet, pool: Pool) -> Iterator[None]:
     actors: list[Operator | GatewayController] = []
     for name, plane in live.workloads.items():
         for node in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name}):
-            plane.publish_devices(node, DRIVER, [{"name": f"gpu-{index}"} for index in range(pool.devices)])
+            plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
         actors += [Operator(plane), GatewayController(plane, live.addresses[name])]
     yield
     for each in actors:

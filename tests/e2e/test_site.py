@@ -1,0 +1,79 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""From bare API servers to models that answer, and back again, with one command each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from ansible_collections.modelplane.fleet.tests import packages
+from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
+from ansible_collections.modelplane.fleet.tests.e2e.gateways import KINDS_OF_CONTROL, GatewayController
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, LiveFleet, Pool, until
+from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways, planes
+from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.stack.programs import helm
+from ansible_collections.modelplane.fleet.tests.stack.sources import pack
+
+
+class Site:
+    """A fleet whose clusters have nodes and nothing else."""
+
+    def __init__(self, live: LiveFleet, collections: Path) -> None:
+        self.live = live
+        self.bare = {plane.name: stacks.everything(plane) for plane in planes(live)}
+        self.environment = stacks.environment(collections)
+
+
+@pytest.fixture(scope="module")
+def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    try:
+        program, collections = helm(3), packages.kubernetes_core()
+    except packages.UnavailableError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("site")
+    pack(folder / "charts")
+    with (
+        Fleet(kubernetes_programs, folder / "planes") as clusters,
+        LiveFleet(clusters, folder / "fleet") as live,
+        stacks.acting(live, Pool("gpu", 3, 2)),
+    ):
+        live.control.add_nodes("system", 1)
+        controller = GatewayController(live.control, CONTROL_ADDRESS, KINDS_OF_CONTROL)
+        live.settings |= {
+            "serving_stack_helm": str(program),
+            "serving_stack_charts_dir": str(folder / "charts"),
+            "serving_stack_charts_required": True,
+            "serving_stack_timeout": 120,
+            "serving_stack_purge_crds": True,
+        }
+        live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+        live.write("models.yaml", fleets.deployment("small", 2, copies=2) + fleets.service("chat", "small"))
+        yield Site(live, collections)
+        controller.stop()
+
+
+def test_one_command_leads_from_bare_clusters_to_models_that_answer(site: Site) -> None:
+    live = site.live
+    assert live.run("site", "--check", **site.environment).ok().changed > 0
+    assert {plane.name: stacks.everything(plane) for plane in planes(live)} == site.bare
+    live.run("site", **site.environment).ok()
+    assert live.is_true("ModelService", "chat", "team")
+    check_placement(live)
+    check_ways(live, "chat", ["small"])
+
+
+def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
+    with Writes(site.live) as writes:
+        assert site.live.run("site", **site.environment).ok().changed == 0
+    assert writes.all == []
+
+
+def test_one_command_leads_back(site: Site) -> None:
+    live = site.live
+    assert live.run("teardown", **site.environment).ok().changed > 0
+    for plane in planes(live):
+        until(f"{plane.name} is bare", lambda plane=plane: stacks.everything(plane) == site.bare[plane.name])
+    assert live.run("teardown", **site.environment).ok().changed == 0
