@@ -11,8 +11,9 @@ author:
 version_added: 0.1.0
 short_description: What becomes of each component of a serving stack
 description:
-  - Turns the components of the role C(modelplane.fleet.serving_stack) and the variables of a cluster into releases of
-    Helm with charts and values, and, with what was seen of the cluster, into what has to be done about each.
+  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same form, and the variables of
+    a cluster into releases of Helm with charts and values, and, with what was seen of the cluster, into what has to be
+    done about each.
   - All that is wrong with the variables is told at once.
 positional: choices
 options:
@@ -25,7 +26,8 @@ options:
     description:
       - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(stack), the C(spec) of
         its ServingStack; C(charts_dir), C(archives) (the names of the files in it), C(charts_required),
-        C(chart_repositories), C(image_registries), C(image_pull_secrets).
+        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), what the names of variables
+        begin with in messages.
     type: dict
     required: true
   seen:
@@ -90,12 +92,15 @@ def stack_plan(
     if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
-        planned = plan(_whole(components), Choices(**_whole(choices)))
+        chosen = Choices(**_whole(choices))
+        planned = plan(_whole(components), chosen)
     except StackError as error:
-        raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
+        raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
-    return planned if seen is None else actions(planned, _whole(seen), float(stuck_after), _whole(adopt))
+    if seen is None:
+        return planned
+    return actions(planned, _whole(seen), float(stuck_after), _whole(adopt), chosen.variables)
 
 
 def _whole(value: Any) -> Any:

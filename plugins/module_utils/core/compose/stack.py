@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The serving stack of a workload cluster: which releases of Helm it is made of, with which values, and what has to be
-done about each of them.
+"""What a cluster needs beneath the fleet's own objects, the serving stack of a workload cluster or the gateway of the
+control cluster: which releases of Helm it is made of, with which values, and what has to be done about each of them.
 
 Components are data, as `serving_stack_components` of the role `serving_stack` has them. A *plan* is what is wanted of
 each one; with what was seen of a cluster it becomes *actions*.
@@ -27,9 +27,11 @@ Component = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Choices:
-    """What the variables of a cluster say. `drivers`: those of its devices. `stack`: `spec` of its ServingStack.
-    `archives`: names of the files in `charts_dir`."""
+    """What the variables of a cluster say. `variables`: what the names of those begin with that are about these
+    components alone. `drivers`: those of its devices. `stack`: `spec` of its ServingStack. `archives`: names of the
+    files in `charts_dir`."""
 
+    variables: str = "serving_stack"
     states: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -59,14 +61,12 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
     planned = []
     for component in sorted(components, key=lambda component: int(component["wave"])):
         key = str(component["key"])
-        state = str(choices.states.get(key, "managed"))
+        state = str(choices.states.get(key, component.get("state", "managed")))
         if state not in STATES:
-            problems.append(f"serving_stack_states.{key} is {state}, and must be one of {', '.join(STATES)}")
-        needs = str(component.get("needs", "all"))
-        why = "" if state == "managed" else f"serving_stack_states says {state}"
-        if not why and needs != "all" and needs not in choices.drivers:
-            why, state = f"no pool has devices of driver {needs}", "disabled"
-        entry = {**component, "state": state, "why": why, "removed": choices.states.get(key) == "disabled"}
+            problems.append(f"{choices.variables}_states.{key} is {state}, and must be one of {', '.join(STATES)}")
+        entry = {**component, "removed": state == "disabled"}
+        why = _not_installed(component, state, choices)
+        entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
             # What is not installed needs no archive, and its version does not matter.
             entry.update(_release(component, choices, [] if why else problems))
@@ -77,12 +77,17 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 
 
 def actions(
-    planned: Iterable[Component], seen: Mapping[str, Any], stuck_after: float, adopt: Iterable[str] = ()
+    planned: Iterable[Component],
+    seen: Mapping[str, Any],
+    stuck_after: float,
+    adopt: Iterable[str] = (),
+    variables: str = "serving_stack",
 ) -> list[dict[str, Any]]:
     """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip,
     refuse) and `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module
-    helm_release_info. `stuck_after`: seconds after which a release that another run left half done is recovered."""
-    return [_with_action(entry, seen, stuck_after, frozenset(adopt)) for entry in planned]
+    helm_release_info. `stuck_after`: seconds after which a release that another run left half done is recovered.
+    `variables` as in Choices."""
+    return [_with_action(entry, seen, stuck_after, frozenset(adopt), variables) for entry in planned]
 
 
 def merged(base: Any, over: Any) -> Any:
@@ -108,20 +113,33 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
     keys = {str(component["key"]) for component in components}
     charts = {str(component["key"]) for component in components if component.get("chart")}
     problems = []
-    for variable, given, known in (
-        ("serving_stack_states", choices.states, keys),
-        ("serving_stack_versions", choices.versions, charts),
-        ("serving_stack_values", choices.values, charts),
+    for option, given, known in (
+        ("states", choices.states, keys),
+        ("versions", choices.versions, charts),
+        ("values", choices.values, charts),
     ):
         problems += [
-            f"{variable}.{key} is no component. {nearest_key(key, known)}" for key in given if str(key) not in known
+            f"{choices.variables}_{option}.{key} is no component. {nearest_key(key, known)}"
+            for key in given
+            if str(key) not in known
         ]
     problems += [
-        f"serving_stack_versions.{key} is {version}, which is no text: write it in quotes"
+        f"{choices.variables}_versions.{key} is {version}, which is no text: write it in quotes"
         for key, version in choices.versions.items()
         if not isinstance(version, str)
     ]
     return problems
+
+
+def _not_installed(component: Component, state: str, choices: Choices) -> str:
+    """Why a component is not installed; empty when it is."""
+    needs = str(component.get("needs", "all"))
+    if state != "managed":
+        said = f"{choices.variables}_states says"
+        return f"{said} {state}" if component["key"] in choices.states else f"it is {state} unless {said} managed"
+    if needs != "all" and needs not in choices.drivers:
+        return f"no pool has devices of driver {needs}"
+    return str(component.get("unneeded") or "")
 
 
 def _release(component: Component, choices: Choices, problems: list[str]) -> dict[str, Any]:
@@ -187,7 +205,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _with_action(
-    entry: Component, seen: Mapping[str, Any], stuck_after: float, adopt: frozenset[str]
+    entry: Component, seen: Mapping[str, Any], stuck_after: float, adopt: frozenset[str], variables: str
 ) -> dict[str, Any]:
     if not entry.get("chart"):
         return {**entry, "action": "skip" if entry["why"] else "apply", "told": _unwanted(entry)}
@@ -199,7 +217,7 @@ def _with_action(
             return {**entry, "action": "remove", "told": f"uninstall {entry['release']}: {entry['why']}"}
         stays = f"; release {entry['release']} of an earlier run stays" if installed else ""
         return {**entry, "action": "skip", "told": _unwanted(entry) + stays}
-    foreign = _foreign(entry, own, seen, adopt)
+    foreign = _foreign(entry, own, seen, adopt, variables)
     if foreign:
         return {**entry, "action": "refuse", "told": foreign}
     named = f"{entry['release']} {entry['version']}"
@@ -232,7 +250,13 @@ def _unwanted(entry: Component) -> str:
     return f"{entry['key']} is not installed: {entry['why']}" if entry["why"] else ""
 
 
-def _foreign(entry: Component, own: Mapping[str, Any] | None, seen: Mapping[str, Any], adopt: frozenset[str]) -> str:
+def _foreign(
+    entry: Component,
+    own: Mapping[str, Any] | None,
+    seen: Mapping[str, Any],
+    adopt: frozenset[str],
+    variables: str,
+) -> str:
     """Whose component of the same kind is there already, with what to do; empty when nobody's."""
     key, name = str(entry["key"]), str(entry["release"])
     what, advice = "", ""
@@ -241,14 +265,14 @@ def _foreign(entry: Component, own: Mapping[str, Any] | None, seen: Mapping[str,
             where = f"release {release['name']} in {release['namespace']}"
             what = f"{release['chart']} {release['version']} is there as {where}"
     if not what and key not in adopt:
-        advice = ", or, if it is to become part of the stack, name the component in serving_stack_adopt"
+        advice = f", or, if it is to become part of the stack, name the component in {variables}_adopt"
         if own is None:
             what = _foreign_definition(entry, seen["definitions"])
         elif name not in seen["recorded"]:
             what = f"release {name} in {entry['namespace']} was not installed by this collection"
     if not what:
         return ""
-    return f"{what}. Set serving_stack_states.{key} to provided to use what is there, or remove it{advice}"
+    return f"{what}. Set {variables}_states.{key} to provided to use what is there, or remove it{advice}"
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
