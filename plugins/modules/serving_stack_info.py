@@ -7,11 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_stack_info
-short_description: What the resources of a fleet say of the serving stack of each cluster
+short_description: What the resources of a fleet say of the serving stack of each cluster, and of the gateway
 version_added: 0.1.0
 description:
   - Tells for each InferenceCluster the drivers of the devices that the classes of its pools promise, which decides what
     is installed there, and what its ServingStack says.
+  - Tells of the InferenceGateway which releases of Helm it needs, and which objects.
   - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests, but for a
     ServingStack, which is composed and can only be changed on the control cluster.
 options:
@@ -79,10 +80,43 @@ clusters:
       source: GKE
       stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
+gateway:
+  description: What the InferenceGateway asks for; empty when there is none.
+  returned: success
+  type: dict
+  contains:
+    releases:
+      description: The releases of Helm, in the order in which they are installed.
+      type: list
+      elements: dict
+      returned: when there is one
+    objects:
+      description: The objects that are good to apply once these are there.
+      type: list
+      elements: dict
+      returned: when there is one
+    published:
+      description:
+        - Its manifest as the control cluster is to have it. Empty when the InferenceGateway was made there.
+      type: list
+      elements: dict
+      returned: when there is one
+    address_pool:
+      description: The addresses that MetalLB has to give; empty when it is not asked for.
+      type: str
+      returned: when there is one
+  sample:
+    releases:
+      - {name: mp-traefik, chart: traefik, version: 40.2.0, repository: "https://traefik.github.io/charts",
+         namespace: traefik-system, values: {gateway: {enabled: false}}}
+    objects: []
+    published: []
+    address_pool: 198.51.100.10-198.51.100.20
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -90,12 +124,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils import build, clu
 from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
+    declared_gateway,
+    published_copy,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
@@ -126,12 +165,16 @@ def work(module: AnsibleModule) -> None:
                 live = list(_on_control(client))
     except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, clusters=_clusters([*live, *resources]))
+    try:
+        gateway = _gateway(loaded.resources, live)
+    except api.InvalidResource as error:
+        fail(module, error.problems)
+    module.exit_json(changed=False, clusters=_clusters([*live, *resources]), gateway=gateway)
 
 
 def _on_control(client: Client) -> Iterable[Object]:
     """What the control cluster has of the kinds that matter here."""
-    for kind in ("InferenceClass", "InferenceCluster", "ServingStack", "ModelReplica"):
+    for kind in ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica"):
         # A control cluster without the definitions of the fleet's kinds has none.
         with contextlib.suppress(NotServed):
             yield from client.list(api.KINDS[kind].group_version(), kind).items
@@ -159,6 +202,23 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
             ),
         }
     return found
+
+
+def _gateway(resources: Sequence[api.Resource], live: Iterable[Object]) -> dict[str, Any]:
+    """What the InferenceGateway asks for. Raises InvalidResource."""
+    wanted, made_there = declared_gateway(resources, live)
+    if wanted is None:
+        return {}
+    wire = api.wire(wanted)
+    backend = backend_of(wire)
+    return {
+        "releases": [asdict(release) for release in backend.releases(wire)],
+        "objects": list(backend.objects(wire)),
+        "published": [] if made_there else [published_copy(wanted)],
+        "address_pool": text(wire, "spec", "traefik", "metallb", "addressPool")
+        if text(wire, "spec", "traefik", "loadBalancer")
+        else "",
+    }
 
 
 def _cluster_of(value: Object) -> str:

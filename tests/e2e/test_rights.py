@@ -72,6 +72,8 @@ class Guide:
         self._write("admin.yml", (self.folder / "hosts.yml").read_text().replace("keys/", "admin/"))
         self._write("manifests/private.yaml", json.dumps(PRIVATE_CACHE))
         settings = {"fleet_wait": 60, "fleet_lease": 10, "control_plane_secret_namespaces": ["ml-team"]}
+        # What runs the gateway is there before the fleet comes.
+        settings["control_plane_gateway"] = False
         self._write("group_vars/all.yml", yaml.safe_dump(settings))
         for name, plane in {"control": live.control, **live.workloads}.items():
             self._write(f"admin/{name}.kubeconfig", plane.kubeconfig.read_text())

@@ -8,7 +8,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
       unreachable: ""                            # why nobody could look; then nothing is known of it now
       objects: [<Kubernetes object>, ...]
       secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]
-      controller: {ready: true, message: ""}
+      controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
     clusters:
       <InferenceCluster>:
         unreachable: ""                          # why it did not answer; else objects must be given
@@ -120,10 +120,12 @@ def identity(value: Object) -> tuple[str, str, str, str]:
 
 @dataclass(frozen=True)
 class Component:
-    """A part that is ready or not, and why not: a cloud cluster, a serving stack, a gateway's controller."""
+    """A part that is ready or not, and why not: a cloud cluster, a serving stack, a gateway's controller. `addresses`
+    are those at which it is reached, best first, where no object says one."""
 
     ready: bool = False
     message: str = ""
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def wire(observed: Observed) -> dict[str, Any]:
 
 
 def _component_wire(component: Component) -> dict[str, Any]:
-    return {"ready": component.ready, "message": component.message}
+    addresses = {"addresses": list(component.addresses)} if component.addresses else {}
+    return {"ready": component.ready, "message": component.message, **addresses}
 
 
 def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
@@ -251,11 +254,15 @@ def _text(value: Any, path: str, *, required: bool = False) -> str:
 
 
 def _component(value: Any, path: str) -> Component:
-    found = _map(value, path, "ready", "message")
+    found = _map(value, path, "ready", "message", "addresses")
     ready = found.get("ready", False)
     if not isinstance(ready, bool):
         raise ObservationError(f"{path}.ready", short_value(ready), "true or false")
-    return Component(ready, _text(found.get("message"), f"{path}.message"))
+    addresses = tuple(
+        _text(address, f"{path}.addresses[{index}]", required=True)
+        for index, address in enumerate(_list(found.get("addresses"), f"{path}.addresses"))
+    )
+    return Component(ready, _text(found.get("message"), f"{path}.message"), addresses)
 
 
 def _cluster(value: Any, path: str) -> ObservedCluster:

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
+    entries,
     fields,
     identity,
     text,
@@ -23,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     SecretKeys,
     expected,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import node_addresses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     any_availability,
@@ -81,9 +83,9 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
     gateway = wanted.gateway or found.gateway
-    controller, warnings = _controller(client, gateway)
+    at_gateway, controller, warnings = observe_gateway(client, gateway)
     secrets, unread = _secrets(client, _merged(wanted.secrets, found.secrets))
-    objects = [*(lean(as_applied(value)) for value in resources), *ours, *pods, *map(lean, _gateway(client))]
+    objects = [*(lean(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
     return ControlLook(
         entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
         version=".".join(map(str, version)),
@@ -111,6 +113,34 @@ def no_control() -> ControlLook:
     return ControlLook({"unreachable": "nobody looked at the control cluster"})
 
 
+def observe_gateway(client: Client, wanted: Object | None) -> tuple[list[Object], dict[str, Any], list[str]]:
+    """What there is of the control gateway that an InferenceGateway asks for: its objects, its controller (a Component
+    in its written form), and what could not be looked at. Raises ApiError."""
+    objects = _gateway(client)
+    controller, warnings = _controller(client, wanted)
+    if _is_known(wanted) and objects and not entries(objects[0], "status", "addresses"):
+        try:
+            addresses = _node_addresses(client, wanted)
+        except Forbidden as error:
+            warnings = [*warnings, f"the address of the gateway was not looked for: {reason(error)}"]
+        else:
+            controller |= {"addresses": addresses} if addresses else {}
+    return [lean(value) for value in objects], controller, warnings
+
+
+def _is_known(gateway: Object | None) -> bool:
+    return fields(gateway, "spec").get("backend") in BACKENDS
+
+
+def _node_addresses(client: Client, wanted: Object | None) -> list[str]:
+    """Where the controller is reached through ports of nodes; empty when its Service is of another type."""
+    place = backend_of(fields(wanted)).own_service
+    service = client.get("v1", "Service", place.name, place.namespace)
+    if text(service, "spec", "type") != "NodePort":
+        return []
+    return list(node_addresses(service, client.list("v1", "Node").items, place.port))
+
+
 def _gateway(client: Client) -> list[Object]:
     """The Gateway, and the class that it is of."""
     gateway = client.get(*_GATEWAY, constants.CONTROL_GATEWAY, constants.SYSTEM_NAMESPACE)
@@ -129,7 +159,7 @@ def _controller(client: Client, gateway: Object | None) -> tuple[dict[str, Any],
     """
     if gateway is None:
         return {"ready": False, "message": "there is no InferenceGateway"}, []
-    if fields(gateway, "spec").get("backend") not in BACKENDS:
+    if not _is_known(gateway):
         return {"ready": False, "message": "the InferenceGateway has a backend that is not known here"}, []
     missing = []
     for release in backend_of(gateway).releases(gateway):

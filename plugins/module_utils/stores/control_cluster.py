@@ -31,6 +31,7 @@ Object = dict[str, Any]
 
 _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
+_GATEWAY = "InferenceGateway"
 _STATE = ("ModelReplica", "ModelEndpoint")
 
 
@@ -61,7 +62,7 @@ class ControlCluster:
             if _is_published(value) and _ref(value) in loaded.invalid
         ]
         return kept + [
-            _copy(resource)
+            published_copy(resource)
             for resource in (*loaded.resources, *loaded.unresolved)
             if resource.ref not in made_there and resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY
         ]
@@ -122,12 +123,26 @@ class ControlCluster:
                     yield place, _cleaned(value, _STATE_METADATA)
 
 
-def _copy(resource: api.Resource) -> Object:
+def published_copy(resource: api.Resource) -> Object:
+    """The copy of a manifest as it belongs on the control cluster."""
     wire: Object = api.wire(resource, set_only=True)
     wire.pop("status", None)
     metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}
     labels = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
     return {**wire, "metadata": {**metadata, "labels": {**labels, names.PUBLISHED_LABEL: "true"}}}
+
+
+def declared_gateway(
+    manifests: Sequence[api.Resource], live: Sequence[Object]
+) -> tuple[api.InferenceGateway | None, bool]:
+    """The InferenceGateway of a fleet, and whether it was made on the control cluster, whose objects `live` are. A copy
+    of a manifest there is none of its own. Raises InvalidResource."""
+    made_there = next((value for value in live if value["kind"] == _GATEWAY and not _is_managed(value)), None)
+    written = next((value for value in manifests if isinstance(value, api.InferenceGateway)), None)
+    if written is not None or made_there is None:
+        return written, made_there is not None
+    parsed = api.parse(_cleaned(made_there, _METADATA))
+    return (parsed if isinstance(parsed, api.InferenceGateway) else None), True
 
 
 def _is_resource(value: Mapping[str, Any]) -> bool:

@@ -51,6 +51,7 @@ READ_ON_WORKLOAD: Mapping[tuple[str, str], tuple[str, ...]] = {
 """What is looked at and not composed."""
 READ_ON_CONTROL: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "pods"): ("list",),
+    ("", "nodes"): ("list",),
     ("", "events"): ("list",),
     ("", "persistentvolumeclaims"): ("list",),
     ("apps", "daemonsets"): ("list",),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, model_endpoint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
     endpoint_fault,
@@ -27,10 +27,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     resolve,
     service_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, first_address
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
 
 GATEWAY_NAME = "default"
 """The one InferenceGateway of a fleet."""
@@ -122,8 +123,9 @@ def _address(situation: Situation, gateway: Mapping[str, Any] | None) -> str:
     if situation.observed is None:
         return known
     earlier = situation.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)) or {}
-    there = situation.observed.control.find("Gateway", constants.SYSTEM_NAMESPACE, constants.CONTROL_GATEWAY)
-    return first_address(there) or str(earlier.get("address") or "") or known
+    return gateway_address(
+        situation.observed.control, situation.observed.controller, str(earlier.get("address") or "") or known
+    )
 
 
 def usable(situation: Situation, endpoint: Mapping[str, Any]) -> bool:

@@ -4,16 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Component,
     Object,
     Objects,
+    entries,
     first_address,
     is_true,
+    number,
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -27,6 +30,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 )
 
 _CONTROLLER = "ControllerReady"
+_NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
+"""Types of addresses of nodes (Kubernetes API reference, NodeAddress), those that most clients reach first."""
 
 
 def inference_gateway(
@@ -42,8 +47,7 @@ def inference_gateway(
     installed for the gateway. An address that was known stays until there is another one.
     """
     before = earlier(gateway, previous)
-    seen = control.find("Gateway", constants.SYSTEM_NAMESPACE, constants.CONTROL_GATEWAY) if control else None
-    address = first_address(seen) or text(before, "address")
+    address = gateway_address(control, controller, text(before, "address"))
     fields = {"address": address} if address else {}
     if control is None:
         message = "the control cluster has not been observed"
@@ -52,8 +56,45 @@ def inference_gateway(
         message = cut(controller.message) or "Waiting for the controller of the gateway"
         return Status((Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message)), fields)
     healthy = Condition(_CONTROLLER, "True", "ControllerHealthy", cut(controller.message))
-    missing = _missing(control, seen)
+    missing = _missing(control, _gateway(control))
     return Status((healthy, ready(not missing, before, "; ".join(missing))), fields)
+
+
+def removed_gateway(gateway: Object, *, previous: Mapping[str, Any] | None = None) -> Status:
+    """The status of an InferenceGateway (wire form) whose gateway somebody took away on purpose: without an address."""
+    before = earlier(gateway, previous)
+    message = "The gateway was removed"
+    return Status((Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message)))
+
+
+def gateway_address(control: Objects | None, controller: Component, known: str) -> str:
+    """The address of the control gateway: what it says itself, else one at which its controller is reached, else the
+    one that is `known`, which stays for as long as it is one of those or nobody can tell."""
+    said = first_address(_gateway(control))
+    if said or known in controller.addresses:
+        return said or known
+    return controller.addresses[0] if controller.addresses else known
+
+
+def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -> tuple[str, ...]:
+    """Where a Service of type NodePort is reached, HOST:PORT of each node that is ready, best first; empty for other
+    types of Services. `port` is that of the Service."""
+    if text(service, "spec", "type") != "NodePort":
+        return ()
+    opened = [number(entry, "nodePort") for entry in entries(service, "spec", "ports") if number(entry, "port") == port]
+    if not opened or not opened[0]:
+        return ()
+    found = []
+    for node in nodes:
+        by_type = {text(entry, "type"): text(entry, "address") for entry in entries(node, "status", "addresses")}
+        rank = next((rank for rank, kind in enumerate(_NODE_ADDRESSES) if by_type.get(kind)), None)
+        if rank is not None and is_true(node, "Ready"):
+            found.append((rank, text(node, "metadata", "name"), by_type[_NODE_ADDRESSES[rank]]))
+    return tuple(f"{url_host(address)}:{opened[0]}" for _, _, address in sorted(found))
+
+
+def _gateway(control: Objects | None) -> Object | None:
+    return control.find("Gateway", constants.SYSTEM_NAMESPACE, constants.CONTROL_GATEWAY) if control else None
 
 
 def _missing(control: Objects, gateway: Object | None) -> list[str]:

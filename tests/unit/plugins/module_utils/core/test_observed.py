@@ -48,6 +48,9 @@ DOCUMENT: dict[str, Any] = {
 }
 
 
+REACHED = {"control": {"controller": {"ready": True, "message": "", "addresses": ["10.0.0.1:30080", "b:30080"]}}}
+
+
 def test_a_document_is_read() -> None:
     observed = parse(DOCUMENT)
     assert observed.controller == Component(True, "up")
@@ -55,11 +58,14 @@ def test_a_document_is_read() -> None:
     assert observed.control.find("Node", "", "n") == NODE
     east = observed.clusters["east"]
     assert (east.provisioned, east.stack, east.nodes) == (Component(message="CREATING"), Component(True), {"gpu": 3})
+    assert parse(REACHED).controller == Component(True, "", ("10.0.0.1:30080", "b:30080"))
     assert list(east.objects) == [POD, OTHER]
     assert observed.clusters["west"] == ObservedCluster(unreachable="connection refused")
 
 
-@pytest.mark.parametrize("document", [DOCUMENT, {}, {"clusters": {"a": {"objects": []}}}, {"control": None}, None])
+@pytest.mark.parametrize(
+    "document", [DOCUMENT, REACHED, {}, {"clusters": {"a": {"objects": []}}}, {"control": None}, None]
+)
 def test_what_is_written_is_read_again(document: Any) -> None:
     observed = parse(document)
     assert parse(wire(observed)) == observed

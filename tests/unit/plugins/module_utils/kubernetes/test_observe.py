@@ -352,6 +352,37 @@ def test_why_the_controller_is_not_ready() -> None:
         observe_control(refused, Expected())
 
 
+NODE_PORT = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "traefik", "namespace": "traefik-system"},
+    "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]},
+}
+
+
+def test_a_gateway_without_an_address_is_looked_for_at_ports_of_nodes() -> None:
+    reached = node("n1")
+    reached["status"] = {
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+
+    def looked(*objects: Any, **faults: Any) -> tuple[MemoryClient, Any]:
+        client = MemoryClient([seen.GATEWAY, reached, *objects], faults=faults)
+        return client, observe_control(client, Expected())
+
+    client, look = looked(NODE_PORT, *seen.control_gateway())
+    assert parse({"control": look.entry}).controller.addresses == ("10.0.0.1:30080",)
+    # With an address of its own, or another Service, nobody asks for nodes.
+    for objects in ([NODE_PORT, *seen.control_gateway("True", "198.51.100.7")], seen.control_gateway(), [NODE_PORT]):
+        client, look = looked(*objects)
+        assert "addresses" not in look.entry["controller"]
+        assert "Node" not in {asked[1] for asked in client.asked}
+    _, look = looked(NODE_PORT, *seen.control_gateway(), Node=DENIED)
+    assert "addresses" not in look.entry["controller"]
+    assert "the address of the gateway was not looked for" in look.warnings[0]
+
+
 def test_pods_of_egress_proxies() -> None:
     proxy = next(value for value in seen.endpoint_parts(KEYED) if value["kind"] == "Deployment")
     labels = {"modelplane.ai/endpoint": "together"}

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
     inference_cluster,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
+    inference_gateway,
+    node_addresses,
+    removed_gateway,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -133,6 +138,76 @@ def test_the_address_of_the_control_gateway_stays_until_there_is_another() -> No
     assert address(there, known) == "198.51.100.7"
     assert address(Objects(), known) == address(None, known) == address(Objects(), known, False) == "198.51.100.9"
     assert address(Objects()) is None
+
+
+def _ported(*ports: tuple[int, int], kind: str = "NodePort") -> Any:
+    return {"spec": {"type": kind, "ports": [{"port": port, "nodePort": opened} for port, opened in ports]}}
+
+
+def _node(name: str, ready: str = "True", **addresses: str) -> Any:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "addresses": [{"type": kind, "address": address} for kind, address in addresses.items()],
+            "conditions": [{"type": "Ready", "status": ready}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("service", "nodes", "found"),
+    [
+        (_ported((80, 30080)), [_node("b", InternalIP="10.0.0.2"), _node("a", InternalIP="10.0.0.1")], "a-b"),
+        (_ported((443, 30443), (80, 30080)), [_node("a", Hostname="a", InternalIP="10.0.0.1")], "a"),
+        (_ported((80, 30080)), [_node("c", InternalIP="10.0.0.3"), _node("d", ExternalIP="203.0.113.4")], "d-c"),
+        (_ported((80, 30080)), [_node("e", InternalIP="2001:db8::5")], "e"),
+        (_ported((80, 30080)), [_node("f", Hostname="f.example.com")], "f"),
+        (_ported((80, 30080)), [_node("g", "False", InternalIP="10.0.0.1"), _node("h")], ""),
+        (_ported((80, 30080), kind="LoadBalancer"), [_node("a", InternalIP="10.0.0.1")], ""),
+        (_ported((443, 30443)), [_node("a", InternalIP="10.0.0.1")], ""),
+        (_ported((80, 0)), [_node("a", InternalIP="10.0.0.1")], ""),
+        (None, [_node("a", InternalIP="10.0.0.1")], ""),
+    ],
+)
+def test_where_ports_of_nodes_lead_to_the_gateway(service: Any, nodes: Any, found: str) -> None:
+    told = {
+        "a": "10.0.0.1:30080",
+        "b": "10.0.0.2:30080",
+        "c": "10.0.0.3:30080",
+        "d": "203.0.113.4:30080",
+        "e": "[2001:db8::5]:30080",
+        "f": "f.example.com:30080",
+    }
+    addresses = node_addresses(service, nodes, 80)
+    assert addresses == tuple(told[name] for name in found.split("-") if name)
+    # As the host of a URL they are what they are.
+    assert [url_host(address) for address in addresses] == list(addresses)
+
+
+def test_an_address_of_a_node_counts_where_the_gateway_has_none() -> None:
+    def address(gateway: Any, addresses: tuple[str, ...], known: str = "") -> Any:
+        before = {"address": known} if known else {}
+        status = inference_gateway(seen.GATEWAY, Objects(gateway), Component(True, "", addresses), previous=before)
+        return status.fields.get("address")
+
+    bare, own = seen.control_gateway("True"), seen.control_gateway("True", "198.51.100.7")
+    two = ("10.0.0.1:30080", "10.0.0.2:30080")
+    assert address(bare, two) == "10.0.0.1:30080"
+    # It does not move while the node is there.
+    assert address(bare, two, "10.0.0.2:30080") == "10.0.0.2:30080"
+    assert address(bare, two, "10.0.0.9:30080") == "10.0.0.1:30080"
+    assert address(bare, (), "10.0.0.9:30080") == "10.0.0.9:30080"
+    assert address(own, two, "10.0.0.2:30080") == "198.51.100.7"
+
+
+def test_a_gateway_that_was_taken_away_has_no_address() -> None:
+    before = inference_gateway(seen.GATEWAY, Objects(seen.control_gateway("True", "198.51.100.7")), Component(True))
+    status = removed_gateway(seen.GATEWAY, previous=before.wire(None, 1, NOW))
+    assert "address" not in status.fields
+    assert seen.told(status) == {"ControllerReady": ("False", "Installing"), "Ready": ("False", "Unavailable")}
+    # And none comes back of what was known.
+    after = inference_gateway(seen.GATEWAY, Objects(), Component(), previous=status.wire(None, 1, LATER))
+    assert "address" not in after.fields
 
 
 def test_a_control_cluster_that_nobody_looks_at_keeps_its_conditions() -> None:

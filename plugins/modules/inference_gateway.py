@@ -1,0 +1,247 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.inference_gateway."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: inference_gateway
+short_description: Wait for the gateway of a fleet, and write its address into its status
+version_added: 0.2.0
+description:
+  - Looks at the gateway of the control cluster until it is accepted and has an address, and writes the status of the
+    InferenceGateway, just as a run of the fleet does.
+  - The address is what the Gateway itself says, an IP address or a host name. Where its controller is reached through
+    ports of nodes, it is the address of a node with that port. An address that is known stays while nothing else is.
+  - Without an InferenceGateway there is nothing to do.
+options:
+  resources:
+    description: Files, folders and patterns with manifests. What they say of the InferenceGateway counts.
+    type: list
+    elements: path
+    default: []
+  chdir:
+    description: The folder that relative paths of O(resources) start from.
+    type: path
+  state:
+    description:
+      - V(absent) writes that there is no gateway, and no address, for when it was taken away.
+    type: str
+    choices: [present, absent]
+    default: present
+  wait:
+    description:
+      - Seconds to wait. A gateway that is not ready in time is a failure; its status is written all the same.
+      - C(0) looks once, and a gateway that is not ready is no failure.
+    type: float
+    default: 300
+extends_documentation_fragment:
+  - modelplane.fleet.clusters.control
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description: It looks once, writes nothing, and a gateway that is not ready is no failure.
+  diff_mode:
+    support: none
+    description: The result has the status.
+  idempotent:
+    support: full
+    description: The second run sends no write request.
+notes:
+  - O(control) is needed.
+seealso:
+  - module: modelplane.fleet.apply
+  - module: modelplane.fleet.wait_ready
+"""
+
+EXAMPLES = r"""
+- name: Wait for the gateway of the fleet
+  modelplane.fleet.inference_gateway:
+    control: {kubeconfig: ~/.kube/control}
+    resources: [manifests/]
+    wait: 600
+  register: gateway
+
+- name: Tell where it is
+  ansible.builtin.debug:
+    var: gateway.address
+"""
+
+RETURN = r"""
+address:
+  description: The address by which clients reach the fleet; empty while there is none.
+  returned: always
+  type: str
+  sample: 198.51.100.7
+conditions:
+  description: What is said of the gateway, as the InferenceGateway has it.
+  returned: when there is an InferenceGateway
+  type: list
+  elements: dict
+  sample:
+    - {type: ControllerReady, status: "True", reason: ControllerHealthy}
+    - {type: Ready, status: "True", reason: Available}
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, parse, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
+    inference_gateway,
+    removed_gateway,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import declared_gateway
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "chdir": {"type": "path"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "wait": {"type": "float", "default": 300.0},
+        "control": {"type": "dict", "options": OPTIONS},
+        "timeout": {"type": "float", "default": 30.0},
+        "retries": {"type": "int", "default": 5},
+    },
+    "supports_check_mode": True,
+}
+_KIND = "InferenceGateway"
+_NAME = "default"
+_LOOK_AGAIN = 2.0
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The InferenceGateway in its wire form, the copy of it that is on the control cluster, and what is said of it."""
+
+    gateway: Object
+    live: Object | None
+    status: Status
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        return text(self.status.fields, "address")
+
+    @property
+    def fault(self) -> str:
+        """Why it cannot be used yet; empty when it can."""
+        ready = self.status.condition(READY)
+        if ready is None or ready.status != "True":
+            return ready.message if ready else ""
+        return "" if self.address else _NO_ADDRESS
+
+
+_NO_ADDRESS = (
+    "it is accepted and has no address: its Service waits for a load balancer. Give the cluster one, set "
+    "spec.traefik.loadBalancer of the InferenceGateway to MetalLB with a pool of addresses, or let ports of nodes lead "
+    "to it (control_plane_gateway_service: NodePort)"
+)
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "kubernetes")
+    prepare(module)
+    loaded = build.read_manifests(module.params["resources"])
+    if loaded.errors:
+        fail(module, loaded.errors)
+    try:
+        given = cluster_arguments.control_connection(module.params)
+        if given is None:
+            module.fail_json(msg="control says how the control cluster is reached, and is needed", address="")
+        if not 0 <= module.params["wait"] < float("inf"):
+            module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
+        with connect(given, write_cache=not module.check_mode) as client:
+            live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+            wanted, _ = declared_gateway(loaded.resources, [live] if live else [])
+            if wanted is None:
+                module.exit_json(changed=False, address="")
+            look = _waited(module, client, api.wire(wanted))
+            _end(module, look, _write(client, look, check_mode=module.check_mode))
+    except api.InvalidResource as error:
+        fail(module, error.problems)
+    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
+        module.fail_json(msg=str(error), address="")
+
+
+def _waited(module: AnsibleModule, client: Client, gateway: Object) -> _Look:
+    """The first look at a gateway that can be used, or the last one."""
+    seconds = 0.0 if module.check_mode else module.params["wait"]
+    deadline = time.monotonic() + seconds
+    while True:
+        client.forget_discovery()
+        look = _look(client, gateway, absent=module.params["state"] == "absent")
+        if module.params["state"] == "absent" or not look.fault or time.monotonic() >= deadline:
+            return look
+        time.sleep(min(_LOOK_AGAIN, max(0.0, deadline - time.monotonic())))
+
+
+def _look(client: Client, gateway: Object, *, absent: bool) -> _Look:
+    live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
+    previous = fields(live, "status") if live else None
+    if absent:
+        return _Look(gateway, live, removed_gateway(gateway, previous=previous))
+    objects, controller, warnings = observe_gateway(client, gateway)
+    observed = parse({"control": {"objects": objects, "controller": controller}})
+    status = inference_gateway(gateway, observed.control, observed.controller, previous=previous)
+    return _Look(gateway, live, status, tuple(warnings))
+
+
+def _wire(look: _Look) -> dict[str, Any]:
+    """The status in its written form."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    generation = number(look.live, "metadata", "generation") or None
+    return look.status.wire(fields(look.live, "status"), generation, now)
+
+
+def _write(client: Client, look: _Look, *, check_mode: bool) -> Mapping[str, str]:
+    """Bring the status to the control cluster; what came of it, as `action` and `message`, empty for nothing."""
+    value = {"apiVersion": api.KINDS[_KIND].group_version(), "kind": _KIND, "metadata": {"name": _NAME}}
+    results = apply_statuses(client, [{**value, "status": _wire(look)}], check_mode=check_mode)
+    return {"action": results[0].action, "message": results[0].message} if results else {}
+
+
+def _end(module: AnsibleModule, look: _Look, written: Mapping[str, str]) -> None:
+    for warning in look.warnings:
+        module.warn(warning)
+    result = {
+        "changed": written.get("action") == "updated",
+        "address": look.address,
+        "conditions": _wire(look)["conditions"],
+    }
+    if written.get("action") == "failed":
+        module.fail_json(msg=f"InferenceGateway {_NAME}: {written['message']}", **result)
+    waits = module.params["wait"] > 0 and not module.check_mode
+    if look.fault and module.params["state"] == "present" and waits:
+        module.fail_json(msg=f"The gateway of the fleet cannot be used yet: {look.fault}", **result)
+    module.exit_json(**result)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the role control_plane plans for the gateway, from its own components and the InferenceGateway of a fleet."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.traefik import TRAEFIK
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, StackError, plan
+from ansible_collections.modelplane.fleet.tests import ansible_run
+
+ROLES = Path(__file__).parents[3] / "roles"
+ROLE = ROLES / "control_plane"
+DATA = Path(__file__).parents[2] / "kube" / "data" / "crds" / "gateway-api"
+DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+COMPONENTS = DEFAULTS["control_plane_gateway_components"]
+POOL = "198.51.100.10-198.51.100.20"
+
+PYTHON = {"ansible_python_interpreter": sys.executable}
+
+
+def gateway(**traefik: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceGateway",
+        "metadata": {"name": "default"},
+        "spec": {"backend": "Traefik", "traefik": {"version": "40.2.0", **traefik}},
+    }
+
+
+METAL = gateway(loadBalancer="MetalLB", metallb={"addressPool": POOL})
+FLEETS: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
+    "cloud": (gateway(), {}),
+    "metal": (METAL, {"control_plane_gateway_states": {"keda": "managed"}}),
+    "newer": (gateway(version="41.0.0"), {"control_plane_gateway_versions": {"metallb": "0.15.0"}}),
+    "ports": (
+        gateway(),
+        {"control_plane_gateway_service": "NodePort", "control_plane_gateway_node_port": 30080},
+    ),
+    "internal": (
+        gateway(),
+        {
+            "control_plane_gateway_annotations": {"example.com/internal": "true"},
+            "control_plane_gateway_source_ranges": ["10.0.0.0/8"],
+            "control_plane_gateway_values": {"traefik": {"deployment": {"replicas": 3}}},
+        },
+    ),
+    "conflict": (METAL, {"control_plane_gateway_service": "NodePort"}),
+    "none": (None, {}),
+}
+"""By name of a host: the InferenceGateway and the variables."""
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What Ansible makes of the role's variables for each of FLEETS: `plan` by key, and `obstacles`."""
+    folder = tmp_path_factory.mktemp("plans")
+    (folder / "files").symlink_to(ROLE / "files")
+    hosts = {}
+    for name, (manifest, variables) in FLEETS.items():
+        path = folder / f"{name}.yaml"
+        path.write_text(json.dumps(manifest) if manifest else "")
+        hosts[name] = {**variables, "fleet_resources": [str(path)]}
+        if name != "cloud":
+            # Long, and the same for all.
+            definitions, *rest = COMPONENTS
+            hosts[name]["control_plane_gateway_components"] = [{**definitions, "objects": []}, *rest]
+    choices = {
+        "variables": "control_plane_gateway",
+        **{key: f"{{{{ control_plane_gateway_{key} }}}}" for key in ("states", "versions", "values")},
+    }
+    seen = {"version": "1.36", "foreign_namespaces": ["default"], "releases": [], "definitions": {}, "recorded": []}
+    told = {
+        "plan": "{{ control_plane_gateway_components | modelplane.fleet.stack_plan(choices, _serving_stack_seen) }}",
+        "obstacles": "{{ _control_plane_gateway_obstacles }}",
+        "foundation": "{{ _control_plane_gateway_foundation }}",
+    }
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "vars": {"choices": choices, "_serving_stack_seen": seen, "told": told},
+        "vars_files": [str(ROLE / "vars" / "main.yml")],
+        "tasks": [
+            {
+                "modelplane.fleet.serving_stack_info": {"resources": "{{ fleet_resources }}"},
+                "register": "__control_plane_fleet",
+            },
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ told | to_json }}",
+                    "dest": f"{folder}/{{{{ inventory_hostname }}}}.json",
+                    "mode": "0600",
+                }
+            },
+        ],
+    }
+    (folder / "play.yml").write_text(json.dumps([play]))
+    # As of a role, the defaults yield to the variables of hosts.
+    inventory = {"all": {"vars": {**DEFAULTS, "ansible_connection": "local", **PYTHON}, "hosts": hosts}}
+    (folder / "hosts.yml").write_text(json.dumps(inventory))
+    out, errors = ansible_run.run("ansible-playbook", "-i", "hosts.yml", "play.yml", cwd=folder)
+    found = {}
+    for name in FLEETS:
+        path = folder / f"{name}.json"
+        assert path.is_file(), out + errors
+        found[name] = json.loads(path.read_text())
+        found[name]["plan"] = {entry["key"]: entry for entry in found[name]["plan"]}
+    return found
+
+
+def test_the_releases_are_those_that_a_plan_of_the_fleet_names(planned: Mapping[str, Any]) -> None:
+    for name, manifest in (("cloud", gateway()), ("metal", METAL), ("newer", gateway(version="41.0.0"))):
+        found = {
+            entry["release"]: (entry["chart"], entry["repository"], entry["version"], entry["namespace"])
+            for entry in planned[name]["plan"].values()
+            if "release" in entry and not entry["why"] and entry["key"] != "keda"
+        }
+        wanted = {
+            each.name: (each.chart, each.repository, each.version, each.namespace)
+            for each in TRAEFIK.releases(manifest)
+        }
+        assert found == wanted
+        traefik = planned[name]["plan"]["traefik"]
+        assert traefik["values"] == dict(TRAEFIK.releases(manifest)[-1].values)
+
+
+def test_the_objects_are_those_that_a_fleet_applies(planned: Mapping[str, Any]) -> None:
+    """Else the two would take turns."""
+    for name, manifest in (("cloud", gateway()), ("metal", METAL)):
+        found = planned[name]["foundation"] + [
+            value
+            for key in ("metallb-pool", "gateway")
+            if not planned[name]["plan"][key]["why"]
+            for value in planned[name]["plan"][key]["objects"]
+        ]
+        (published,) = [value for value in found if value["kind"] == "InferenceGateway"]
+        assert published["spec"] == manifest["spec"]
+        assert published["metadata"]["labels"] == {
+            "app.kubernetes.io/managed-by": "modelplane.fleet",
+            "modelplane.ai/published": "true",
+        }
+        rest = [value for value in found if value is not published]
+        assert sorted(rest, key=str) == sorted(TRAEFIK.objects(manifest), key=str)
+
+
+def test_a_service_that_clients_reach_through_nodes(planned: Mapping[str, Any]) -> None:
+    values = planned["ports"]["plan"]["traefik"]["values"]
+    assert values["service"] == {"nameOverride": "traefik", "type": "NodePort"}
+    assert values["ports"]["web"]["nodePort"] == 30080
+    assert "transport" in values["ports"]["web"]
+
+
+def test_a_load_balancer_for_a_network_of_ones_own(planned: Mapping[str, Any]) -> None:
+    values = planned["internal"]["plan"]["traefik"]["values"]
+    assert values["service"]["annotations"] == {"example.com/internal": "true"}
+    assert values["service"]["spec"] == {"loadBalancerSourceRanges": ["10.0.0.0/8"]}
+    assert values["deployment"]["replicas"] == 3
+    assert values["deployment"]["terminationGracePeriodSeconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("cloud", {"gateway-api-crds", "traefik", "gateway"}),
+        ("metal", {"gateway-api-crds", "metallb", "metallb-pool", "traefik", "gateway", "keda"}),
+        ("none", set()),
+    ],
+)
+def test_what_is_installed(planned: Mapping[str, Any], name: str, wanted: set[str]) -> None:
+    found = planned[name]["plan"]
+    assert {key for key, entry in found.items() if not entry["why"]} == wanted
+    if name == "cloud":
+        assert len(found["gateway-api-crds"]["objects"]) == 8
+    assert all(entry["action"] in ("install", "apply") for key, entry in found.items() if key in wanted)
+    assert "unless control_plane_gateway_states says managed" in planned["cloud"]["plan"]["keda"]["why"]
+    if name == "none":
+        assert found["traefik"]["told"] == "traefik is not installed: the fleet has no InferenceGateway"
+
+
+def test_what_stands_in_the_way(planned: Mapping[str, Any]) -> None:
+    assert [text for text in planned["cloud"]["obstacles"] if text.strip()] == []
+    (told,) = [text for text in planned["conflict"]["obstacles"] if text.strip()]
+    assert "control_plane_gateway_service is NodePort" in told
+
+
+def test_the_listener_is_on_the_port_of_the_entry_point(planned: Mapping[str, Any]) -> None:
+    (found,) = [value for value in planned["cloud"]["plan"]["gateway"]["objects"] if value["kind"] == "Gateway"]
+    assert [listener["port"] for listener in found["spec"]["listeners"]] == [8000]
+
+
+def test_what_others_refer_to_comes_first_and_goes_last() -> None:
+    wave = {component["key"]: component["wave"] for component in COMPONENTS}
+    removal = {component["key"]: component["removal"] for component in COMPONENTS}
+    for earlier, later in (
+        ("gateway-api-crds", "traefik"),
+        ("metallb", "metallb-pool"),
+        ("traefik", "gateway"),
+        ("metallb", "traefik"),
+    ):
+        assert wave[earlier] < wave[later]
+        assert removal[earlier] > removal[later]
+    assert sorted(removal, key=removal.__getitem__)[:4] == ["gateway", "traefik", "metallb-pool", "metallb"]
+    assert len(set(removal.values())) == len(removal)
+    (gateway_component,) = [component for component in COMPONENTS if component["key"] == "gateway"]
+    assert [each["kind"] for each in gateway_component["removes"]] == ["Gateway", "GatewayClass"]
+
+
+def test_the_definitions_are_all_of_the_standard_channel() -> None:
+    """As tests/kube/data/make.py takes them from the project's Go module, without the policy that guards them."""
+    shipped = {path.name: json.loads(path.read_text()) for path in (ROLE / "files" / "gateway-api").iterdir()}
+    original = {path.name: json.loads(path.read_text()) for path in DATA.iterdir()}
+    for value in original.values():
+        value.pop("status", None)
+    assert shipped == original
+    assert {
+        value["metadata"]["annotations"]["gateway.networking.k8s.io/bundle-version"] for value in shipped.values()
+    } == {"v1.5.1"}
+    names = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["_control_plane_gateway_definitions"]
+    assert all(f"'gateway-api/{name}'" in names for name in shipped)
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        (
+            {"states": {"trafik": "managed"}},
+            "_states.trafik is no component. Did you mean traefik?",
+        ),
+        ({"versions": {"traefik": 40.2}}, "control_plane_gateway_versions.traefik is 40.2, which is no text"),
+        ({"versions": {"traefik": "37.4.0"}}, "has to be 38.0.0 or newer"),
+        ({"states": {"keda": "on"}}, "control_plane_gateway_states.keda is on"),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_the_names_of_these_variables(choices: dict[str, Any], told: str) -> None:
+    components = [{**component, "unneeded": ""} for component in COMPONENTS]
+    with pytest.raises(StackError, match=r".") as error:
+        plan(components, Choices(variables="control_plane_gateway", **choices))
+    assert told in str(error.value)
+
+
+def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
+    options = SPECS["main"]["options"]
+    assert {name for name in options if name.startswith("control_plane_")} == set(DEFAULTS)
+    for name, option in options.items():
+        if "default" in option:
+            assert option["default"] == DEFAULTS[name], name
+    assert set(options["control_plane_gateway_states"]["options"]) == {component["key"] for component in COMPONENTS}
+
+
+def test_keys_of_components_are_those_that_the_machinery_knows() -> None:
+    text = (ROLES / "serving_stack" / "defaults" / "main.yml").read_text()
+    described = {line.split()[1] for line in text.splitlines() if line.startswith("# ") and "  " in line[2:]}
+    given = {key for component in COMPONENTS for key in component}
+    assert (
+        given - {"key", "wave", "chart", "source", "version", "namespace", "values", "objects", "privileged"}
+        <= described
+    )
