@@ -39,6 +39,7 @@ WORKLOAD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     ),
 }
 CONTROL: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "keda": ("keda", {}),
     "metallb": ("metallb-system", {}),
     "traefik": (
         "traefik-system",
@@ -66,6 +67,7 @@ VERSIONS = {
     "ai-gateway-helm": "v0.7.0",
     "node-feature-discovery": "0.18.3",
     "dra-driver-nvidia-gpu": "0.4.0",
+    "keda": "2.21.1",
     "metallb": "0.14.9",
     "traefik": "40.2.0",
 }
@@ -95,6 +97,11 @@ WORKLOADS = {
         "Job mp-node-feature-discovery-prune",
     },
     "dra-driver-nvidia-gpu": {"DaemonSet mp-dra-driver-nvidia-gpu-kubelet-plugin"},
+    "keda": {
+        "Deployment keda-admission-webhooks",
+        "Deployment keda-operator",
+        "Deployment keda-operator-metrics-apiserver",
+    },
     "metallb": {"DaemonSet mp-metallb-speaker", "Deployment mp-metallb-controller"},
     "traefik": {"Deployment mp-traefik"},
 }

@@ -44,6 +44,10 @@ MIRRORED: Mapping[str, Mapping[str, Any]] = {
     },
     "node-feature-discovery": {"image": {"repository": f"{MIRROR}/nfd"}, "imagePullSecrets": SECRETS},
     "dra-driver-nvidia-gpu": {"image": {"repository": f"{MIRROR}/dra"}, "imagePullSecrets": SECRETS},
+    "keda": {
+        "image": {part: {"registry": MIRROR} for part in ("keda", "metricsApiServer", "webhooks")},
+        "imagePullSecrets": SECRETS,
+    },
     "metallb": {
         "controller": {"image": {"repository": f"{MIRROR}/controller"}},
         "speaker": {
@@ -208,13 +212,14 @@ def test_cert_manager_refuses_values_it_does_not_know(helm: Helm, charts: Mappin
 def test_definitions_are_where_the_originals_have_them(charts: Mapping[str, Path], tmp_path: Path) -> None:
     helm = _needs_helm(3, tmp_path)
     shown = {name: helm("show", "crds", path).count("kind: CustomResourceDefinition") for name, path in charts.items()}
-    own = ("cert-manager", "ai-gateway-crds-helm", "ai-gateway-helm", "metallb")
+    own = ("cert-manager", "ai-gateway-crds-helm", "ai-gateway-helm", "keda", "metallb")
     assert {name for name, count in shown.items() if not count} == set(own)
     rendered = {name: helm("template", "mp-x", charts[name], *_set(ALL[name][1], tmp_path)) for name in own}
     assert {name: text.count("kind: CustomResourceDefinition") for name, text in rendered.items()} == {
         "cert-manager": 6,
         "ai-gateway-crds-helm": 6,
         "ai-gateway-helm": 0,
+        "keda": 6,
         "metallb": 7,
     }
     assert "helm.sh/resource-policy: keep" not in rendered["cert-manager"]
@@ -498,7 +503,9 @@ def test_the_charts_of_the_control_gateway_are_installed_and_removed_again(
         _uninstall(helm, nodes, name)
     nodes.wait_for(
         "everything else is gone",
-        lambda: all(each.endswith(".traefik.io") for each in _everything(nodes) - before),
+        lambda: all(
+            each.endswith((".traefik.io", ".gateway.networking.k8s.io")) for each in _everything(nodes) - before
+        ),
     )
 
 
