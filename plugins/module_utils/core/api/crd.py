@@ -31,8 +31,12 @@ def crd(kind: type[Resource]) -> dict[str, Any]:
     """The CustomResourceDefinition (apiextensions.k8s.io/v1) of a kind."""
     subresources: dict[str, Any] = {"status": {}}
     if kind.SCALE is not None:
-        wanted, observed = kind.SCALE
-        subresources["scale"] = {"specReplicasPath": wanted, "statusReplicasPath": observed}
+        wanted, observed, selector = kind.SCALE
+        subresources["scale"] = {
+            "specReplicasPath": wanted,
+            "statusReplicasPath": observed,
+            "labelSelectorPath": selector,
+        }
     names: dict[str, Any] = {
         "kind": kind.KIND,
         "listKind": f"{kind.KIND}List",

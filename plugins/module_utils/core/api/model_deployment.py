@@ -195,6 +195,7 @@ class ModelDeploymentStatus(Status):
     """What is known of the replicas."""
 
     replicas: ReplicaCounts | None = Field(default=None, description="Numbers of replicas.")
+    selector: str | None = Field(default=None, description="Labels of its ModelReplicas, for autoscalers.")
 
 
 class ModelDeployment(Resource):
@@ -210,7 +211,7 @@ class ModelDeployment(Resource):
         Column("PLACED", ".status.replicas.total", "integer"),
         Column("REPLICAS", ".status.replicas.ready", "integer", "Replicas that serve."),
     )
-    SCALE: ClassVar[tuple[str, str] | None] = (".spec.replicas", ".status.replicas.total")
+    SCALE: ClassVar[tuple[str, str, str] | None] = (".spec.replicas", ".status.replicas.total", ".status.selector")
 
     spec: ModelDeploymentSpec = Field(description="How many replicas of which model.")
     status: ModelDeploymentStatus | None = Field(default=None, description="What is known of the replicas.")

@@ -93,8 +93,9 @@ class Resource(Model):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ()
     NAMESPACED: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    # (path of the wanted number, path of the observed number) of the scale subresource.
-    SCALE: ClassVar[tuple[str, str] | None] = None
+    # Of the scale subresource: the paths of the wanted number, of the observed number, and of the selector of what is
+    # counted, without which a HorizontalPodAutoscaler does nothing.
+    SCALE: ClassVar[tuple[str, str, str] | None] = None
 
     api_version: str
     kind: str

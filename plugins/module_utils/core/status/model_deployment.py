@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -67,7 +68,8 @@ def model_deployment(
         conditions += [scheduled, serving, _overall(scheduled, serving, wanted, states, unready_endpoints, before)]
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))
-    return Status(tuple(conditions), {"replicas": counts})
+    selector = f"{names.DEPLOYMENT_LABEL}={names.label_value(text(deployment, 'metadata', 'name'))}"
+    return Status(tuple(conditions), {"replicas": counts, "selector": selector})
 
 
 def _scheduled(

@@ -97,6 +97,7 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
 
 # Patterns of paths that Modelplane's own schemas do not have -> why ours do
 ADDITIONS = {
+    r"ModelDeployment status\.selector": "autoscalers (HorizontalPodAutoscaler) refuse a scale without a selector",
     r"\w+ (apiVersion|kind|metadata|)": "the root, which the list of Modelplane's fields leaves out",
     r"\w+ spec\.crossplane": "Crossplane adds it to every kind",
     r"\w+ status\.conditions(\[\](\.\w+)?)?": "Crossplane adds them to every kind; here their fields are declared too",
@@ -262,5 +263,6 @@ def test_only_deployments_can_be_scaled() -> None:
     assert scale.pop("ModelDeployment") == {
         "specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas.total",
+        "labelSelectorPath": ".status.selector",
     }
     assert set(scale.values()) == {None}

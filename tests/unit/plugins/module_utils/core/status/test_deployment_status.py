@@ -68,7 +68,7 @@ def test_a_shortfall_is_told_though_what_is_placed_counts_as_scheduled() -> None
     assert said.startswith("Scheduled 3 of 4 replicas; pool gpu-l4 on c0: 0 of 1 gpu free")
     assert message(status, "Ready") == said
     assert message(status, "ReplicasReady") == "3 of 3 ready"
-    assert status.fields == {"replicas": {"total": 3, "ready": 3}}
+    assert status.fields == {"replicas": {"total": 3, "ready": 3}, "selector": "modelplane.ai/deployment=qwen3-8b"}
 
 
 def test_no_capacity() -> None:
@@ -97,7 +97,7 @@ def test_d24_zero_replicas_are_all_there() -> None:
         "ReplicasReady": ("True", "ScaledToZero"),
         "Ready": ("True", "Available"),
     }
-    assert status.fields == {"replicas": {"total": 0, "ready": 0}}
+    assert status.fields == {"replicas": {"total": 0, "ready": 0}, "selector": "modelplane.ai/deployment=qwen3-8b"}
 
 
 def test_an_invalid_edit_to_zero_replicas_is_told() -> None:
@@ -121,7 +121,7 @@ def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
     held = [seen_placement("c0"), seen_placement("c1")]
     states = {("c0", 0): SERVES, ("c1", 0): replace(SERVES, ready=False, message="starts")}
     status = model_deployment(bad, held, None, states, invalid="Invalid nodeSelector CEL expression: x")
-    assert status.fields == {"replicas": {"total": 2, "ready": 1}}
+    assert status.fields == {"replicas": {"total": 2, "ready": 1}, "selector": "modelplane.ai/deployment=qwen3-8b"}
     assert seen.told(status) == {
         "ReplicasScheduled": ("False", "InvalidNodeSelector"),
         "ReplicasReady": ("False", "ModelStarting"),
