@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
+import textwrap
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import ROOT, SYSTEM, LiveFleet, Run, until
@@ -254,11 +257,47 @@ def _addresses(control: Control) -> Any:
     return gateway.get("status", {}).get("addresses")
 
 
+def _scaled_object() -> Object:
+    """The example of the documentation."""
+    text = (ROOT / "docs/control-plane.md").read_text()
+    block = next(each for each in re.findall(r"(?:^    .*\n)+", text, re.MULTILINE) if "ScaledObject" in each)
+    found: Object = yaml.safe_load(textwrap.dedent(block))
+    return found
+
+
 def test_an_autoscaler_is_optional(control: Control) -> None:
     assert "mp-keda" not in control.releases()
     control.live.settings["control_plane_gateway_states"] = {"metallb": "disabled", "keda": "managed"}
     control.run().ok()
     assert control.releases() == {"mp-traefik", "mp-keda"}
+    assert control.again() == (0, [])
+
+
+def test_an_autoscaler_can_scale_what_the_example_names(control: Control) -> None:
+    example = _scaled_object()
+    target, namespace = example["spec"]["scaleTargetRef"], example["metadata"]["namespace"]
+    manifest = fleets.deployment(target["name"]).replace('"team"', json.dumps(namespace))
+    control.live.write("models.yaml", manifest)
+    control.run(playbook="reconcile").ok()
+    control.plane.apply(example)
+    api, name = target["apiVersion"], target["name"]
+    path = f"/apis/{api}/namespaces/{namespace}/modeldeployments/{name}/scale"
+    scale = json.loads(control.live.kubectl("get", "--raw", path))
+    assert (scale["spec"]["replicas"], scale["status"]["selector"]) == (1, f"modelplane.ai/deployment={name}")
+    wanted = {"spec": {"replicas": 3}}
+    control.plane.objects.patch(api, target["kind"], name, wanted, namespace, subresource="scale")
+    control.run(playbook="reconcile").ok()
+    assert control.live.resource(target["kind"], name, namespace)["spec"]["replicas"] == 3
+
+
+def test_it_stays_while_something_is_scaled_by_it(control: Control) -> None:
+    control.live.settings["control_plane_gateway_states"] = {"metallb": "disabled"}
+    refused = control.run("-e", "control_plane_state=absent")
+    assert refused.code != 0
+    assert "keda is needed by ScaledObject ml-team/qwen3-8b" in " ".join(refused.output.split())
+    assert control.releases() == {"mp-traefik", "mp-keda"}
+    control.plane.objects.delete("keda.sh/v1alpha1", "ScaledObject", "qwen3-8b", "ml-team")
+    # What is not asked for stays unless somebody says that it is to go.
     assert control.again() == (0, [])
 
 

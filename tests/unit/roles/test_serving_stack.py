@@ -289,6 +289,28 @@ def test_what_is_disabled_goes_and_what_is_not_needed_stays() -> None:
     assert action(seen(), "dra-driver", states={"dra-driver": "disabled"})["action"] == "skip"
 
 
+def test_what_is_disabled_by_default_is_installed_on_demand_and_stays() -> None:
+    optional = [{**component, "state": "disabled"} for component in COMPONENTS]
+
+    def told(found: Mapping[str, Any], state: str = "") -> dict[str, Any]:
+        states = {"leader-worker-set": state} if state else {}
+        entries = actions(plan(optional, Choices(states=states)), found, 900.0)
+        return next(entry for entry in entries if entry["key"] == "leader-worker-set")
+
+    assert (told(seen())["action"], told(seen(), "managed")["action"]) == ("skip", "install")
+    assert told(seen(release()))["action"] == "skip"
+    assert "disabled unless serving_stack_states says managed; release mp-lws" in told(seen(release()))["told"]
+    assert told(seen(release()), "disabled")["action"] == "remove"
+
+
+def test_what_nobody_needs_is_told_with_the_reason() -> None:
+    components = [{**component, "unneeded": "nobody asks for it"} for component in COMPONENTS]
+    found = plan(components, Choices(drivers=[NVIDIA]))
+    assert {entry["why"] for entry in found} == {"nobody asks for it"}
+    kept = actions(found, seen(release()), 900.0)
+    assert {entry["action"] for entry in kept} == {"skip"}
+
+
 def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
     options = SPECS["main"]["options"]
     named = {name for name in options if name.startswith("serving_stack_")}

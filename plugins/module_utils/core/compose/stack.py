@@ -64,7 +64,8 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         state = str(choices.states.get(key, component.get("state", "managed")))
         if state not in STATES:
             problems.append(f"{choices.variables}_states.{key} is {state}, and must be one of {', '.join(STATES)}")
-        entry = {**component, "removed": state == "disabled"}
+        # What is disabled by default goes when somebody says so, as others may use what is there.
+        entry = {**component, "removed": choices.states.get(key) == "disabled"}
         why = _not_installed(component, state, choices)
         entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
