@@ -246,6 +246,27 @@ def test_what_cannot_be_used_is_told_with_the_names_of_these_variables(choices: 
     assert told in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"control_plane_gateway_service": "ClusterIP"}, "control_plane_gateway_service"),
+        ({"control_plane_gateway_states": {"kedaa": "managed"}}, "kedaa"),
+    ],
+)
+def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:
+    play = {
+        "hosts": "localhost",
+        "gather_facts": False,
+        "vars": {"ansible_connection": "local", **PYTHON, **variables},
+        "tasks": [{"ansible.builtin.include_role": {"name": "modelplane.fleet.control_plane"}}],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    out, _ = ansible_run.run("ansible-playbook", "play.yml", cwd=tmp_path)
+    assert "Validating arguments against arg spec" in out
+    assert "failed=1" in out
+    assert told in out.partition("argument_errors")[2]
+
+
 def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
     options = SPECS["main"]["options"]
     assert {name for name in options if name.startswith("control_plane_")} == set(DEFAULTS)
