@@ -176,9 +176,10 @@ def work(module: AnsibleModule) -> None:
         with connect(given, write_cache=not module.check_mode) as client:
             live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
             wanted, _ = declared_gateway(loaded.resources, [live] if live else [])
-            if wanted is None:
+            gateway = api.wire(wanted) if wanted else live if module.params["state"] == "absent" else None
+            if gateway is None:
                 module.exit_json(changed=False, address="")
-            look = _waited(module, client, api.wire(wanted))
+            look = _waited(module, client, gateway)
             _end(module, look, _write(client, look, check_mode=module.check_mode))
     except api.InvalidResource as error:
         fail(module, error.problems)
