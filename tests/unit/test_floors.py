@@ -16,7 +16,8 @@ PREFIX = "ansible_collections.modelplane.fleet.plugins."
 # The house, top floor first. A file belongs to the longest room that its path begins with.
 FLOORS = [
     ("action",),
-    ("modules", "filter", "inventory", "doc_fragments", "plugin_utils"),
+    ("modules", "filter", "inventory", "doc_fragments"),
+    ("plugin_utils",),
     ("module_utils/module", "module_utils/apply_results", "module_utils/cluster_modules"),
     (
         "module_utils/build",
