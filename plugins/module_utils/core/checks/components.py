@@ -114,11 +114,13 @@ def _provided(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
     missing = [name for name in needed if name not in sight.definitions]
     names_some = bool(entry.get("definition_groups") or entry.get("definitions"))
     if missing or (names_some and not _of_groups(entry, sight.definitions)):
-        what = f"CustomResourceDefinition {some(missing)} is" if missing else "none of its CustomResourceDefinitions is"
+        what = "none of its CustomResourceDefinitions is there"
+        if missing:
+            what = f"CustomResourceDefinition {some(missing)} is not there"
         yield Finding(
             _CHECK,
             f"serving_stack_states.{entry['key']}",
-            f"it is provided, and {what} there",
+            f"it is provided, and {what}",
             "Install it, or set it to managed",
         )
 

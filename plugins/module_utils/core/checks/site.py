@@ -182,7 +182,7 @@ def devices(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
             mismatch.message,
             "Correct the InferenceClass or the label of the node: replicas are placed there and do not start",
         )
-    if "DeviceClass" in sight.unread or not sight.devices:
+    if "DeviceClass" in sight.unread or not sight.devices or wanted.problems:
         return
     there = {text(value, "metadata", "name") for value in sight.device_classes}
     brought = {NVIDIA} if any(entry["key"] == "dra-driver" for entry in wanted.managed) else set()
