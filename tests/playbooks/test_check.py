@@ -115,7 +115,6 @@ def check(folder: Path, inventory: Path, *arguments: str) -> str:
         XDG_CACHE_HOME=str(folder / "cache"),
         ANSIBLE_CALLBACK_RESULT_FORMAT="yaml",
     )
-    print(out, told)
     assert TOKEN not in out + told
     return out + told
 
@@ -137,6 +136,12 @@ def test_one_report_for_all_clusters(tmp_path: Path, clusters: dict[str, Cluster
     assert "no controller for Services of type LoadBalancer is to be seen" in report
     assert (recap(output, "good")["failed"], recap(output, "bad")["failed"]) == (0, 1)
     assert [cluster.written for cluster in clusters.values()] == [[], []]
+
+
+def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
+    output = check(tmp_path, written(tmp_path, clusters), "-e", "existing_cluster_state=presnt")
+    assert "existing_cluster_state is presnt, and must be one of checked, present, absent." in output
+    assert [cluster.server.seen for cluster in clusters.values()] == [[], []]
 
 
 def test_a_cluster_that_does_not_answer_and_wrong_variables_are_in_the_report(

@@ -104,7 +104,7 @@ def _has_devices(node: Object) -> bool:
 def plugin_devices(node: Object) -> int:
     """The GPUs that a device plugin offers on a node."""
     told = text(node, "status", "allocatable", "nvidia.com/gpu")
-    return int(told) if told.isdigit() else 0
+    return int(told) if told.isdecimal() else 0
 
 
 def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
@@ -159,7 +159,7 @@ def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
 def _kubelet(node: Object) -> tuple[int, ...]:
     """Major and minor version of a node's kubelet, zeros where it tells none."""
     parts = text(node, "status", "nodeInfo", "kubeletVersion").removeprefix("v").split(".")[:2]
-    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdigit() for part in parts) else (0, 0)
+    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else (0, 0)
 
 
 def _taints(name: str, nodes: list[Object], wanted: Wanted) -> Iterator[Finding]:
@@ -191,13 +191,20 @@ def _keeping_away(node: Object) -> list[Taint]:
 
 def _room_for_the_stack(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
     """Controllers and the gateway tolerate nothing."""
-    if any(entry.get("chart") for entry in wanted.managed) and all(_keeping_away(node) for node in sight.nodes):
-        yield Finding(
-            _CHECK,
-            "nodes",
-            "every node has a taint" if sight.nodes else "there is no node",
-            "The controllers of the serving stack and its gateway need a node without taints (beside the pools)",
-        )
+    free = [node for node in sight.nodes if not _keeping_away(node)]
+    if not any(entry.get("chart") for entry in wanted.managed) or any(_takes_pods(node) for node in free):
+        return
+    why = "every node has a taint" if sight.nodes else "there is no node"
+    yield Finding(
+        _CHECK,
+        "nodes",
+        f"none of the nodes without taints is Ready: {some(_names(free))}" if free else why,
+        "The controllers of the serving stack and its gateway need a node without taints (beside the pools)",
+    )
+
+
+def _takes_pods(node: Object) -> bool:
+    return is_true(node, "Ready") and fields(node, "spec").get("unschedulable") is not True
 
 
 def driver_roots(sight: Sight, wanted: Wanted) -> Iterator[Finding]:

@@ -67,12 +67,15 @@ _CLOUDS = (
     "aws://",
     "azure://",
     "digitalocean://",
+    "exoscale://",
     "gce://",
+    "hcloud://",
     "ibm://",
     "linode://",
     "nebius://",
-    "ocid",
+    "ocid1.",
     "openstack://",
+    "vultr://",
 )
 """How spec.providerID of nodes begins where a cloud's controller makes load balancers."""
 _BALANCERS = (

@@ -141,6 +141,11 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
         {},
         ["error nodes: every node has a taint"],
     ),
+    "room for controllers on a node that is away": (
+        [node("system", ready=False), *(node(f"gpu-{i}", "gpu", taints=[taint("nvidia.com/gpu")]) for i in range(2))],
+        {},
+        ["error nodes: none of the nodes without taints is Ready: system"],
+    ),
     "no node at all": ([], {"nodeCount": 0}, ["error nodes: there is no node"]),
     "no class": (
         GOOD.nodes,
