@@ -55,6 +55,7 @@ _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-
 
 
 def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """What is wrong with the variables of the stack, and what others installed."""
     for problem in wanted.problems:
         yield Finding("variables", "serving_stack", problem, "Correct the variable; nothing is installed until then")
     known = not {"Secret", DEFINITION} & sight.unread.keys()

@@ -42,6 +42,7 @@ _LEAST_KUBELET = (1, 34)
 
 
 def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """What is wrong with nodes: those of each pool, and those that are left for the stack."""
     if "Node" in sight.unread:
         return
     pools = {text(pool, "name"): pool for pool in entries(wanted.cluster, "spec", "nodePools")}
@@ -55,7 +56,8 @@ def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
             f"no InferenceCluster {wanted.name} is known, so its pools were not looked at",
             "Give its manifest in fleet_resources, or the control cluster that has it",
         )
-    else:
+    # A cluster that the fleet makes has a pool of its own for what is no replica.
+    elif not wanted.expected.made:
         yield from _unknown_pools(by_pool, pools)
         yield from _unlabelled(by_pool.get("", ()), sight, wanted)
     for index, (name, pool) in enumerate(pools.items()):

@@ -101,6 +101,7 @@ def bindings(wanted: Iterable[Need]) -> list[dict[str, Any]]:
 
 
 def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """What pods need on OpenShift and have not."""
     if sight.openshift is None:
         return
     required = needs(wanted)

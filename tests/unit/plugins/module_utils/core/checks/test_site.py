@@ -182,6 +182,12 @@ def test_a_cluster_that_no_manifest_is_about() -> None:
     ]
 
 
+def test_a_cluster_that_the_fleet_makes_has_a_pool_for_controllers() -> None:
+    nodes = [node("system-0", "system"), *GOOD.nodes[1:]]
+    assert len(told(seen(nodes=nodes))) == 1
+    assert told(seen(nodes=nodes), wanted(cluster=inference_cluster(pool(), source="EKS"))) == []
+
+
 STORAGE: dict[str, tuple[str, list[Any], list[str]]] = {
     "shared": ("rwx", [storage_class("rwx", "efs.csi.aws.com")], []),
     "shared, of an operator": ("rwx", [storage_class("rwx", "openshift-storage.cephfs.csi.ceph.com")], []),
