@@ -41,10 +41,10 @@ _GUARDS = ("safe-upgrades.gateway.networking.k8s.io", "openshift-ingress-operato
 """ValidatingAdmissionPolicies that refuse writes of the Gateway API's CRDs: of its own releases since v1.5, and of
 OpenShift's Ingress Operator."""
 _GKE_CONTROLLER = "networking.gke.io/"
-_IMAGES: Mapping[str, tuple[str, ...]] = {
+IMAGES: Mapping[str, tuple[str, ...]] = {
     "cert-manager": ("cert-manager-controller", "jetstack-cert-manager-rhel9"),
     "prometheus": ("prometheus-operator",),
-    "leader-worker-set": ("lws", "lws/lws"),
+    "leader-worker-set": ("lws",),
     "envoy-gateway": ("envoyproxy/gateway",),
     "ai-gateway": ("ai-gateway-controller",),
     "node-feature-discovery": ("node-feature-discovery", "node-feature-discovery-rhel9"),
@@ -91,7 +91,7 @@ def _of_groups(entry: Mapping[str, Any], names: Iterable[str], *, without: Itera
 def _beside(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
     """Somebody else's component of the same kind, in a form that Helm would not notice."""
     key = str(entry["key"])
-    controllers = sorted(named(value) for value in sight.workloads if runs(value, _IMAGES.get(key, ())))
+    controllers = sorted(named(value) for value in sight.workloads if runs(value, IMAGES.get(key, ())))
     definitions = _of_groups(entry, sight.definitions, without=_GATEWAY_GROUPS)
     if controllers:
         yield warning(
