@@ -303,7 +303,11 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
 
     try:
         of("")
-    except (TypeError, KeyError, ValueError) as error:
+    except KeyError as error:
+        raise cluster_arguments.ArgumentsError(
+            f"components: each has to have {error.args[0]}, and one has not"
+        ) from None
+    except (TypeError, ValueError) as error:
         raise cluster_arguments.ArgumentsError(f"components or choices cannot be used: {error}") from None
     return of
 

@@ -153,3 +153,42 @@ def test_a_cluster_that_does_not_answer_and_wrong_variables_are_in_the_report(
     assert "bad: it could not be looked at" in output
     assert "serving_stack_states.prometeus is no component. Did you mean prometheus?" in " ".join(output.split())
     assert all(recap(output, name)["failed"] == 1 for name in clusters)
+
+
+def test_the_module_by_itself(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
+    inventory = written(tmp_path, clusters)
+    connections = [{"name": name, "server": cluster.server.url, "token": TOKEN} for name, cluster in clusters.items()]
+    usual = {"clusters": connections, "resources": [str(tmp_path / "manifests")], "retries": 0}
+    tasks = {
+        "all": usual,
+        "unknown choice": {**usual, "choices": {"driver": ["gpu.nvidia.com"]}},
+        "no control cluster": {**usual, "control": {"server": "http://127.0.0.1:1", "token": TOKEN}},
+        "a component without a wave": {**usual, "components": [{"key": "lws"}]},
+    }
+    steps: list[Any] = []
+    for index, (name, arguments) in enumerate(tasks.items()):
+        content = {"content": "{{ found | to_json }}", "dest": str(tmp_path / f"{index}.json"), "mode": "0600"}
+        steps.append({"name": name, "modelplane.fleet.cluster_check": arguments, "register": "found"})
+        steps[-1]["ignore_errors"] = True
+        steps.append({"name": f"Keep {name}", "ansible.builtin.copy": content})
+    book = tmp_path / "play.json"
+    book.write_text(json.dumps([{"hosts": "control", "connection": "local", "gather_facts": False, "tasks": steps}]))
+    ansible_run.run("ansible-playbook", "-i", str(inventory), str(book), XDG_CACHE_HOME=str(tmp_path / "cache"))
+    found = [json.loads((tmp_path / f"{index}.json").read_text()) for index in range(len(tasks))]
+    every, unknown, no_control, no_wave = found
+
+    assert (every["failed"], every["changed"], every["failed_clusters"]) == (True, False, ["bad"])
+    assert every["clusters"]["good"]["report"] == [
+        "good: 1 warning",
+        "  warning: DeviceClass gpu.nvidia.com: InferenceClasses of the pools name it, it is not there, and the "
+        "serving stack does not bring it",
+        "    Install the DRA driver that defines it",
+    ]
+    bad = every["clusters"]["bad"]
+    assert {finding["severity"] for finding in bad["findings"]} == {"error", "warning"}
+    assert every["msg"].startswith("bad: spec.nodePools[0] (gpu): no node has the label")
+    assert bad["msg"].count("\n") + 1 == sum(finding["severity"] == "error" for finding in bad["findings"])
+    assert "components or choices cannot be used" in unknown["msg"]
+    assert "driver" in unknown["msg"]
+    assert "127.0.0.1:1" in no_control["msg"]
+    assert "components: each has to have wave, and one has not" in no_wave["msg"]
