@@ -29,7 +29,12 @@ FLOORS = [
     ("module_utils/libraries", "module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
-    ("module_utils/core/reconcile", "module_utils/core/load", "module_utils/core/applying"),
+    (
+        "module_utils/core/reconcile",
+        "module_utils/core/load",
+        "module_utils/core/applying",
+        "module_utils/core/checks",
+    ),
     ("module_utils/core/references", "module_utils/core/status"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),
