@@ -84,15 +84,16 @@ def test_check_mode_lists_what_would_be_installed(stack: Stack) -> None:
         assert release in run.output
 
 
-def test_what_fails_keeps_neither_others_nor_other_clusters(stack: Stack) -> None:
+def test_what_fails_keeps_only_what_needs_it_and_no_other_cluster(stack: Stack) -> None:
     stack.live.of_hosts["east"]["serving_stack_values"] = {
-        "leader-worker-set": {"global": {"test": {"fail": "image-pull"}}}
+        "envoy-gateway": {"global": {"test": {"fail": "image-pull", "only": ["envoy-gateway"]}}}
     }
     run = stack.run()
     assert {name: counts["failed"] for name, counts in run.recap.items()} == {"east": 1, "west": 0}
-    assert "cluster east, release mp-lws (lws-system) is installed and not ready: " in run.output
+    assert f"cluster east, release {GATEWAY} (envoy-gateway-system) is installed and not ready: " in run.output
+    assert "Not tried before that works: ai-gateway, gateway" in run.output
     assert "ImagePullBackOff" in run.output
-    assert set(releases(stack.live, "east")) == {"mp-cert-manager", "mp-kube-prometheus-stack", "mp-lws"}
+    assert set(releases(stack.live, "east")) == RELEASES - {"mp-ai-gateway-helm"}
     assert set(releases(stack.live, "west")) == RELEASES
     assert stack.mirror.asked
 
