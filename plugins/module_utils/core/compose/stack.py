@@ -55,8 +55,9 @@ class StackError(ValueError):
 
 def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, Any]]:
     """Each component as it is to be, in the order of waves: the keys of the component with `state`, `why` it is not
-    installed (empty when it is), `holds`, the keys of those that are not brought there while it does not work, and, of what is a release, `release`, `version`, `ref`, `repository` (empty where
-    `ref` says it all) and `values`. Raises StackError."""
+    installed (empty when it is), `holds`, the keys of those that are not brought there while it does not work, and, of
+    what is a release, `release`, `version`, `ref`, `repository` (empty where `ref` says it all) and `values`. Raises
+    StackError."""
     problems = _unknown(components, choices)
     planned = []
     for component in sorted(components, key=lambda component: int(component["wave"])):
