@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import KINDS_OF_CONTROL, GatewayController
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, LiveFleet, Pool, until
 from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways, planes
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import pack
@@ -36,7 +37,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("site")
     pack(folder / "charts")
     with (
-        Fleet(kubernetes_programs, folder / "planes") as clusters,
+        Fleet(kubernetes_programs, folder / "planes", control=WORKLOAD) as clusters,
         LiveFleet(clusters, folder / "fleet") as live,
         stacks.acting(live, Pool("gpu", 3, 2)),
     ):
