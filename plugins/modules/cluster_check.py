@@ -158,6 +158,10 @@ clusters:
       type: list
       elements: str
       returned: always
+    installed:
+      description: Whether the releases of O(components) were brought there before, as O(recorded_in) says.
+      type: bool
+      returned: when the cluster could be looked at
     openshift:
       description: Whether it is OpenShift.
       type: bool
@@ -267,6 +271,7 @@ def _checked(client: Client, wanted: Wanted, recorded_in: str) -> dict[str, Any]
         "msg": "\n".join(map(str, wrong)),
         "findings": [finding.wire() for finding in findings],
         "report": report(client.name, findings),
+        "installed": bool(sight.recorded),
         "openshift": sight.openshift is not None,
         "bindings": openshift.bindings(needs),
     }

@@ -39,7 +39,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
     with (
         Fleet(kubernetes_programs, folder / "planes", control=WORKLOAD) as clusters,
         LiveFleet(clusters, folder / "fleet") as live,
-        stacks.acting(live, Pool("gpu", 3, 2)),
+        stacks.acting(live, Pool("gpu", 3, 2), Pool("large", 2, 4, "81559Mi", "Hopper")),
     ):
         live.control.add_nodes("system", 1)
         controller = GatewayController(live.control, CONTROL_ADDRESS, KINDS_OF_CONTROL)
