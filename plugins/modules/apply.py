@@ -97,8 +97,8 @@ options:
     default: true
   promised:
     description:
-      - API groups that something else is about to bring, such as the role P(modelplane.fleet.serving_stack#role). In check
-        mode, objects of their kinds count as created where these are not served yet.
+      - API groups that something else is about to bring, such as the role P(modelplane.fleet.serving_stack#role).
+      - In check mode, objects of their kinds count as created where these are not served yet.
     type: list
     elements: str
     default: []

@@ -281,10 +281,11 @@ class _Run:
         if (key.group, key.kind) in self.sender.new_kinds:
             return self._in_namespace(value) or (None,)
         first = "the gateway of the fleet" if self.options.scope == CONTROL_SCOPE else "the serving stack"
+        kind = f"{key.kind} ({text(value, 'apiVersion')})"
         return result(
             value,
             "failed",
-            f"cluster {self.client.name} does not serve {key.kind} ({text(value, 'apiVersion')}): install {first} first",
+            f"cluster {self.client.name} does not serve {kind}: install {first} first",
         )
 
     def _missing(self, value: Object) -> Result | tuple[Object | None]:
