@@ -262,7 +262,8 @@ class _Run:
         live = self.live.objects.get(key)
         if live is None:
             return self._missing(value)
-        if key in self.store.others and key.kind not in _SHARED:
+        # The role that brings the gateway there and the runs of the fleet both want it, and want it the same.
+        if key in self.store.others and key not in self.store.siblings and key.kind not in _SHARED:
             message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
             return result(value, "failed", message, before=live)
         entry = (self.store.own or {}).get(key)
