@@ -87,7 +87,7 @@ def test_check_mode_lists_what_would_be_installed(stack: Stack) -> None:
     with Writes(stack.live) as writes:
         run = stack.run("--check").ok()
     assert run.changed > 0
-    assert writes.all == []
+    assert [write for write in writes.all if "dryRun=All" not in write.uri] == []
     for release in RELEASES:
         assert release in run.output
 
