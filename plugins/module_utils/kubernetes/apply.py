@@ -260,7 +260,7 @@ class _Run:
         live = self.live.objects.get(key)
         if live is None:
             return self._missing(value)
-        if key in self.store.others and key.kind not in _SHARED:
+        if key in self.store.others and key.kind not in _SHARED and key not in self.store.shared:
             message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
             return result(value, "failed", message, before=live)
         entry = (self.store.own or {}).get(key)
