@@ -185,7 +185,7 @@ class Front:
                 return self._again(asked, token)
             for guard in OPERATIONS.guards.get(place, ()):
                 guard(self.account, asked)
-            if place in OPERATIONS.handlers and asked.parameters.get("DryRun"):
+            if asked.parameters.get("DryRun"):
                 raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
             if place in OPERATIONS.handlers:
                 answer = wire.answer(asked, OPERATIONS.handlers[place](self.account, asked))
