@@ -117,6 +117,17 @@ def test_a_zone_without_control_planes_is_told_with_those_that_have_them(aws: Aw
     assert zones["use1-az2"] in told
 
 
+def test_a_fresh_role_is_not_known_everywhere_at_once(aws: AwsDouble) -> None:
+    _, subnets = network(aws)
+    arn = role(aws, "cluster", "eks.amazonaws.com")
+    aws.delay("role", 2)
+    wanted: dict[str, Any] = {"name": "west", "roleArn": arn, "resourcesVpcConfig": {"subnetIds": subnets}}
+    for _ in range(2):
+        told = refused("InvalidParameterException", aws.client("eks").create_cluster, **wanted)
+        assert "could not be assumed" in told
+    aws.client("eks").create_cluster(**wanted)
+
+
 def test_versions_go_up_by_one_minor(aws: AwsDouble) -> None:
     cluster(aws, version="1.33")
     eks = aws.client("eks")
