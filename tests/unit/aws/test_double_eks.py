@@ -166,6 +166,18 @@ def test_a_change_of_the_endpoint_leaves_the_rest_of_the_network(aws: AwsDouble)
     )
 
 
+def test_subnets_are_changed_within_the_network(aws: AwsDouble) -> None:
+    subnets = cluster(aws, zones="abc")
+    eks = aws.client("eks")
+    _, elsewhere = network(aws)
+    change = eks.update_cluster_config
+    refused("InvalidParameterException", change, name="west", resourcesVpcConfig={"subnetIds": elsewhere})
+    refused("InvalidParameterException", change, name="west", resourcesVpcConfig={"subnetIds": subnets[:1]})
+    update = change(name="west", resourcesVpcConfig={"subnetIds": subnets[:2]})["update"]
+    assert (update["type"], update["params"][0]["type"]) == ("VpcConfigUpdate", "Subnets")
+    assert eks.describe_cluster(name="west")["cluster"]["resourcesVpcConfig"]["subnetIds"] == subnets[:2]
+
+
 def test_one_kind_of_change_at_a_time(aws: AwsDouble) -> None:
     cluster(aws)
     update = aws.client("eks").update_cluster_config
