@@ -267,19 +267,14 @@ def _change(task: Task, there: Thing, wanted: Mapping[str, Any], found: Mapping[
         raise there.failure(found, _FAILED)
     comparison = _compared(there, wanted, found)
     steps = _steps(task, there, comparison, found)
-    if not task.params["wait"]:
-        # EKS takes one update at a time; the next run goes on.
-        steps = steps[:1] if found.get("status") in there.usable else []
-    task.take(steps)
+    there.take_updates(steps, found)
     now = _described(found) if task.check_mode else _after(task, there)
     task.end(comparison.before, {**comparison.before, **wanted}, there.subject, cluster=now, arn=now["arn"])
 
 
 def _compared(there: Thing, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Comparison:
     now = _described(found)
-    # AWS tells no tags apart that somebody else set; ours are what counts.
-    now["tags"] = {key: value for key, value in now["tags"].items() if key in wanted["tags"]}
-    comparison = Comparison(wanted, now)
+    comparison = there.compared(wanted, now)
     comparison.refuse(there.subject, ("role_arn",), _ANEW)
     have, want = now["authentication_mode"], wanted["authentication_mode"]
     if have in _MODES and _MODES.index(want) < _MODES.index(have):

@@ -261,7 +261,7 @@ def _work(task: Task) -> None:
     wanted, request = _wanted(task)
     found = there.to_keep()
     if found is not None and found.get("status") == "CREATE_FAILED":
-        _replace(task, there, found)
+        there.replace(found, "delete_nodegroup")
         found = None
     if found is None:
         _create(task, there, wanted, request)
@@ -343,14 +343,6 @@ def _described(found: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _replace(task: Task, there: Thing, found: Mapping[str, Any]) -> None:
-    """Delete what AWS failed to make. It never had its nodes, and EKS takes no update of it."""
-    task.warn(f"{there.failure(found)}. It is made again")
-    there.remove("delete_nodegroup")
-    if not task.check_mode and not task.waits:
-        raise AwsError(f"{there.subject} is being deleted, to be made again", "Run again when it is gone, or with wait")
-
-
 def _create(task: Task, there: Thing, wanted: Mapping[str, Any], template: Mapping[str, Any]) -> None:
     params = task.params
     desired = params["min_size"] if params["desired_size"] is None else params["desired_size"]
@@ -385,10 +377,7 @@ def _change(task: Task, there: Thing, wanted: Mapping[str, Any], found: Mapping[
         raise there.failure(found, "Remove it (state: absent), and make it again")
     comparison = _compared(there, wanted, found)
     steps = _steps(there, comparison, found)
-    if not task.params["wait"]:
-        # EKS takes one update at a time; the next run goes on.
-        steps = steps[:1] if found.get("status") in there.usable else []
-    task.take(steps)
+    there.take_updates(steps, found)
     if steps and task.waits:
         found = there.settled(hint="Remove the cause, and run again")
     elif steps and not task.check_mode:
@@ -406,8 +395,7 @@ def _compared(there: Thing, wanted: Mapping[str, Any], found: Mapping[str, Any])
         now["launch_template_version"] = str(template["version"])
     # EKS tells id and name; it is asked for by one of them.
     now["launch_template"] = {key: template[key] for key in wanted["launch_template"] or template if key in template}
-    now["tags"] = {key: value for key, value in now["tags"].items() if key in wanted["tags"]}
-    comparison = Comparison(wanted, now)
+    comparison = there.compared(wanted, now)
     comparison.refuse(there.subject, _FIXED, _ANEW)
     return comparison
 

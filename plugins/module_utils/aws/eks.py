@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.comparison import Comparison
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import (
     AwsError,
     CallError,
@@ -124,25 +125,21 @@ class Thing:
 
         self.task.until(f"{self.subject} has to be gone", look)
 
-    def create(self, operation: str, **parameters: Any) -> dict[str, Any]:
+    def create(self, operation: str, **parameters: Any) -> None:
         """Make it. One that an earlier request of ours made, whose answer was lost, counts as made by this one."""
+        try:
+            self.send(operation, **parameters)
+        except CallError as error:
+            if error.code != EXISTS or self.ours() is None:
+                raise
 
-        def send() -> None:
-            try:
-                self.client.call(operation, self.subject, **parameters)
-            except CallError as error:
-                if error.code != EXISTS or self.ours() is None:
-                    raise
-
-        self._with_new_role(send)
-        return self.ours() or {}
-
-    def _with_new_role(self, send: Callable[[], None]) -> None:
-        """Send; again while EKS does not know a role that IAM has just been given."""
+    def send(self, operation: str, **parameters: Any) -> None:
+        """Send a request with a role in it; again while EKS does not know the role that IAM has just been given."""
         give_up = time.monotonic() + min(_ROLE_SECONDS, self.task.params["wait_timeout"])
         while True:
             try:
-                return send()
+                self.client.call(operation, self.subject, **parameters)
+                return
             except CallError as error:
                 if error.code not in _REFUSALS or not _REFUSED_ROLE.search(error.said) or time.monotonic() >= give_up:
                     raise
@@ -194,23 +191,49 @@ class Thing:
             )
         ]
 
+    def compared(self, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Comparison:
+        """The options that are wanted beside what is there. Of its tags, only those that are wanted count."""
+        tags = {key: value for key, value in found["tags"].items() if key in wanted["tags"]}
+        return Comparison(wanted, {**found, "tags": tags})
+
+    def take_updates(self, steps: Sequence[Step], found: Mapping[str, Any]) -> None:
+        """Take the steps. EKS takes one update at a time, so that without waiting the rest is for the next run."""
+        if not self.task.params["wait"]:
+            steps = steps[:1] if found.get("status") in self.usable else []
+        self.task.take(steps)
+
+    def replace(self, found: Mapping[str, Any], operation: str, **more: Any) -> None:
+        """Remove what AWS failed to make, which takes no update, so that it can be made again. Raises AwsError."""
+        self.task.warn(f"{self.failure(found)}. It is made again")
+        self.remove(operation, **more)
+        if not self.task.check_mode and not self.task.waits:
+            raise AwsError(
+                f"{self.subject} is being deleted, to be made again", "Run again when it is gone, or with wait"
+            )
+
     def remove(self, operation: str, **more: Any) -> dict[str, Any] | None:
         """Take the object away if it is there and ours; what it was, or None. Waits, unless waiting is off."""
         found = self.ours()
         if found is None:
             return None
         if found.get("status") != "DELETING":
-            self.task.take([Step(f"{self.subject}: delete", lambda: self._delete(operation, more))])
+            self.task.take(
+                [Step(f"{self.subject}: delete", lambda: self._delete(operation, {**self.deletion(found), **more}))]
+            )
         if self.task.waits:
             self.gone()
         return found
 
-    def _delete(self, operation: str, more: Mapping[str, Any]) -> None:
+    def deletion(self, found: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002 -- others are named by what they are
+        """What its Delete call names it by."""
+        return dict(self.keys)
+
+    def _delete(self, operation: str, parameters: Mapping[str, Any]) -> None:
         """Send it; again while the object, or another change of its cluster, is still busy."""
 
         def look() -> Looked:
             try:
-                self.client.find(operation, self.subject, **self.keys, **more)
+                self.client.find(operation, self.subject, **parameters)
             except CallError as error:
                 if self.task.params["wait"] and error.code in _BUSY_CODES and _BUSY.search(error.said):
                     return Looked(done=False, doing=error.said)
@@ -260,4 +283,32 @@ def addon(task: Task, cluster_name: str, name: str) -> Thing:
         update_keys={"name": cluster_name, "addonName": name},
         failed=frozenset({"CREATE_FAILED", "DELETE_FAILED"}),
         usable=frozenset({"ACTIVE", "DEGRADED", "UPDATE_FAILED"}),
+    )
+
+
+class Association(Thing):
+    """A Pod Identity association: it is found by its service account, and told by an id. It has no status."""
+
+    def look(self) -> dict[str, Any] | None:
+        answer = self.client.find("list_pod_identity_associations", self.subject, **self.keys)
+        for each in (answer or {}).get("associations") or ():
+            found = self.client.find(self.describe, self.subject, **self.deletion(each))
+            if found is not None:
+                return dict(found[self.kind])
+        return None
+
+    def deletion(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: found[key] for key in ("clusterName", "associationId")}
+
+
+def association(task: Task, cluster_name: str, namespace: str, service_account: str) -> Association:
+    return Association(
+        task,
+        subject=f"Pod Identity of {namespace}/{service_account} in cluster {cluster_name}",
+        describe="describe_pod_identity_association",
+        kind="association",
+        keys={"clusterName": cluster_name, "namespace": namespace, "serviceAccount": service_account},
+        update_keys={},
+        failed=frozenset(),
+        usable=frozenset(),
     )
