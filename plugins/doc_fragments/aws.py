@@ -54,6 +54,9 @@ _STATE = r"""
       - Other tags that an object has are left alone.
     type: dict
     required: true
+"""
+
+_WAITING = r"""
   wait:
     description:
       - Whether to wait until AWS is done. A later run that waits goes on from there. Without waiting, a change that can
@@ -78,8 +81,10 @@ class ModuleDocFragment:
 
     ACCOUNT = _ACCOUNT
 
+    WAITING = "options:" + _WAITING.rstrip("\n")
+
     DOCUMENTATION = (
-        _ACCOUNT.replace("requirements:", _STATE.strip("\n") + "\nrequirements:")
+        _ACCOUNT.replace("requirements:", (_STATE.rstrip("\n") + _WAITING).strip("\n") + "\nrequirements:")
         + r"""
 attributes:
   check_mode:

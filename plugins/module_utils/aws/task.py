@@ -73,7 +73,7 @@ class Task:
         self.steps: list[str] = []
         self._need_numbers()
         self.tags = wanted_tags(self.params["tags"]) if "tags" in self.params else {}
-        self.account = Account.of(self.params) if "region" in self.params else None
+        self.account = Account.of(self.params) if self.params.get("region") else None
 
     def _need_numbers(self) -> None:
         for name, least in (("timeout", 1.0), ("retries", 0.0), ("wait_timeout", 0.0), ("wait_interval", 0.0)):
@@ -145,7 +145,12 @@ class Task:
                 "before": dict(before),
                 "after": dict(after),
             }
+        self.finish(**result)
+
+    def finish(self, **result: Any) -> NoReturn:
+        """End the module well."""
         self._module.exit_json(changed=self.changed, steps=self.steps, **result)
+        raise SystemExit(0)
 
 
 def run(module: AnsibleModule, work: Callable[[Task], None]) -> None:
