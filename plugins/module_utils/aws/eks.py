@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.client import ABSENT, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.comparison import Comparison
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import (
     AwsError,
@@ -27,7 +27,7 @@ _ROLE_INTERVAL = 5.0
 _REFUSED_ROLE = re.compile(r"\brole\b", re.IGNORECASE)
 _REFUSALS = ("InvalidParameterException", "InvalidRequestException")
 # Another change of the same cluster is going on; EKS takes one at a time.
-_BUSY = re.compile(r"update in progress|currently (has|being|updating|in)|in state (UPDATING|CREATING)", re.IGNORECASE)
+_BUSY = re.compile(r"update in progress|\bcurrently\b|not in active|being (created|updated|deleted)", re.IGNORECASE)
 _BUSY_CODES = ("ResourceInUseException", "InvalidRequestException", "InvalidParameterException")
 EXISTS = "ResourceInUseException"
 
@@ -133,37 +133,30 @@ class Thing:
             if error.code != EXISTS or self.ours() is None:
                 raise
 
-    def send(self, operation: str, **parameters: Any) -> None:
-        """Send a request with a role in it; again while EKS does not know the role that IAM has just been given."""
-        give_up = time.monotonic() + min(_ROLE_SECONDS, self.task.params["wait_timeout"])
-        while True:
-            try:
-                self.client.call(operation, self.subject, **parameters)
-                return
-            except CallError as error:
-                if error.code not in _REFUSALS or not _REFUSED_ROLE.search(error.said) or time.monotonic() >= give_up:
-                    raise
-                self.task.log(f"{self.subject}: {error.said}; trying again")
-            time.sleep(min(_ROLE_INTERVAL, self.task.params["wait_interval"]))
-
-    def update(self, operation: str, **parameters: Any) -> None:
-        """Send an update, and wait until EKS is done with it, unless waiting is off. Raises AwsError."""
+    def send(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        """The answer to a request; sent again while that only takes time. Raises AwsError."""
         answer: dict[str, Any] = {}
+        give_up = time.monotonic() + _ROLE_SECONDS
 
         def look() -> Looked:
             try:
                 answer.update(self.client.call(operation, self.subject, **parameters))
             except CallError as error:
-                if error.code in _BUSY_CODES and _BUSY.search(error.said):
-                    return Looked(done=False, doing=error.said)
-                raise
+                new_role = error.code in _REFUSALS and _REFUSED_ROLE.search(error.said) and time.monotonic() < give_up
+                busy = error.code in _BUSY_CODES and _BUSY.search(error.said) and self.task.params["wait"]
+                if not new_role and not busy:
+                    raise
+                return Looked(done=False, doing=error.said)
             return Looked(done=True)
 
+        self.task.until(f"{self.subject} has to take {operation}", look)
+        return answer
+
+    def update(self, operation: str, **parameters: Any) -> None:
+        """Send an update, and wait until EKS is done with it, unless waiting is off. Raises AwsError."""
+        answer = self.send(operation, **parameters)
         if self.task.params["wait"]:
-            self.task.until(f"{self.subject} has to take an update", look)
             self._updated(str(answer["update"]["id"]))
-        else:
-            self.client.call(operation, self.subject, **parameters)
 
     def _updated(self, identifier: str) -> None:
         def look() -> Looked:
@@ -229,18 +222,11 @@ class Thing:
         return dict(self.keys)
 
     def _delete(self, operation: str, parameters: Mapping[str, Any]) -> None:
-        """Send it; again while the object, or another change of its cluster, is still busy."""
-
-        def look() -> Looked:
-            try:
-                self.client.find(operation, self.subject, **parameters)
-            except CallError as error:
-                if self.task.params["wait"] and error.code in _BUSY_CODES and _BUSY.search(error.said):
-                    return Looked(done=False, doing=error.said)
+        try:
+            self.send(operation, **parameters)
+        except CallError as error:
+            if error.code not in ABSENT:
                 raise
-            return Looked(done=True)
-
-        self.task.until(f"{self.subject} has to take its deletion", look)
 
 
 def _doing(status: str, issues: list[Mapping[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.modules import eks_cluster, eks_node_group
 from ansible_collections.modelplane.fleet.tests.aws.double import REGION, AwsDouble
-from ansible_collections.modelplane.fleet.tests.unit.aws.running import OURS, TAGS, good
+from ansible_collections.modelplane.fleet.tests.unit.aws.modules.running import OURS, TAGS, good
 
 CLUSTER = "west"
 

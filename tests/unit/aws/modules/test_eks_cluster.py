@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.modules import eks_cluster
-from ansible_collections.modelplane.fleet.tests.unit.aws.running import OURS, TAGS, good, refused, run
-from ansible_collections.modelplane.fleet.tests.unit.aws.site import CLUSTER, Site
+from ansible_collections.modelplane.fleet.tests.unit.aws.modules.running import OURS, TAGS, good, refused, run
+from ansible_collections.modelplane.fleet.tests.unit.aws.modules.site import CLUSTER, Site
 
 ABSENT = {"name": CLUSTER, "state": "absent", "tags": TAGS}
 
