@@ -291,6 +291,8 @@ def _remove(task: Task, there: FileSystem) -> None:
     found = there.ours()
     targets = there.mount_targets(found)
     if found is not None:
+        if task.waits:
+            there.settled(found)
         _unmount(task, there, targets)
         if task.waits:
             # Those that went already hold the file system too.

@@ -205,7 +205,12 @@ class FileSystem:
 
     def settled(self, found: Mapping[str, Any]) -> None:
         """Return when nothing of an earlier change, maybe of a run that was stopped, is going on."""
-        self.ready(wait=True)
+
+        def look() -> Looked:
+            state = str((self.look() or {}).get("LifeCycleState", ""))
+            return Looked(state not in (CREATING, UPDATING), state)
+
+        self._task.until(f"{self.subject} has to be steady", look)
         targets = self._all_mount_targets(found)
         self.unmounted([subnet for subnet, target in targets.items() if target.state == DELETING])
         self.mounted([subnet for subnet, target in targets.items() if target.state in (CREATING, UPDATING)])

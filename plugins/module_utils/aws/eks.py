@@ -27,7 +27,7 @@ _ROLE_INTERVAL = 5.0
 _REFUSED_ROLE = re.compile(r"\brole\b", re.IGNORECASE)
 _REFUSALS = ("InvalidParameterException", "InvalidRequestException")
 # Another change of the same cluster is going on; EKS takes one at a time.
-_BUSY = re.compile(r"update in progress|\bcurrently\b|not in active|being (created|updated|deleted)", re.IGNORECASE)
+_BUSY = re.compile(r"update in progress|\bcurrently\b|not in active|in (creating|updating) status", re.IGNORECASE)
 _BUSY_CODES = ("ResourceInUseException", "InvalidRequestException", "InvalidParameterException")
 EXISTS = "ResourceInUseException"
 
@@ -209,6 +209,8 @@ class Thing:
         found = self.ours()
         if found is None:
             return None
+        if self.task.waits and found.get("status") in ("CREATING", "UPDATING"):
+            self.settled(self.usable | self.failed)
         if found.get("status") != "DELETING":
             self.task.take(
                 [Step(f"{self.subject}: delete", lambda: self._delete(operation, {**self.deletion(found), **more}))]
@@ -225,7 +227,11 @@ class Thing:
         try:
             self.send(operation, **parameters)
         except CallError as error:
-            if error.code not in ABSENT:
+            if error.code in ABSENT:
+                return
+            # The answer to an earlier attempt may have been lost.
+            found = self.look()
+            if found is not None and found.get("status") != "DELETING":
                 raise
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +30,12 @@ class _Assumed:
 
     def load(self) -> Any:
         return self._credentials
+
+
+@functools.lru_cache(maxsize=4)
+def _models(path: str | None) -> Any:
+    """What the AWS SDK knows of services. Reading it takes longer than a request, and all regions have the same."""
+    return load_aws().create_loader(path)
 
 
 class Account:
@@ -86,6 +93,7 @@ class Account:
     def _plain(self, profile: str) -> Any:
         session = self._aws.Session(profile=profile or None)
         session.set_config_variable("sts_regional_endpoints", "regional")
+        session.register_component("data_loader", _models(session.get_config_variable("data_path")))
         return session
 
     def client(self, service: str) -> Client:

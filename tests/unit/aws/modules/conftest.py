@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.tests.unit.aws.modules.site import Sit
 
 @pytest.fixture
 def account(aws: AwsDouble, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsDouble]:
-    """An empty account that the modules find by themselves. Each of their requests has to be valid by botocore's models."""
+    """An empty account that the modules find by themselves; each of their requests has to be valid."""
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_SESSION_TOKEN", "HTTP_PROXY", "http_proxy"):

@@ -79,6 +79,12 @@ class Site:
             "tags": TAGS,
         }
 
+    def sent(self) -> list[str]:
+        """The operations that change something and came since the last look."""
+        found = [call.operation for call in self.aws.mutations]
+        self.aws.clear_calls()
+        return found
+
     def with_cluster(self, **more: Any) -> None:
         good(eks_cluster, **{**self.cluster, **more})
         self.aws.clear_calls()

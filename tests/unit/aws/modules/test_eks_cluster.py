@@ -18,18 +18,11 @@ def described(site: Site) -> dict[str, Any]:
     return dict(site.aws.client("eks").describe_cluster(name=CLUSTER)["cluster"])
 
 
-def sent(site: Site) -> list[str]:
-    """The operations that change something and came since the last look."""
-    found = [call.operation for call in site.aws.mutations]
-    site.aws.clear_calls()
-    return found
-
-
 def test_made_as_asked_and_then_left_alone(site: Site) -> None:
     site.aws.delay("cluster", 3)
     first = good(eks_cluster, **site.cluster, public_access_cidrs=["9.9.9.0/24"])
     assert first["changed"]
-    assert sent(site) == ["CreateCluster"]
+    assert site.sent() == ["CreateCluster"]
     found = described(site)
     assert found["status"] == "ACTIVE"
     assert found["version"] == "1.34"
@@ -52,7 +45,7 @@ def test_made_as_asked_and_then_left_alone(site: Site) -> None:
     assert not second["changed"]
     assert second["diff"]["before"] == second["diff"]["after"]
     assert second["cluster"] == told
-    assert sent(site) == []
+    assert site.sent() == []
 
 
 def test_check_mode_tells_what_would_be_made_and_makes_nothing(site: Site) -> None:
@@ -63,7 +56,7 @@ def test_check_mode_tells_what_would_be_made_and_makes_nothing(site: Site) -> No
     assert result["diff"]["after"]["version"] == "1.34"
     assert result["cluster"]["name"] == CLUSTER
     assert result["cluster"]["security_group_id"] == ""
-    assert sent(site) == []
+    assert site.sent() == []
 
 
 UPDATES: dict[str, tuple[dict[str, Any], list[str], dict[str, Any]]] = {
@@ -101,11 +94,11 @@ def test_changed_in_place(site: Site, name: str) -> None:
     before = described(site)
     checked = good(eks_cluster, check=True, **{**site.cluster, **change})
     assert checked["changed"]
-    assert sent(site) == []
+    assert site.sent() == []
     done = good(eks_cluster, **{**site.cluster, **change})
     assert (done["changed"], done["steps"]) == (True, checked["steps"])
     assert done["diff"] == checked["diff"]
-    assert sent(site) == operations
+    assert site.sent() == operations
     found = described(site)
     for path, value in expected.items():
         got: Any = found
@@ -114,7 +107,7 @@ def test_changed_in_place(site: Site, name: str) -> None:
         assert sorted(got) if isinstance(got, list) else got == value
     assert found["resourcesVpcConfig"]["subnetIds"] == before["resourcesVpcConfig"]["subnetIds"]
     assert not good(eks_cluster, **{**site.cluster, **change})["changed"]
-    assert sent(site) == []
+    assert site.sent() == []
 
 
 def test_subnets_change_in_place(site: Site) -> None:
@@ -143,7 +136,7 @@ def test_refused_without_a_change(site: Site, name: str, check: bool) -> None:
     change, text = REFUSED[name]
     site.with_cluster()
     assert text in refused(eks_cluster, check=check, **{**site.cluster, **change})
-    assert sent(site) == []
+    assert site.sent() == []
 
 
 def test_what_is_not_ours_is_neither_changed_nor_deleted(site: Site) -> None:
@@ -154,19 +147,19 @@ def test_what_is_not_ours_is_neither_changed_nor_deleted(site: Site) -> None:
     for arguments in (site.cluster, ABSENT):
         message = refused(eks_cluster, **arguments)
         assert "no modelplane.ai/cluster, no modelplane.ai/managed-by" in message
-    assert sent(site) == []
+    assert site.sent() == []
 
 
 def test_removed_and_then_left_alone(site: Site) -> None:
     site.with_cluster()
     site.aws.delay("cluster", 3)
     assert good(eks_cluster, check=True, **ABSENT)["changed"]
-    assert sent(site) == []
+    assert site.sent() == []
     done = good(eks_cluster, **ABSENT)
     assert (done["changed"], done["cluster"], done["diff"]["after"]) == (True, {}, {})
-    assert sent(site) == ["DeleteCluster"]
+    assert site.sent() == ["DeleteCluster"]
     assert not good(eks_cluster, **ABSENT)["changed"]
-    assert sent(site) == []
+    assert site.sent() == []
     assert site.aws.client("eks").list_clusters()["clusters"] == []
 
 
@@ -208,9 +201,9 @@ def test_a_run_that_was_stopped_is_gone_on_with(site: Site) -> None:
     newer = {**site.cluster, "version": "1.36"}
     assert len(good(eks_cluster, **newer, wait=False)["steps"]) == 1
     assert good(eks_cluster, **newer, wait=False)["steps"] == []
-    sent(site)
+    site.sent()
     assert good(eks_cluster, **newer)["cluster"]["version"] == "1.36"
-    assert sent(site) == ["UpdateClusterVersion"]
+    assert site.sent() == ["UpdateClusterVersion"]
 
 
 def test_one_that_is_being_deleted_is_made_again(site: Site) -> None:
