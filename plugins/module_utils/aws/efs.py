@@ -91,9 +91,14 @@ class FileSystem:
         self._client.call("tag_resource", self.subject, ResourceId=found["FileSystemId"], Tags=as_list(tags))
 
     def update(self, found: Mapping[str, Any], throughput_mode: str) -> None:
-        self._client.call(
-            "update_file_system", self.subject, FileSystemId=found["FileSystemId"], ThroughputMode=throughput_mode
-        )
+        try:
+            self._client.call(
+                "update_file_system", self.subject, FileSystemId=found["FileSystemId"], ThroughputMode=throughput_mode
+            )
+        except CallError:
+            # The answer to an earlier attempt may have been lost.
+            if (self.look() or {}).get("ThroughputMode") != throughput_mode:
+                raise
 
     def delete(self, found: Mapping[str, Any]) -> None:
         self._client.find("delete_file_system", self.subject, FileSystemId=found["FileSystemId"])

@@ -26,8 +26,10 @@ _ROLE_SECONDS = 90.0
 _ROLE_INTERVAL = 5.0
 _REFUSED_ROLE = re.compile(r"\brole\b", re.IGNORECASE)
 _REFUSALS = ("InvalidParameterException", "InvalidRequestException")
-# Another change of the same cluster is going on; EKS takes one at a time.
-_BUSY = re.compile(r"update in progress|\bcurrently\b|not in active|in (creating|updating) status", re.IGNORECASE)
+# Another change of the same object or its cluster is going on; EKS takes one at a time. A deletion is no such change.
+_BUSY = re.compile(
+    r"update in progress|currently (?!.*\bDELETING\b)|not in active|in (creating|updating) status", re.IGNORECASE
+)
 _BUSY_CODES = ("ResourceInUseException", "InvalidRequestException", "InvalidParameterException")
 EXISTS = "ResourceInUseException"
 
@@ -143,7 +145,7 @@ class Thing:
                 answer.update(self.client.call(operation, self.subject, **parameters))
             except CallError as error:
                 new_role = error.code in _REFUSALS and _REFUSED_ROLE.search(error.said) and time.monotonic() < give_up
-                busy = error.code in _BUSY_CODES and _BUSY.search(error.said) and self.task.params["wait"]
+                busy = self.task.params["wait"] and error.code in _BUSY_CODES and _BUSY.search(error.said)
                 if not new_role and not busy:
                     raise
                 return Looked(done=False, doing=error.said)

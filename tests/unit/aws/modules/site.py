@@ -49,6 +49,9 @@ class Site:
             _role(aws, "west-pod", "pods.eks.amazonaws.com"),
         )
 
+    def other_pod_role(self) -> str:
+        return _role(self.aws, "west-other-pod", "pods.eks.amazonaws.com")
+
     @property
     def cluster(self) -> dict[str, Any]:
         """Arguments of eks_cluster."""
