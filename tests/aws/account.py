@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from .eks import Cluster
 
 ACCOUNT = "123456789012"
+ACCESS_KEY = "AKIADOUBLEOFAWS00000"
+SECRET_KEY = "secret/of+the/double/of/aws/0123456789abc"
 USER = f"arn:aws:iam::{ACCOUNT}:user/provisioner"
-"""Who sends the requests; the principal that created a cluster is an administrator of it."""
+"""Who sends the requests that are signed with these keys."""
 
 Handler = Callable[["Account", Asked], Mapping[str, Any]]
 Guard = Callable[["Account", Asked], None]
@@ -63,6 +65,17 @@ class Operations:
 
 
 OPERATIONS = Operations()
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Somebody with keys. `arn` is what STS calls the caller; `entry` whom EKS knows: of a session, its role."""
+
+    arn: str
+    user_id: str
+    secret_key: str
+    entry: str
+    session_token: str = ""
 
 
 @dataclass
@@ -145,7 +158,10 @@ class Account:
         self.served: dict[str, Served] = {}
         self.quotas: dict[tuple[str, str], float] = {}
         self.denied: dict[str, str] = {}
+        # Whether nodes need a way out of their subnets to join a cluster.
+        self.routes_matter = False
         self.faulty_answers: list[str] = []
+        self.principals = {ACCESS_KEY: Principal(USER, "AIDADOUBLEOFAWS00000", SECRET_KEY, USER)}
         self._numbers = itertools.count(1)
 
     def region(self, name: str) -> Region:
@@ -197,13 +213,28 @@ def pages(asked: Asked, key: str, items: list[Any]) -> dict[str, Any]:
 
 def trusts(role: Any, service: str, *actions: str) -> bool:
     """Whether the trust policy of a role lets a service assume it."""
-    document = role.assume_role_policy_document
-    statements = (json.loads(document) if isinstance(document, str) else document).get("Statement", [])
     allowed: set[str] = set()
-    for statement in statements if isinstance(statements, list) else [statements]:
-        principals = statement.get("Principal", {})
-        named = principals.get("Service", []) if isinstance(principals, dict) else []
-        if statement.get("Effect") == "Allow" and service in ([named] if isinstance(named, str) else named):
+    for statement in _allowing(role):
+        if service in _named(statement, "Service"):
             said = statement.get("Action", [])
             allowed |= {said} if isinstance(said, str) else set(said)
     return set(actions) <= allowed
+
+
+def lets_in(role: Any, account: str) -> bool:
+    """Whether the trust policy of a role lets a principal of an account assume it."""
+    return any(account in name for statement in _allowing(role) for name in _named(statement, "AWS"))
+
+
+def _allowing(role: Any) -> list[dict[str, Any]]:
+    document = role.assume_role_policy_document
+    statements = (json.loads(document) if isinstance(document, str) else document).get("Statement", [])
+    return [
+        each for each in (statements if isinstance(statements, list) else [statements]) if each["Effect"] == "Allow"
+    ]
+
+
+def _named(statement: Mapping[str, Any], kind: str) -> list[str]:
+    principals = statement.get("Principal", {})
+    named = principals.get(kind, []) if isinstance(principals, dict) else []
+    return [named] if isinstance(named, str) else list(named)

@@ -18,8 +18,8 @@ from botocore.config import Config
 from moto.moto_api._internal.models import moto_api_backend
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from . import ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, quotas, tokens
-from .account import Ending, Served
+from . import ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, quotas, reviews, tokens
+from .account import ACCESS_KEY, SECRET_KEY, Ending, Principal, Served
 from .front import OWN, Call, Fault, Front
 from .inventory import leftovers
 
@@ -69,8 +69,8 @@ class AwsDouble:
         """The variables with which boto3, in whatever process, talks to the double and to nothing else."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": tokens.ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": tokens.SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_REGION": REGION,
             "AWS_DEFAULT_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -84,7 +84,7 @@ class AwsDouble:
         place = (service, region, recorded)
         if place not in self._clients:
             self._clients[place] = boto3.session.Session(
-                aws_access_key_id=tokens.ACCESS_KEY, aws_secret_access_key=tokens.SECRET_KEY, region_name=region
+                aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY, region_name=region
             ).client(
                 service,
                 endpoint_url=self.url,
@@ -186,6 +186,10 @@ class AwsDouble:
         """The EKS cluster of this name, made already or not, has this endpoint and this authority."""
         self._front.account.served[name] = Served(server, ca_pem)
 
+    def authenticator(self, name: str) -> str:
+        """The webhook kubeconfig with which an API server takes the tokens of an EKS cluster."""
+        return reviews.kubeconfig(self.url, name)
+
     def reserve(
         self,
         instance_type: str,
@@ -214,6 +218,10 @@ class AwsDouble:
         """An instance type is not to be had in a zone."""
         self._front.account.region(zone[:-1]).not_offered.add((zone, instance_type))
 
+    def need_routes(self) -> None:
+        """From now on nodes only join from subnets with a way out: a NAT gateway, or public addresses."""
+        self._front.account.routes_matter = True
+
     def quota(self, service: str, code: str, value: float) -> None:
         self._front.account.quotas[service, code] = value
 
@@ -237,6 +245,6 @@ class AwsDouble:
 
     # Tokens.
 
-    def identity(self, token: str, cluster: str) -> tokens.Identity:
+    def identity(self, token: str, cluster: str) -> Principal:
         """Who shows a bearer token to the API server of a cluster. Raises ValueError with the reason for a bad one."""
-        return tokens.who(token, cluster)
+        return tokens.who(self._front.account, token, cluster)

@@ -293,7 +293,7 @@ def keep_launch_template_data(account: Account, asked: Asked) -> None:
 
 @OPERATIONS.before("ec2", "CreateLaunchTemplate", "CreateLaunchTemplateVersion")
 def check_launch_template_data(_account: Account, asked: Asked) -> None:
-    data = asked.parameters["LaunchTemplateData"]
+    data = asked.parameters.get("LaunchTemplateData")
     if not data:
         raise AwsError("MissingParameter", "The request must contain the parameter LaunchTemplateData")
     interfaces = data.get("NetworkInterfaces", [])

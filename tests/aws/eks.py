@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import authority
-from .account import ACCOUNT, OPERATIONS, USER, Account, Region, Staged, encoded, hexadecimal, now, pages, trusts
+from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, encoded, hexadecimal, now, pages, trusts
 from .wire import Asked, AwsError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ VERSIONS = ("1.31", "1.32", "1.33", "1.34", "1.35", "1.36")
 DEFAULT_VERSION = "1.36"
 # Zones in which EKS places no control plane (EKS user guide, "Subnet requirements for clusters").
 UNSUPPORTED_ZONES = frozenset({"use1-az3", "usw1-az2", "cac1-az3"})
+_PRIVATE = [ipaddress.ip_network(each) for each in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 _NEXT_MODES = {"CONFIG_MAP": ("API_AND_CONFIG_MAP",), "API_AND_CONFIG_MAP": ("API",), "API": ()}
 _LOG_TYPES = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
@@ -76,6 +77,7 @@ class Cluster(Staged):
     bootstrap_admin: bool
     self_managed_addons: bool
     tags: dict[str, str]
+    creator: str
     logging: dict[str, Any]
     interfaces: list[str] = field(default_factory=list)
     status: str = "CREATING"
@@ -226,10 +228,11 @@ def create_cluster(account: Account, asked: Asked) -> dict[str, Any]:
         bootstrap_admin=access.get("bootstrapClusterCreatorAdminPermissions", True),
         self_managed_addons=given.get("bootstrapSelfManagedAddons", True),
         tags=dict(given.get("tags", {})),
+        creator=asked.access_key,
         logging=given.get("logging") or {"clusterLogging": [{"types": _LOG_TYPES, "enabled": False}]},
     )
     region.clusters[cluster.name] = cluster
-    _admit_creator(cluster)
+    _admit_creator(account, cluster)
     cluster.begin(account.looks("cluster"), lambda: _created(account, cluster))
     return {"cluster": cluster.describe(account)}
 
@@ -243,7 +246,10 @@ def _created(account: Account, cluster: Cluster) -> None:
     ec2 = cluster.region.ec2
     for subnet in cluster.subnets[:2]:
         interface = ec2.create_network_interface(
-            ec2.get_subnet(subnet), None, group_ids=[cluster.own_group], description=f"Amazon EKS {cluster.name}"
+            ec2.get_subnet(subnet),
+            None,
+            group_ids=[cluster.own_group, *cluster.security_groups],
+            description=f"Amazon EKS {cluster.name}",
         )
         interface.status = "in-use"
         interface.requester_managed = True
@@ -296,7 +302,7 @@ def _check_access(public: bool, private: bool, cidrs: list[str]) -> None:
             network = ipaddress.ip_network(cidr)
         except ValueError as error:
             raise invalid(f"The following CIDRs are invalid: {cidr}") from error
-        if network.is_private and network.prefixlen:
+        if any(network.overlaps(reserved) for reserved in _PRIVATE) and network.prefixlen:
             raise invalid(f"The following CIDRs are not allowed in publicAccessCidrs: {cidr}")
 
 
@@ -330,13 +336,14 @@ def _own_group(region: Region, account: Account, name: str, vpc_id: str) -> str:
     return str(group.id)
 
 
-def _admit_creator(cluster: Cluster) -> None:
+def _admit_creator(account: Account, cluster: Cluster) -> None:
     from .eks_access import ADMIN_POLICY, AccessEntry
 
     if cluster.bootstrap_admin and cluster.mode != "CONFIG_MAP":
-        entry = AccessEntry(cluster.name, cluster.region.name, USER, "STANDARD", USER, [], {})
+        creator = account.principals[cluster.creator].entry
+        entry = AccessEntry(cluster.name, cluster.region.name, creator, "STANDARD", creator, [], {})
         entry.policies[ADMIN_POLICY] = {"type": "cluster", "namespaces": []}
-        cluster.entries[USER] = entry
+        cluster.entries[creator] = entry
 
 
 @OPERATIONS.answers("eks", "DescribeCluster")
@@ -464,7 +471,7 @@ def _change_access(account: Account, cluster: Cluster, wanted: Mapping[str, Any]
 
     def apply() -> None:
         cluster.mode = mode
-        _admit_creator(cluster)
+        _admit_creator(account, cluster)
 
     return cluster.change(account, Update("AccessConfigUpdate", {"AuthenticationMode": mode}), apply)
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+from . import launching
 from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, hexadecimal, now, pages, trusts
 from .eks import VERSIONS, Cluster, Update, find, find_active, invalid, minor
 from .wire import Asked, AwsError
@@ -107,7 +110,7 @@ class NodeGroup(Staged):
             issues = [dict(issue) for issue in ending.issues] if ending else []
             if not ending:
                 apply()
-                issues = self.launch()
+                issues = self.launch(account)
             update.end(issues if ending else None)
             self.issues = issues
             self.modified = now()
@@ -117,52 +120,19 @@ class NodeGroup(Staged):
         update.begin(account.looks("update"), done)
         return {"update": update.describe()}
 
-    def launch(self) -> list[dict[str, Any]]:
+    def instance_type(self) -> str:
+        return str(self.described_template().get("InstanceType") or self.instance_types[0])
+
+    def launch(self, account: Account) -> list[dict[str, Any]]:
         """Bring up as many nodes as are desired; what hinders it, as issues of the health of the group."""
         wanted = self.scaling["desiredSize"]
-        hindered = self._hindered(wanted)
-        if hindered is None:
+        why = launching.hindrance(account, self, wanted)
+        if why is None:
             self.nodes = wanted
             return []
         self.nodes = 0
-        told = f"Could not launch On-Demand Instances. {hindered}. Launching EC2 instance failed."
-        return [{"code": "AsgInstanceLaunchFailures", "message": told, "resourceIds": [self.scaling_group]}]
-
-    def _hindered(self, wanted: int) -> str | None:
-        if not wanted:
-            return None
-        region = self.cluster.region
-        template = self.described_template()
-        kind = template.get("InstanceType") or self.instance_types[0]
-        zones = {region.subnet(subnet).availability_zone for subnet in self.subnets}
-        if not zones & zones_offering(region, kind):
-            return (
-                f"Unsupported - Your requested instance type ({kind}) is not supported in your requested Availability "
-                f"Zone ({', '.join(sorted(zones))})"
-            )
-        target = template.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
-        reservation = region.reservations.get(target.get("CapacityReservationId", ""))
-        if not target:
-            return None
-        if reservation is None:
-            return "InvalidCapacityReservationId.NotFound - The capacity reservation does not exist"
-        if reservation["State"] != "active":
-            return f"InvalidCapacityReservationState - The Capacity Block is {reservation['State']} and not active"
-        if reservation["InstanceType"] != kind or reservation["AvailabilityZone"] not in zones:
-            return "ReservationCapacityExceeded - The Capacity Block has another instance type or Availability Zone"
-        if reservation["AvailableInstanceCount"] + self.nodes < wanted:
-            return "ReservationCapacityExceeded - Insufficient capacity in the Capacity Block"
-        return None
-
-
-def zones_offering(region: Region, kind: str) -> set[str]:
-    """The zones of a region that offer an instance type."""
-    from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
-
-    offerings = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region.name, [])
-    return {offer["Location"] for offer in offerings if offer["InstanceType"] == kind} - {
-        zone for zone, absent in region.not_offered if absent == kind
-    }
+        code, message = why
+        return [{"code": code, "message": message, "resourceIds": [self.scaling_group]}]
 
 
 def find_group(account: Account, asked: Asked) -> NodeGroup:
@@ -238,7 +208,7 @@ def create_nodegroup(account: Account, asked: Asked) -> dict[str, Any]:
 
 def _created(account: Account, group: NodeGroup) -> None:
     ending = account.ending("nodegroup", group.name)
-    group.issues = [dict(issue) for issue in ending.issues] if ending else group.launch()
+    group.issues = [dict(issue) for issue in ending.issues] if ending else group.launch(account)
     group.status = ending.status if ending else "CREATE_FAILED" if group.issues else "ACTIVE"
 
 
@@ -267,7 +237,7 @@ def _template(region: Region, given: Mapping[str, Any]) -> tuple[Any, Any] | Non
     wanted = given.get("capacityType", "ON_DEMAND")
     if named is None:
         kinds = given.get("instanceTypes") or []
-        unknown = [kind for kind in kinds if not _exists(kind)]
+        unknown = [kind for kind in kinds if kind not in INSTANCE_TYPES]
         if unknown:
             raise invalid(f"The following supplied instance types do not exist: [{', '.join(unknown)}]")
         if wanted == "CAPACITY_BLOCK":
@@ -298,12 +268,6 @@ def _check_groups(region: Region, groups: list[str]) -> None:
     for group in groups:
         if region.ec2.get_security_group_from_id(group) is None:
             raise invalid(f"The security group '{group}' does not exist")
-
-
-def _exists(kind: str) -> bool:
-    from moto.ec2.models.instance_types import INSTANCE_TYPES
-
-    return kind in INSTANCE_TYPES
 
 
 def find_template(region: Region, named: Mapping[str, str]) -> tuple[Any, Any]:
@@ -497,7 +461,6 @@ def _scaling_group(group: NodeGroup) -> dict[str, Any]:
         f"kubernetes.io/cluster/{cluster}": "owned",
     }
     zones = sorted({group.cluster.region.subnet(subnet).availability_zone for subnet in group.subnets})
-    template = group.described_template()
     return {
         "AutoScalingGroupName": group.scaling_group,
         "MinSize": group.scaling["minSize"],
@@ -511,7 +474,7 @@ def _scaling_group(group: NodeGroup) -> dict[str, Any]:
         "Instances": [
             {
                 "InstanceId": f"i-{hexadecimal(17)}",
-                "InstanceType": template.get("InstanceType") or group.instance_types[0],
+                "InstanceType": group.instance_type(),
                 "AvailabilityZone": zones[index % len(zones)],
                 "LifecycleState": "InService",
                 "HealthStatus": "Healthy",

@@ -15,13 +15,25 @@ from typing import Any
 from moto.core.exceptions import ServiceException
 from moto.server import DomainDispatcherApplication, create_backend_app
 
-from . import wire
-from .account import OPERATIONS, Account
+from . import reviews, wire
+from .account import ACCOUNT, OPERATIONS, Account
 from .tokens import is_presigned, who_presigned
 from .wire import Asked, AwsError
 
 Answer = tuple[int, dict[str, str], bytes]
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+_NO_SUCH_KEY = {
+    "ec2": ("AuthFailure", "AWS was not able to validate the provided access credentials"),
+    "query": ("InvalidClientTokenId", "The security token included in the request is invalid."),
+    "json": ("UnrecognizedClientException", "The security token included in the request is invalid."),
+    "rest-json": ("UnrecognizedClientException", "The security token included in the request is invalid."),
+}
+_NO_RIGHT = {
+    "ec2": "UnauthorizedOperation",
+    "query": "AccessDenied",
+    "json": "AccessDeniedException",
+    "rest-json": "AccessDeniedException",
+}
 OWN = "modelplane-fleet-double"
 """The mark in the user agent of the double's own clients: what they ask is neither recorded nor failed."""
 
@@ -96,6 +108,8 @@ class Front:
 
     def _answered(self, environ: dict[str, Any], body: bytes) -> Answer | None:
         """The answer, None if the connection is to be cut."""
+        if environ["PATH_INFO"].startswith(reviews.PATH):
+            return reviews.answer(self.account, environ["PATH_INFO"], body)
         if is_presigned(environ):
             return self._presigned(environ)
         try:
@@ -104,7 +118,9 @@ class Front:
             self.invalid.append(str(error))
             return wire.refusal(None, error)
         if asked is None:
-            return self._pass_on(environ, body)
+            return self._unknown(environ, body)
+        if asked.access_key not in self.account.principals:
+            return self._recorded(asked, wire.refusal(asked, AwsError(*_NO_SUCH_KEY[asked.protocol])))
         if asked.own:
             return self._effect(asked, environ, body)
         wrong = wire.faults(asked)
@@ -112,6 +128,19 @@ class Front:
             self.invalid.append(f"{asked.service} {asked.operation}: {'; '.join(wrong)}")
             return self._recorded(asked, wire.refusal(asked, AwsError("ValidationException", "; ".join(wrong))))
         return self._with_faults(asked, environ, body)
+
+    def _unknown(self, environ: dict[str, Any], body: bytes) -> Answer:
+        """A request to a service that the double does not read: recorded as what it seems to be."""
+        answer = self._pass_on(environ, body)
+        service, region = wire.signed_for(environ)
+        operation = (
+            environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+            or f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        )
+        if OWN not in environ.get("HTTP_USER_AGENT", ""):
+            mutating = not operation.startswith((*wire.READS, "GET ", "HEAD "))
+            self.calls.append(Call(service, operation, {}, mutating, wire.told_code(*answer), region))
+        return answer
 
     def _with_faults(self, asked: Asked, environ: dict[str, Any], body: bytes) -> Answer | None:
         if self.halted:
@@ -150,13 +179,14 @@ class Front:
         try:
             denied = self.account.denied.get(asked.operation)
             if denied and not asked.own:
-                code = "UnauthorizedOperation" if asked.service == "ec2" else "AccessDenied"
-                raise AwsError(code if asked.service != "eks" else "AccessDeniedException", denied)
+                raise AwsError(_NO_RIGHT[asked.protocol], denied)
             token = _token(asked)
             if token in self._done:
                 return self._again(asked, token)
             for guard in OPERATIONS.guards.get(place, ()):
                 guard(self.account, asked)
+            if asked.parameters.get("DryRun"):
+                raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
             if place in OPERATIONS.handlers:
                 answer = wire.answer(asked, OPERATIONS.handlers[place](self.account, asked))
             else:
@@ -196,12 +226,12 @@ class Front:
 
     def _presigned(self, environ: dict[str, Any]) -> Answer:
         try:
-            identity = who_presigned(environ)
+            identity = who_presigned(self.account, environ)
         except ValueError as error:
             return wire.refusal(None, AwsError("SignatureDoesNotMatch", str(error)))
         text = (
             '<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>'
-            f"<Arn>{identity.arn}</Arn><UserId>{identity.user_id}</UserId><Account>{identity.account}</Account>"
+            f"<Arn>{identity.arn}</Arn><UserId>{identity.user_id}</UserId><Account>{ACCOUNT}</Account>"
             "</GetCallerIdentityResult><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata>"
             "</GetCallerIdentityResponse>"
         )

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from functools import cache
 from typing import Any
 
-from .account import ACCOUNT, OPERATIONS, USER, Account
+from .account import ACCOUNT, OPERATIONS, Account, Principal, hexadecimal, lets_in, now
 from .wire import Asked, AwsError
 
 _KEPT = re.compile(
@@ -86,5 +87,27 @@ def delete_policy(account: Account, asked: Asked) -> None:
 
 
 @OPERATIONS.answers("sts", "GetCallerIdentity")
-def get_caller_identity(_account: Account, _asked: Asked) -> dict[str, Any]:
-    return {"UserId": "AIDADOUBLEOFAWS00000", "Account": ACCOUNT, "Arn": USER}
+def get_caller_identity(account: Account, asked: Asked) -> dict[str, Any]:
+    principal = account.principals[asked.access_key]
+    return {"UserId": principal.user_id, "Account": ACCOUNT, "Arn": principal.arn}
+
+
+@OPERATIONS.answers("sts", "AssumeRole")
+def assume_role(account: Account, asked: Asked) -> dict[str, Any]:
+    """Keys of a session, if the role exists and lets somebody of an account of AWS assume it."""
+    arn, session = asked.parameters["RoleArn"], asked.parameters["RoleSessionName"]
+    caller = account.principals[asked.access_key]
+    role = account.role(arn)
+    if role is None or not lets_in(role, ACCOUNT):
+        raise AwsError(
+            "AccessDenied", f"User: {caller.arn} is not authorized to perform: sts:AssumeRole on resource: {arn}"
+        )
+    key, secret, token = f"ASIA{hexadecimal(16).upper()}", hexadecimal(32), hexadecimal(32)
+    user = {
+        "AssumedRoleId": f"AROADOUBLEOFAWS00000:{session}",
+        "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/{role.name}/{session}",
+    }
+    account.principals[key] = Principal(user["Arn"], user["AssumedRoleId"], secret, arn, token)
+    ends = now() + datetime.timedelta(seconds=asked.parameters.get("DurationSeconds", 3600))
+    keys = {"AccessKeyId": key, "SecretAccessKey": secret, "SessionToken": token, "Expiration": ends}
+    return {"Credentials": keys, "AssumedRoleUser": user}

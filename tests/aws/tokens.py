@@ -13,7 +13,6 @@ import base64
 import datetime
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -21,10 +20,8 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from .account import ACCOUNT, USER
+from .account import Account, Principal
 
-ACCESS_KEY = "AKIADOUBLEOFAWS00000"
-SECRET_KEY = "secret/of+the/double/of/aws/0123456789abc"
 PREFIX = "k8s-aws-v1."
 _OLDEST = datetime.timedelta(minutes=15)
 _CLUSTER = "x-k8s-aws-id"
@@ -43,27 +40,17 @@ _PARAMETERS = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Who presigned, and for which cluster."""
-
-    arn: str
-    user_id: str
-    account: str
-    cluster: str
-
-
 def is_presigned(environ: Mapping[str, Any]) -> bool:
     return "X-Amz-Signature=" in environ.get("QUERY_STRING", "")
 
 
-def who_presigned(environ: Mapping[str, Any]) -> Identity:
+def who_presigned(account: Account, environ: Mapping[str, Any]) -> Principal:
     """Who signed a request that arrived. Raises ValueError."""
     url = f"http://{environ['HTTP_HOST']}{environ['PATH_INFO']}?{environ['QUERY_STRING']}"
-    return _checked(url, environ["REQUEST_METHOD"], environ.get("HTTP_X_K8S_AWS_ID", ""))
+    return _checked(account, url, environ["REQUEST_METHOD"], environ.get("HTTP_X_K8S_AWS_ID", ""))
 
 
-def who(token: str, cluster: str) -> Identity:
+def who(account: Account, token: str, cluster: str) -> Principal:
     """Who is behind a bearer token that is shown to the API server of a cluster. Raises ValueError, with the reason."""
     if not token.startswith(PREFIX):
         raise ValueError(f"the token does not begin with {PREFIX}")
@@ -74,10 +61,10 @@ def who(token: str, cluster: str) -> Identity:
     host = urlsplit(url).hostname or ""
     if not re.fullmatch(r"sts(\.[a-z0-9-]+)?\.amazonaws\.com(\.cn)?|127\.0\.0\.1|localhost", host):
         raise ValueError(f"{host} is no host of STS")
-    return _checked(url, "GET", cluster)
+    return _checked(account, url, "GET", cluster)
 
 
-def _checked(url: str, method: str, cluster: str) -> Identity:
+def _checked(account: Account, url: str, method: str, cluster: str) -> Principal:
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(set(given) - _PARAMETERS)
@@ -92,8 +79,18 @@ def _checked(url: str, method: str, cluster: str) -> Identity:
     if not 0 < int(given.get("X-Amz-Expires", 0)) <= _OLDEST.total_seconds():
         raise ValueError(f"X-Amz-Expires is {given.get('X-Amz-Expires')}, it must be 1 to 900")
     _check_age(given["X-Amz-Date"])
-    _check_signature(parts.scheme, parts.netloc, parts.path or "/", given, cluster)
-    return Identity(USER, "AIDADOUBLEOFAWS00000", ACCOUNT, cluster)
+    key, _, region, service, _ = given["X-Amz-Credential"].split("/")
+    principal = account.principals.get(key)
+    if principal is None:
+        raise ValueError(f"the access key {key} does not exist")
+    if service != "sts":
+        raise ValueError(f"it is signed for {service}")
+    if given.get("X-Amz-Security-Token", "") != principal.session_token:
+        raise ValueError("the session token is not that of the access key")
+    place = f"{parts.scheme}://{parts.netloc}{parts.path or '/'}"
+    if _signature(principal, region, place, given, cluster) != given["X-Amz-Signature"]:
+        raise ValueError("the signature is not that of the secret key, of the cluster's name or of the host")
+    return principal
 
 
 def _check_age(stamp: str) -> None:
@@ -103,16 +100,11 @@ def _check_age(stamp: str) -> None:
         raise ValueError(f"it was signed {age} ago, which is too long")
 
 
-def _check_signature(scheme: str, host: str, path: str, given: Mapping[str, str], cluster: str) -> None:
-    key, _, region, service, _ = given["X-Amz-Credential"].split("/")
-    if key != ACCESS_KEY:
-        raise ValueError(f"the access key {key} does not exist")
-    if service != "sts":
-        raise ValueError(f"it is signed for {service}")
-    signer = SigV4QueryAuth(Credentials(ACCESS_KEY, SECRET_KEY, given.get("X-Amz-Security-Token")), service, region)
+def _signature(principal: Principal, region: str, place: str, given: Mapping[str, str], cluster: str) -> str:
+    """What the signature of such a request must be."""
+    key = given["X-Amz-Credential"].split("/")[0]
+    signer = SigV4QueryAuth(Credentials(key, principal.secret_key, principal.session_token or None), "sts", region)
     query = urlencode(sorted((name, value) for name, value in given.items() if name != "X-Amz-Signature"))
-    request = AWSRequest(method="GET", url=f"{scheme}://{host}{path}?{query}", headers={_CLUSTER: cluster})
+    request = AWSRequest(method="GET", url=f"{place}?{query}", headers={_CLUSTER: cluster})
     request.context["timestamp"] = given["X-Amz-Date"]
-    canonical = signer.canonical_request(request)
-    if signer.signature(signer.string_to_sign(request, canonical), request) != given["X-Amz-Signature"]:
-        raise ValueError("the signature is not that of the secret key, of the cluster's name or of the host")
+    return str(signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request))

@@ -41,12 +41,13 @@ _SERVICES: dict[str, tuple[str, ...]] = {
     "sts": ("sts",),
 }
 _SCOPE = re.compile(r"Credential=(?P<key>[^/]+)/\d{8}/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
-_READS = ("Describe", "Get", "List", "Head", "Lookup", "Simulate", "Batch", "Search")
+READS = ("Describe", "Get", "List", "Head", "Lookup", "Simulate", "Batch", "Search")
 _READ_TOO = frozenset({"AssumeRole", "AssumeRoleWithWebIdentity", "DecodeAuthorizationMessage"})
 # Fields of a body that say which operation is meant, and are no parameters of it.
 _ROUTING = frozenset({"Action", "Version"})
 _STATUS = {
     "AccessDenied": 403,
+    "AuthFailure": 401,
     "AccessDeniedException": 403,
     "ExpiredToken": 403,
     "ExpiredTokenException": 403,
@@ -90,7 +91,14 @@ class Asked:
 
     @property
     def mutating(self) -> bool:
-        return not self.operation.startswith(_READS) and self.operation not in _READ_TOO
+        reads = self.operation.startswith(READS) or self.operation in _READ_TOO
+        return not reads and not self.parameters.get("DryRun")
+
+
+def signed_for(environ: Mapping[str, Any]) -> tuple[str, str]:
+    """The service and the region of a signature; empty for an unsigned request."""
+    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+    return (scope["service"], scope["region"]) if scope else ("", "")
 
 
 def read(environ: Mapping[str, Any], body: bytes, own: str) -> Asked | None:
@@ -247,6 +255,8 @@ def refusal(asked: Asked | None, error: AwsError) -> tuple[int, dict[str, str], 
         body = {says: error.message, **error.members}
         if shape and "ErrorCode" in shape.members:
             body["ErrorCode"] = error.code
+        if protocol == "json":
+            body["__type"] = error.code
         headers = {
             "Content-Type": "application/json",
             "x-amzn-ErrorType": error.code,
