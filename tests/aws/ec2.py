@@ -314,6 +314,13 @@ def check_launch_template_data(_account: Account, asked: Asked) -> None:
         )
 
 
+@OPERATIONS.after("ec2", "CreateTags", "DeleteTags")
+def tag_launch_templates(account: Account, asked: Asked) -> None:
+    """What describes a template has its tags of today: moto keeps those of its creation."""
+    for template in account.region(asked.region).ec2.launch_templates.values():
+        template.tags = template.get_tags()
+
+
 def _launch_template(region: Region, asked: Asked) -> Any:
     name, id_ = asked.parameters.get("LaunchTemplateName"), asked.parameters.get("LaunchTemplateId")
     return region.ec2.get_launch_template_by_name(name) if name else region.ec2.get_launch_template(id_)

@@ -436,7 +436,7 @@ def _change_network(account: Account, cluster: Cluster, wanted: Mapping[str, Any
             raise invalid("Subnets specified must belong to the VPC of the cluster")
         _check_groups(cluster.region, cluster.vpc_id, groups)
         new: dict[str, Any] = {"subnets": subnets, "security_groups": groups}
-        update = Update("VpcConfigUpdate", {"SubnetIds": str(subnets), "SecurityGroupIds": str(groups)})
+        update = Update("VpcConfigUpdate", {"Subnets": str(subnets), "SecurityGroups": str(groups)})
     else:
         new = {
             "public": wanted.get("endpointPublicAccess", cluster.public),
