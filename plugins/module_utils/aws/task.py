@@ -65,7 +65,7 @@ class Task:
     """One run of a module. `changed` tells whether something was changed, or would be in check mode."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        """Raises AwsError for arguments that mean nothing, and when there is no account."""
+        """Raises AwsError for arguments that mean nothing."""
         self._module = module
         self.params: Mapping[str, Any] = module.params
         self.check_mode = bool(module.check_mode)
@@ -73,7 +73,7 @@ class Task:
         self.steps: list[str] = []
         self._need_numbers()
         self.tags = wanted_tags(self.params["tags"]) if "tags" in self.params else {}
-        self.account = Account.of(self.params) if self.params.get("region") else None
+        self._account: Account | None = None
 
     def _need_numbers(self) -> None:
         for name, least in (("timeout", 1.0), ("retries", 0.0), ("wait_timeout", 0.0), ("wait_interval", 0.0)):
@@ -91,9 +91,10 @@ class Task:
         return bool(self.params["wait"]) and not self.check_mode
 
     def client(self, service: str) -> Client:
-        if self.account is None:
-            raise AwsError("region is not given")
-        return self.account.client(service)
+        """The client of a service. Raises AwsError when there is no account."""
+        if self._account is None:
+            self._account = Account.of(self.params)
+        return self._account.client(service)
 
     def take(self, steps: Iterable[Step]) -> None:
         """Do the steps one after the other, or say that they would be done."""
