@@ -77,7 +77,7 @@ class Client:
             if isinstance(error, self._aws.ParamValidationError):
                 hint = "Correct the value"
             elif isinstance(error, self._aws.NoCredentialsError):
-                hint = "Give a profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID"
+                hint = "Set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give a profile"
             return CallError(place, " ".join(str(error).split()), hint=hint)
         told = response.get("Error", {})
         more = {key: value for key, value in response.items() if key not in ("Error", "ResponseMetadata")}

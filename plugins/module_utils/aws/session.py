@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
@@ -36,6 +36,56 @@ class _Assumed:
 def _models(path: str | None) -> Any:
     """What the AWS SDK knows of services. Reading it takes longer than a request, and all regions have the same."""
     return load_aws().create_loader(path)
+
+
+def sign_in(
+    region: str,
+    profile: str = "",
+    role_arn: str = "",
+    *,
+    settings: Iterable[tuple[str, str]] = (),
+    keys: tuple[str, str, str] | None = None,
+    external_id: str = "",
+    session_name: str = "",
+    config: Any = None,
+    endpoint: str | None = None,
+) -> Any:
+    """A session of the AWS SDK with credentials, those of a role where one is given.
+
+    Without `region` it is that of the profile or the environment; the session has it as its configured one. `settings`
+    are names and values of the SDK's configuration, `keys` are used instead of all that it would find. Raises
+    ImportError, MissingError, and what the SDK raises.
+    """
+    aws = load_aws()
+
+    def plain() -> Any:
+        session = aws.Session(profile=profile or None)
+        session.set_config_variable("sts_regional_endpoints", "regional")
+        if region:
+            session.set_config_variable("region", region)
+        for name, value in settings:
+            session.set_config_variable(name, value)
+        session.register_component("data_loader", _models(session.get_config_variable("data_path")))
+        return session
+
+    session = plain()
+    if keys:
+        session.set_credentials(keys[0], keys[1], keys[2] or None)
+    if not session.get_config_variable("region"):
+        raise MissingError("no AWS region is given", "Set region of the cluster, or AWS_REGION")
+    if session.get_credentials() is None:
+        raise MissingError("no AWS credentials were found", "Set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give a profile")
+    if not role_arn:
+        return session
+    sts = session.create_client("sts", config=config, endpoint_url=endpoint)
+    wanted = {"RoleArn": role_arn, "RoleSessionName": session_name or _SESSION_NAME}
+    if external_id:
+        wanted["ExternalId"] = external_id
+    refresher = aws.create_assume_role_refresher(sts, wanted)
+    assumed = aws.DeferredRefreshableCredentials(method=_Assumed.METHOD, refresh_using=refresher)
+    with_role = plain()
+    with_role.get_component("credential_provider").providers.insert(0, _Assumed(assumed))
+    return with_role
 
 
 class Account:
@@ -70,31 +120,11 @@ class Account:
         )
         self._clients: dict[str, Client] = {}
         try:
-            self._session = self._signed_in(profile, role_arn)
+            self._session = sign_in(
+                region, profile, role_arn, config=self._config, endpoint=self._endpoint.get("endpoint_url")
+            )
         except aws.BotoCoreError as error:
             raise AwsError(f"AWS: {error}", "Look at the AWS profile and the files of the AWS configuration") from None
-
-    def _signed_in(self, profile: str, role_arn: str) -> Any:
-        session = self._plain(profile)
-        if session.get_credentials() is None:
-            raise MissingError(
-                "no AWS credentials were found", "Give a profile, or set AWS_PROFILE or AWS_ACCESS_KEY_ID"
-            )
-        if not role_arn:
-            return session
-        sts = session.create_client("sts", region_name=self.region, config=self._config, **self._endpoint)
-        wanted = {"RoleArn": role_arn, "RoleSessionName": _SESSION_NAME}
-        refresher = self._aws.create_assume_role_refresher(sts, wanted)
-        assumed = self._aws.DeferredRefreshableCredentials(method=_Assumed.METHOD, refresh_using=refresher)
-        with_role = self._plain(profile)
-        with_role.get_component("credential_provider").providers.insert(0, _Assumed(assumed))
-        return with_role
-
-    def _plain(self, profile: str) -> Any:
-        session = self._aws.Session(profile=profile or None)
-        session.set_config_variable("sts_regional_endpoints", "regional")
-        session.register_component("data_loader", _models(session.get_config_variable("data_path")))
-        return session
 
     def client(self, service: str) -> Client:
         """The client of a service (`eks`, `ec2`, …), made once."""
