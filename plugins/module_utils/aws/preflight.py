@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.client import Client
@@ -84,7 +85,7 @@ def look(connect: Callable[[], Account], name: str, clusters: Sequence[Mapping[s
             _reservation(region, ec2, asked["id"])
     region.versions = _unless_refused(region, lambda: _versions(account.client("eks"), name))
     for code, title in sorted({_quota(each) for each in _on_demand(clusters)} - {("", "")}):
-        value = _unless_refused(region, lambda code=code, title=title: _quota_value(account, code, title))
+        value = _unless_refused(region, partial(_quota_value, account, code, title))
         if value is not None:
             region.quotas[code] = value
     return region
