@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What tests take out of packages of PyPI that they do not install: `kubernetes_core`, and how others do the same.
+"""What tests take out of packages of PyPI that they do not install: two collections, and how others do the same.
 
 Uses the standard library and pip. Everything is kept in the cache folder that tests/kube/binaries.py uses too.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
 
-__all__ = ["Package", "UnavailableError", "cache", "kubernetes_core", "once"]
+__all__ = ["Package", "UnavailableError", "amazon_aws", "cache", "kubernetes_core", "once"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Package:
         return wheel
 
 
-# The newest release of Ansible for each Python; of it, the collection kubernetes.core.
+# The newest release of Ansible for each Python; of it, the collections kubernetes.core and amazon.aws.
 ANSIBLE = (
     Package("ansible", "14.5.0", "245623ccc2d31d0f6f4bdb63168d550cad305fb032cc43d96e8f61ce8ab0ba84")
     if sys.version_info >= (3, 12)
@@ -81,9 +81,20 @@ def kubernetes_core() -> Path:
     It is 6.6.0, which takes Helm 3 and 4; on Python 3.11 it is 6.2.0, which takes Helm 3. Raises UnavailableError.
     """
 
-    def make(folder: Path) -> None:
-        with tempfile.TemporaryDirectory() as downloads, zipfile.ZipFile(ANSIBLE.download(Path(downloads))) as wheel:
-            members = [name for name in wheel.namelist() if name.startswith("ansible_collections/kubernetes/core/")]
-            wheel.extractall(folder, members)
+    return _collection("kubernetes", "core", f"ansible-{ANSIBLE.version}")
 
-    return once(cache() / f"ansible-{ANSIBLE.version}", make)
+
+def amazon_aws() -> Path:
+    """The folder for ANSIBLE_COLLECTIONS_PATH that has amazon.aws, and no other. Raises UnavailableError."""
+    return _collection("amazon", "aws", f"ansible-{ANSIBLE.version}-amazon.aws")
+
+
+def _collection(namespace: str, name: str, folder: str) -> Path:
+    """The folder of the cache that has one collection of Ansible's package."""
+
+    def make(made: Path) -> None:
+        with tempfile.TemporaryDirectory() as downloads, zipfile.ZipFile(ANSIBLE.download(Path(downloads))) as wheel:
+            within = f"ansible_collections/{namespace}/{name}/"
+            wheel.extractall(made, [each for each in wheel.namelist() if each.startswith(within)])
+
+    return once(cache() / folder, make)

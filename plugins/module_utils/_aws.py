@@ -12,9 +12,9 @@ AWS_PACKAGE = "boto3"
 
 def load_aws() -> SimpleNamespace:
     """The parts of botocore that are used; raises ImportError where boto3 is not installed."""
-    auth, awsrequest, config, credentials, exceptions, session = (
+    auth, awsrequest, config, credentials, exceptions, loaders, session = (
         importlib.import_module(f"botocore.{name}")
-        for name in ("auth", "awsrequest", "config", "credentials", "exceptions", "session")
+        for name in ("auth", "awsrequest", "config", "credentials", "exceptions", "loaders", "session")
     )
     return SimpleNamespace(
         AWSRequest=awsrequest.AWSRequest,
@@ -22,7 +22,10 @@ def load_aws() -> SimpleNamespace:
         ClientError=exceptions.ClientError,
         Config=config.Config,
         DeferredRefreshableCredentials=credentials.DeferredRefreshableCredentials,
+        NoCredentialsError=exceptions.NoCredentialsError,
+        ParamValidationError=exceptions.ParamValidationError,
         Session=session.Session,
         SigV4QueryAuth=auth.SigV4QueryAuth,
         create_assume_role_refresher=credentials.create_assume_role_refresher,
+        create_loader=loaders.create_loader,
     )

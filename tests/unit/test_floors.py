@@ -26,6 +26,7 @@ FLOORS = [
         "module_utils/settings",
     ),
     ("module_utils/libraries", "module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
+    ("module_utils/aws",),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     ("module_utils/core/reconcile", "module_utils/core/load", "module_utils/core/applying"),

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import MissingError
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import sign_in
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 
 _PREFIX = "k8s-aws-v1."
@@ -92,16 +94,7 @@ class _Account:
         self.sts_url = self._sts.meta.endpoint_url
 
     def client(self, service: str, **more: Any) -> Any:
-        frozen = self.credentials.get_frozen_credentials()
-        return self._session.create_client(
-            service,
-            region_name=self.region,
-            aws_access_key_id=frozen.access_key,
-            aws_secret_access_key=frozen.secret_key,
-            aws_session_token=frozen.token,
-            config=load_aws().Config(**_TIMEOUTS),
-            **more,
-        )
+        return self._session.create_client(service, config=load_aws().Config(**_TIMEOUTS), **more)
 
 
 @functools.lru_cache(maxsize=256)
@@ -114,27 +107,21 @@ def _session(
     external_id: str,
     session_name: str,
 ) -> tuple[Any, Any, Any]:
-    aws = load_aws()
-    session = aws.Session(profile=profile or None)
-    session.set_config_variable("sts_regional_endpoints", "regional")
-    for name, value in settings:
-        session.set_config_variable(name, value)
-    if keys:
-        session.set_credentials(keys[0], keys[1], keys[2] or None)
-    region = region or session.get_config_variable("region") or ""
-    if not region:
-        raise AccessError("no AWS region is given", "Set region of the cluster, or AWS_REGION")
-    credentials = session.get_credentials()
-    if credentials is None:
-        raise AccessError("no AWS credentials were found", "Set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give a profile")
-    sts = session.create_client("sts", region_name=region, config=aws.Config(**_TIMEOUTS))
-    if role_arn:
-        wanted = {"RoleArn": role_arn, "RoleSessionName": session_name or "modelplane-fleet"}
-        if external_id:
-            wanted["ExternalId"] = external_id
-        refresher = aws.create_assume_role_refresher(sts, wanted)
-        credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
-    return session, sts, credentials
+    config = load_aws().Config(**_TIMEOUTS)
+    try:
+        session = sign_in(
+            region,
+            profile,
+            role_arn,
+            settings=settings,
+            keys=keys,
+            external_id=external_id,
+            session_name=session_name,
+            config=config,
+        )
+    except MissingError as error:
+        raise AccessError(error.message, error.hint) from None
+    return session, session.create_client("sts", config=config), session.get_credentials()
 
 
 def forget() -> None:
