@@ -143,8 +143,8 @@ class Region:
     def ec2(self) -> EC2Backend:
         return ec2_backends[ACCOUNT][self.name]
 
-    def subnet(self, subnet_id: str) -> Any | None:
-        """The subnet of moto, if there is one."""
+    def subnet(self, subnet_id: str) -> Any:
+        """The subnet of moto; None if there is none."""
         return next((zone[subnet_id] for zone in self.ec2.subnets.values() if subnet_id in zone), None)
 
 
@@ -163,6 +163,8 @@ class Account:
         self.faulty_answers: list[str] = []
         self.principals = {ACCESS_KEY: Principal(USER, "AIDADOUBLEOFAWS00000", SECRET_KEY, USER)}
         self._numbers = itertools.count(1)
+        # ID of a role -> how often a service was given it.
+        self._used: dict[str, int] = {}
 
     def region(self, name: str) -> Region:
         return self.regions.setdefault(name, Region(name))
@@ -184,9 +186,17 @@ class Account:
         """A number that nothing else in the account has."""
         return next(self._numbers)
 
-    def role(self, arn: str) -> Any | None:
-        """The role of an ARN, if there is one."""
+    def role(self, arn: str) -> Any:
+        """The role of an ARN; None if there is none."""
         return next((role for role in self.iam.roles.values() if role.arn == arn), None)
+
+    def usable(self, arn: str, service: str, *actions: str) -> bool:
+        """Whether a service may assume a role; of a fresh one IAM takes some calls to know (`delay`)."""
+        role = self.role(arn)
+        if role is None or not trusts(role, service, *actions):
+            return False
+        self._used[role.id] = self._used.get(role.id, 0) + 1
+        return self._used[role.id] > self.delays.get("role", 0)
 
 
 def now() -> datetime.datetime:

@@ -28,7 +28,7 @@ __all__ = ["REGION", "AwsDouble", "Call"]
 REGION = "us-west-2"
 # Named because each has put its operations into the table of account.OPERATIONS when it was imported.
 _SERVICES = (ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, quotas)
-_FAMILIES = frozenset({"*", "addon", "cluster", "file_system", "mount_target", "nat_gateway", "nodegroup", "update"})
+_FAMILIES = frozenset({"addon", "cluster", "file_system", "mount_target", "nat_gateway", "nodegroup", "update"})
 
 
 class _Quiet(WSGIRequestHandler):
@@ -165,10 +165,11 @@ class AwsDouble:
     def delay(self, family: str, looks: int) -> None:
         """How many looks (Describe calls) the phases of such objects last: 0, unless said otherwise.
 
-        A family is addon, cluster, file_system, mount_target, nat_gateway, nodegroup, update, or * for all others.
+        A family is addon, cluster, file_system, mount_target, nat_gateway, nodegroup, update, or * for all others. For
+        role it is how many calls that give a fresh role to a service AWS refuses, because IAM has not got round yet.
         """
-        if family not in _FAMILIES:
-            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES))}")
+        if family not in _FAMILIES | {"*", "role"}:
+            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES | {'*', 'role'}))}")
         self._front.account.delays[family] = looks
 
     def end(self, family: str, name: str, status: str, *issues: Mapping[str, Any]) -> None:
@@ -176,8 +177,8 @@ class AwsDouble:
 
         Updates go by the name of what they change; a file system by its creation token, a mount target by its subnet.
         """
-        if family not in _FAMILIES - {"*"}:
-            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES - {'*'}))}")
+        if family not in _FAMILIES:
+            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES))}")
         self._front.account.endings.setdefault((family, name), []).append(Ending(status, tuple(issues)))
 
     # What is in the account.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import authority
-from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, encoded, hexadecimal, now, pages, trusts
+from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, encoded, hexadecimal, now, pages
 from .wire import Asked, AwsError
 
 if TYPE_CHECKING:
@@ -196,8 +196,7 @@ def create_cluster(account: Account, asked: Asked) -> dict[str, Any]:
         raise AwsError(
             "ResourceInUseException", f"Cluster already exists with name: {given['name']}", clusterName=given["name"]
         )
-    role = account.role(given["roleArn"])
-    if role is None or not trusts(role, "eks.amazonaws.com", "sts:AssumeRole"):
+    if not account.usable(given["roleArn"], "eks.amazonaws.com", "sts:AssumeRole"):
         raise invalid(
             f"Role with arn: {given['roleArn']}, could not be assumed because it does not exist or the trusted entity "
             "is not correct"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .account import ACCOUNT, OPERATIONS, Account, hexadecimal, now, pages, trusts
+from .account import ACCOUNT, OPERATIONS, Account, hexadecimal, now, pages
 from .eks import Cluster, find, find_active, invalid
 from .wire import Asked, AwsError
 
@@ -62,10 +62,9 @@ class PodIdentity:
 
 
 def _check_role(account: Account, arn: str) -> None:
-    role = account.role(arn)
-    if role is None:
+    if account.role(arn) is None:
         raise invalid(f"Role provided in the request does not exist. Reason: {arn} is not found")
-    if not trusts(role, "pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"):
+    if not account.usable(arn, "pods.eks.amazonaws.com", "sts:AssumeRole", "sts:TagSession"):
         raise invalid(
             "Trust policy of role provided in the request is invalid: pods.eks.amazonaws.com needs sts:AssumeRole and "
             "sts:TagSession"

@@ -12,7 +12,7 @@ from typing import Any
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from . import launching
-from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, hexadecimal, now, pages, trusts
+from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, hexadecimal, now, pages
 from .eks import VERSIONS, Cluster, Update, find, find_active, invalid, minor
 from .wire import Asked, AwsError
 
@@ -213,8 +213,7 @@ def _created(account: Account, group: NodeGroup) -> None:
 
 
 def _check_role(account: Account, arn: str) -> None:
-    role = account.role(arn)
-    if role is None or not trusts(role, "ec2.amazonaws.com", "sts:AssumeRole"):
+    if not account.usable(arn, "ec2.amazonaws.com", "sts:AssumeRole"):
         raise invalid(f"The role {arn} does not exist or EC2 may not assume it")
 
 

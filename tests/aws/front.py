@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moto.core.exceptions import ServiceException
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
 from . import reviews, wire
 from .account import ACCOUNT, OPERATIONS, Account

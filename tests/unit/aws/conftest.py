@@ -4,5 +4,6 @@
 from __future__ import annotations
 
 from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws, aws_server
+from ansible_collections.modelplane.fleet.tests.kube.fixtures import kubernetes_programs
 
-__all__ = ["aws", "aws_server"]
+__all__ = ["aws", "aws_server", "kubernetes_programs"]

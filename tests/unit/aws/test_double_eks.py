@@ -117,6 +117,17 @@ def test_a_zone_without_control_planes_is_told_with_those_that_have_them(aws: Aw
     assert zones["use1-az2"] in told
 
 
+def test_a_fresh_role_is_not_known_everywhere_at_once(aws: AwsDouble) -> None:
+    _, subnets = network(aws)
+    arn = role(aws, "cluster", "eks.amazonaws.com")
+    aws.delay("role", 2)
+    wanted: dict[str, Any] = {"name": "west", "roleArn": arn, "resourcesVpcConfig": {"subnetIds": subnets}}
+    for _ in range(2):
+        told = refused("InvalidParameterException", aws.client("eks").create_cluster, **wanted)
+        assert "could not be assumed" in told
+    aws.client("eks").create_cluster(**wanted)
+
+
 def test_versions_go_up_by_one_minor(aws: AwsDouble) -> None:
     cluster(aws, version="1.33")
     eks = aws.client("eks")
@@ -153,6 +164,18 @@ def test_a_change_of_the_endpoint_leaves_the_rest_of_the_network(aws: AwsDouble)
     assert "already" in refused(
         "InvalidParameterException", eks.update_cluster_config, name="west", resourcesVpcConfig=change
     )
+
+
+def test_subnets_are_changed_within_the_network(aws: AwsDouble) -> None:
+    subnets = cluster(aws, zones="abc")
+    eks = aws.client("eks")
+    _, elsewhere = network(aws)
+    change = eks.update_cluster_config
+    refused("InvalidParameterException", change, name="west", resourcesVpcConfig={"subnetIds": elsewhere})
+    refused("InvalidParameterException", change, name="west", resourcesVpcConfig={"subnetIds": subnets[:1]})
+    update = change(name="west", resourcesVpcConfig={"subnetIds": subnets[:2]})["update"]
+    assert (update["type"], update["params"][0]["type"]) == ("VpcConfigUpdate", "Subnets")
+    assert eks.describe_cluster(name="west")["cluster"]["resourcesVpcConfig"]["subnetIds"] == subnets[:2]
 
 
 def test_one_kind_of_change_at_a_time(aws: AwsDouble) -> None:

@@ -213,6 +213,17 @@ def test_the_data_of_a_launch_template_are_those_that_were_sent(aws: AwsDouble) 
     )
 
 
+def test_a_launch_template_tells_the_tags_of_today(aws: AwsDouble) -> None:
+    ec2 = aws.client("ec2")
+    data = {"InstanceType": "g6.xlarge"}
+    made = ec2.create_launch_template(LaunchTemplateName="gpu-lt", LaunchTemplateData=data)["LaunchTemplate"]
+    tags = [{"Key": "a", "Value": "b"}]
+    ec2.create_tags(Resources=[made["LaunchTemplateId"]], Tags=tags)
+    assert ec2.describe_launch_templates()["LaunchTemplates"][0]["Tags"] == tags
+    ec2.delete_tags(Resources=[made["LaunchTemplateId"]], Tags=tags)
+    assert not ec2.describe_launch_templates()["LaunchTemplates"][0].get("Tags")
+
+
 def test_versions_of_launch_templates_go_but_for_the_default(aws: AwsDouble) -> None:
     ec2 = aws.client("ec2")
     ec2.create_launch_template(LaunchTemplateName="gpu-lt", LaunchTemplateData={"InstanceType": "g6.xlarge"})
