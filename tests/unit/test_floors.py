@@ -30,7 +30,7 @@ FLOORS = [
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     ("module_utils/core/reconcile", "module_utils/core/load", "module_utils/core/applying"),
-    ("module_utils/core/references", "module_utils/core/status"),
+    ("module_utils/core/references", "module_utils/core/status", "module_utils/core/cloud"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),
     ("module_utils/core/forms",),
