@@ -77,12 +77,15 @@ network:
   type: dict
   sample:
     vpc_id: vpc-0a
+    vpc_cidr: 10.0.0.0/16
     internet_gateway_id: igw-0a
     allocation_id: eipalloc-0a
+    public_ip: 203.0.113.7
     nat_gateway_id: nat-0a
     nat_gateway_state: available
-    subnets: {eks-us-west-subnet-us-west-2a-d8789: subnet-0a}
-    subnet_cidrs: {10.0.0.0/20: subnet-0a}
+    nat_gateways_deleting: []
+    subnets:
+      eks-us-west-subnet-us-west-2a-d8789: {id: subnet-0a, cidr: 10.0.0.0/20, zone: us-west-2a}
     route_tables: {eks-us-west-public-routes-7065f: rtb-0a}
     security_groups: {eks-us-west-efs: sg-0a}
 launch_templates:

@@ -43,18 +43,19 @@ def network(ec2: Client, tags: Mapping[str, str]) -> Found:
     alive = [entry for entry in nat if entry.get("State") in _NAT_STATES]
     return {
         "vpc_id": _one("VPC", [entry["VpcId"] for entry in vpcs], tags),
+        "vpc_cidr": str(vpcs[0]["CidrBlock"]) if vpcs else "",
         "internet_gateway_id": _one("internet gateway", [entry["InternetGatewayId"] for entry in gateways], tags),
         "allocation_id": _one("Elastic IP", [entry["AllocationId"] for entry in addresses], tags),
+        "public_ip": str(addresses[0]["PublicIp"]) if addresses else "",
         "nat_gateway_id": _one("NAT gateway", [entry["NatGatewayId"] for entry in alive], tags),
         "nat_gateway_state": str(alive[0]["State"]) if alive else "",
+        "nat_gateways_deleting": [entry["NatGatewayId"] for entry in nat if entry.get("State") == "deleting"],
         "subnets": {
-            str(as_dict(entry.get("Tags")).get("Name", "")): entry["SubnetId"]
+            _name(entry): {"id": entry["SubnetId"], "cidr": entry["CidrBlock"], "zone": entry["AvailabilityZone"]}
             for entry in tagged("describe_subnets", "Subnets")
         },
-        "subnet_cidrs": {entry["CidrBlock"]: entry["SubnetId"] for entry in tagged("describe_subnets", "Subnets")},
         "route_tables": {
-            str(as_dict(entry.get("Tags")).get("Name", "")): entry["RouteTableId"]
-            for entry in tagged("describe_route_tables", "RouteTables")
+            _name(entry): entry["RouteTableId"] for entry in tagged("describe_route_tables", "RouteTables")
         },
         "security_groups": {
             entry["GroupName"]: entry["GroupId"] for entry in tagged("describe_security_groups", "SecurityGroups")
@@ -106,6 +107,11 @@ def need_our_names(iam: Client, roles: Sequence[str], policies: Sequence[str], t
             need_ours(f"IAM {kind} {name}", as_dict(entry.get("Tags")), tags)
             found["roles" if kind == "role" else "policies"].append(entry[f"{key}Name"])
     return found
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    """What its tag says."""
+    return as_dict(entry.get("Tags")).get("Name", "")
 
 
 def _entity(iam: Client, operation: str, key: str, subject: str, **parameters: str) -> Iterator[Found]:

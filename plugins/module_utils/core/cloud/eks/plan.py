@@ -106,22 +106,23 @@ def _cluster(spec: Mapping[str, Any], naming: Naming) -> dict[str, Any]:
 
 
 def _security_groups(spec: Mapping[str, Any], naming: Naming, has_efa: bool) -> Iterator[dict[str, Any]]:
-    """`key`, `name`, `description`, `ingress` and `egress`; an entry has `protocol` and `ports`, and is from and to
-    `cidr`, or, without one, the group itself. What is in none is not allowed."""
+    """`key`, `name`, `description`, and rules as `amazon.aws.ec2_security_group` takes them: `ingress` and `egress`,
+    which are all that is allowed."""
     if has_efa:
-        whole = [{"protocol": "-1"}]
+        name = naming.security_group(EFA)
+        among_nodes = [{"proto": "all", "group_name": [name]}]
         yield {
             "key": EFA,
-            "name": naming.security_group(EFA),
+            "name": name,
             "description": "EFA OS-bypass traffic between gang nodes",
-            "ingress": whole,
-            "egress": whole,
+            "ingress": among_nodes,
+            "egress": among_nodes,
         }
     yield {
         "key": EFS,
         "name": naming.security_group(EFS),
         "description": "NFS access to the ModelCache EFS mount targets",
-        "ingress": [{"protocol": "tcp", "ports": [NFS_PORT], "cidr": network.vpc_cidr(spec)}],
+        "ingress": [{"proto": "tcp", "ports": [NFS_PORT], "cidr_ip": [network.vpc_cidr(spec)]}],
         "egress": [],
     }
 

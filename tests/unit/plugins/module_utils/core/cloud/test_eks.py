@@ -144,8 +144,8 @@ def test_efa_and_a_capacity_block() -> None:
     efa = plan["security_groups"][0]
     assert (efa["name"], efa["ingress"], efa["egress"]) == (
         "eks-frontier-efa",
-        [{"protocol": "-1"}],
-        [{"protocol": "-1"}],
+        [{"proto": "all", "group_name": ["eks-frontier-efa"]}],
+        [{"proto": "all", "group_name": ["eks-frontier-efa"]}],
     )
 
 
