@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
+from ansible_collections.modelplane.fleet.tests.aws.cluster import EksControlPlane
 from ansible_collections.modelplane.fleet.tests.aws.double import AwsDouble
 
 ROOT = ansible_run.ROOT
@@ -47,8 +48,11 @@ class Run:
 class Site:
     """An inventory with clusters on EKS, and the account that they are built in."""
 
-    def __init__(self, aws: AwsDouble, folder: Path) -> None:
+    def __init__(self, aws: AwsDouble, folder: Path, *collections: Path) -> None:
+        """`collections` are folders with collections, amazon.aws by default."""
         self.aws = aws
+        self.plane: EksControlPlane | None = None
+        self._collections = collections or (packages.amazon_aws(),)
         self.folder = folder
         self.settings: dict[str, Any] = {
             "fleet_resources": [str(folder / "manifests")],
@@ -90,7 +94,7 @@ class Site:
             str(inventory),
             *arguments,
             timeout=3600,
-            ANSIBLE_COLLECTIONS_PATH=f"{ROOT / '.collections'}:{packages.amazon_aws()}",
+            ANSIBLE_COLLECTIONS_PATH=":".join(map(str, (ROOT / ".collections", *self._collections))),
             ANSIBLE_DEPRECATION_WARNINGS="0",
             **self.aws.environment,
         )
