@@ -14,7 +14,7 @@ description:
     their target groups and security groups, network interfaces of pods, the security group of the cluster.
   - Only what the controllers of this cluster made is removed. It is known by its tags -
     C(kubernetes.io/cluster/NAME=owned), C(elbv2.k8s.aws/cluster), C(cluster.k8s.amazonaws.com/name). What names no
-    cluster is known by its name, in a VPC that carries C(modelplane.ai/managed-by=modelplane.fleet) only.
+    cluster is known by its name, and only in a VPC that carries O(tags).
   - While the cluster is there, its own security group and the network interfaces of its pods stay. Run it before the
     cluster is deleted, for the load balancers, and after, for the rest.
 options:
@@ -27,6 +27,11 @@ options:
     description: Name of the cluster at EKS.
     type: str
     required: true
+  tags:
+    description:
+      - The tags of the cluster's VPC, C(modelplane.ai/cluster) among them; C(modelplane.ai/managed-by) is added.
+        Without them, or where the VPC has others, names count for nothing.
+    type: dict
   state:
     description: There is nothing else to ask for.
     type: str
@@ -53,6 +58,8 @@ EXAMPLES = r"""
     region: us-west-2
     vpc_id: vpc-0123456789abcdef0
     cluster: modelplane-system-us-west-eks-03b8e
+    tags:
+      modelplane.ai/cluster: modelplane-system.us-west
 """
 
 RETURN = r"""
@@ -84,6 +91,7 @@ ARGUMENTS: dict[str, Any] = {
         **WAITING,
         "vpc_id": {"type": "str", "required": True},
         "cluster": {"type": "str", "required": True},
+        "tags": {"type": "dict"},
         "state": {"type": "str", "choices": ["absent"], "default": "absent"},
     },
     "supports_check_mode": True,

@@ -18,7 +18,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, CallError
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.tags import MANAGED_BY_TAG, as_dict
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.tags import MANAGED_BY_TAG, as_dict, is_ours
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.task import Looked, Step, Task
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
 
@@ -81,7 +81,7 @@ class Sweep:
         vpcs = (found or {}).get("Vpcs") or []
         if not vpcs:
             return
-        self._ours = as_dict(vpcs[0].get("Tags")).get(MANAGED_BY_TAG) == MANAGED_BY
+        self._ours = bool(self._task.tags) and is_ours(as_dict(vpcs[0].get("Tags")), self._task.tags)
         names = self._balancers()
         cluster_gone = eks.cluster(self._task, self._cluster).look() is None
         if cluster_gone:

@@ -31,9 +31,18 @@ def wanted_tags(given: Mapping[str, Any] | None) -> dict[str, str]:
     return tags
 
 
+def is_ours(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether an object, by its tags, is this cluster's."""
+    return not _wrong(found, wanted)
+
+
+def _wrong(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    return [key for key in (CLUSTER_TAG, MANAGED_BY_TAG) if found.get(key) != wanted[key]]
+
+
 def need_ours(subject: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
     """Raises AwsError when an object (by its tags) is not ours, or is another cluster's."""
-    wrong = [key for key in (CLUSTER_TAG, MANAGED_BY_TAG) if found.get(key) != wanted[key]]
+    wrong = _wrong(found, wanted)
     if not wrong:
         return
     said = ", ".join(f"{key}={found[key]}" if key in found else f"no {key}" for key in wrong)

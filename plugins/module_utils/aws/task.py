@@ -72,7 +72,7 @@ class Task:
         self.changed = False
         self.steps: list[str] = []
         self._need_numbers()
-        self.tags = wanted_tags(self.params["tags"]) if "tags" in self.params else {}
+        self.tags = wanted_tags(self.params["tags"]) if self.params.get("tags") is not None else {}
         self._account: Account | None = None
 
     def _need_numbers(self) -> None:

@@ -79,7 +79,7 @@ def test_examples_and_samples_name_options_and_keys_that_are(documentation: dict
 
 def test_every_module_is_in_the_action_group_and_is_an_action() -> None:
     runtime = yaml.safe_load((ansible_run.ROOT / "meta" / "runtime.yml").read_text())
-    assert runtime["action_groups"]["aws"] == list(MODULES)
+    assert set(MODULES) <= set(runtime["action_groups"]["aws"])
     for name in MODULES:
         action = importlib.import_module(f"{PLUGINS}.action.{name}")
         assert action.ActionModule.module is importlib.import_module(f"{PLUGINS}.modules.{name}")

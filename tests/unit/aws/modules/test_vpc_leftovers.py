@@ -75,7 +75,7 @@ def balancers(site: Site) -> set[str]:
 
 
 def sweep(site: Site, **more: Any) -> dict[str, Any]:
-    return good(vpc_leftovers, vpc_id=site.vpc, cluster=CLUSTER, **more)
+    return good(vpc_leftovers, **{"vpc_id": site.vpc, "cluster": CLUSTER, "tags": TAGS, **more})
 
 
 def names(result: dict[str, Any]) -> list[str]:
@@ -161,6 +161,10 @@ def test_in_a_vpc_of_somebody_else_a_name_alone_is_not_enough(site: Site) -> Non
     group(site, f"eks-cluster-sg-{CLUSTER}-x", {})
     site.sent()
     assert sweep(site)["removed"] == []
+    site.aws.client("ec2").create_tags(Resources=[site.vpc], Tags=pairs(OURS))
+    assert sweep(site, tags={"modelplane.ai/cluster": "a.b"})["removed"] == []
+    assert sweep(site, tags=None)["removed"] == []
+    site.aws.client("ec2").delete_tags(Resources=[site.vpc], Tags=pairs(OURS))
     assert site.sent() == []
     interface(site, "aws-K8S-i-0456", {"cluster.k8s.amazonaws.com/name": CLUSTER})
     classic(site, "b0123", [], OWNED)
