@@ -138,6 +138,8 @@ class Region:
     not_offered: set[tuple[str, str]] = field(default_factory=set)
     # The phases of NAT gateways; the gateways are in moto.
     nat_gateways: dict[str, Staged] = field(default_factory=dict)
+    # Network interfaces whose service is gone and that are not gone yet.
+    lingering: list[Staged] = field(default_factory=list)
 
     @property
     def ec2(self) -> EC2Backend:

@@ -18,7 +18,7 @@ from botocore.config import Config
 from moto.moto_api._internal.models import moto_api_backend
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
-from . import ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, quotas, reviews, tokens
+from . import ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, interfaces, quotas, reviews, tokens
 from .account import ACCESS_KEY, SECRET_KEY, Ending, Principal, Served
 from .front import OWN, Call, Fault, Front
 from .inventory import leftovers
@@ -27,8 +27,9 @@ __all__ = ["REGION", "AwsDouble", "Call"]
 
 REGION = "us-west-2"
 # Named because each has put its operations into the table of account.OPERATIONS when it was imported.
-_SERVICES = (ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, quotas)
+_SERVICES = (ec2, efs, eks, eks_access, eks_addons, eks_nodegroups, iam, interfaces, quotas)
 _FAMILIES = frozenset({"addon", "cluster", "file_system", "mount_target", "nat_gateway", "nodegroup", "update"})
+_OTHERS = frozenset({"*", "interface", "role"})
 
 
 class _Quiet(WSGIRequestHandler):
@@ -166,10 +167,11 @@ class AwsDouble:
         """How many looks (Describe calls) the phases of such objects last: 0, unless said otherwise.
 
         A family is addon, cluster, file_system, mount_target, nat_gateway, nodegroup, update, or * for all others. For
-        role it is how many calls that give a fresh role to a service AWS refuses, because IAM has not got round yet.
+        role it is how many calls that give a fresh role to a service AWS refuses, because IAM has not got round yet;
+        for interface how long network interfaces of load balancers and of EKS outlive them, in looks at interfaces.
         """
-        if family not in _FAMILIES | {"*", "role"}:
-            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES | {'*', 'role'}))}")
+        if family not in _FAMILIES | _OTHERS:
+            raise ValueError(f"{family} is none of {', '.join(sorted(_FAMILIES | _OTHERS))}")
         self._front.account.delays[family] = looks
 
     def end(self, family: str, name: str, status: str, *issues: Mapping[str, Any]) -> None:
@@ -232,10 +234,8 @@ class AwsDouble:
         """A network interface that a controller left behind (`aws-K8S-…`), or that a service still uses; its ID."""
         for region in self._front.account.regions.values():
             if region.subnet(subnet) is not None:
-                made = region.ec2.create_network_interface(
-                    region.subnet(subnet), None, group_ids=list(groups), description=description
-                )
-                made.status = status
+                made = interfaces.make(region, subnet, description, groups)
+                made.status, made.requester_managed = status, False
                 return str(made.id)
         raise ValueError(f"no region has a subnet {subnet}")
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
-from moto.elb.models import elb_backends
-from moto.elbv2.models import elbv2_backends
 
+from . import interfaces
 from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, hexadecimal, now
 from .wire import Asked, AwsError
 
@@ -28,22 +27,12 @@ def _nat_gateways(region: Region) -> list[Any]:
     return [each for each in region.ec2.nat_gateways.values() if each.state != "deleted"]
 
 
-def load_balancers(region: Region) -> Iterator[tuple[str, list[str], list[str], bool]]:
-    """Of each load balancer of a region: its name, subnets, security groups, and whether it has public addresses."""
-    for each in elb_backends[ACCOUNT][region.name].load_balancers.values():
-        yield each.name, list(each.subnets or []), list(each.security_groups or []), each.scheme != "internal"
-    for each in elbv2_backends[ACCOUNT][region.name].load_balancers.values():
-        subnets = [getattr(subnet, "id", subnet) for subnet in each.subnets]
-        yield each.name, subnets, list(each.security_groups or []), each.scheme != "internal"
-
-
 @OPERATIONS.before("ec2", "DeleteSubnet")
 def delete_subnet(account: Account, asked: Asked) -> None:
     region = account.region(asked.region)
     subnet = asked.parameters["SubnetId"]
     used = [eni.id for eni in region.ec2.enis.values() if eni.subnet.id == subnet]
     used += [nat.id for nat in _nat_gateways(region) if nat.subnet_id == subnet]
-    used += [name for name, subnets, _groups, _public in load_balancers(region) if subnet in subnets]
     used += [
         group.name
         for cluster in region.clusters.values()
@@ -63,12 +52,8 @@ def delete_security_group(account: Account, asked: Asked) -> None:
         return
     if group.is_default:
         raise AwsError("CannotDelete", f'the specified group: "{group.id}" name: "default" cannot be deleted by a user')
-    used = any(group.id in [each.id for each in eni.group_set] for eni in region.ec2.enis.values())
-    used |= any(group.id in groups for _name, _subnets, groups, _public in load_balancers(region))
+    used = interfaces.holds_group(region, group.id)
     used |= any(group.id in template_groups for template_groups in _groups_of_nodes(region))
-    for other in (each for groups in region.ec2.groups.values() for each in groups.values() if each.id != group.id):
-        rules = [*other.ingress_rules, *other.egress_rules]
-        used |= any(rule.source_group.get("GroupId") == group.id for rule in rules)
     if used:
         raise _in_use(f"resource {group.id} has a dependent object")
 
@@ -87,8 +72,6 @@ def detach_internet_gateway(account: Account, asked: Asked) -> None:
     vpc = asked.parameters["VpcId"]
     public = any(nat.vpc_id == vpc and nat.connectivity_type == "public" for nat in _nat_gateways(region))
     public |= any(eni.vpc_id == vpc and eni.public_ip for eni in region.ec2.enis.values())
-    places = {subnet.id for subnet in region.ec2.describe_subnets(filters={"vpc-id": [vpc]})}
-    public |= any(places & set(subnets) for _name, subnets, _groups, open_ in load_balancers(region) if open_)
     if public:
         raise _in_use(
             f"Network {vpc} has some mapped public address(es). Please unmap those public address(es) before detaching "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import interfaces
 from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, hexadecimal, now
 from .wire import Asked, AwsError
 
@@ -221,13 +222,7 @@ def create_mount_target(account: Account, asked: Asked) -> dict[str, Any]:
             raise AwsError("MountTargetConflict", "mount target already exists in this AZ")
     groups = given.get("SecurityGroups") or [region.ec2.get_default_security_group(subnet.vpc_id).id]
     _check_groups(region, subnet.vpc_id, groups)
-    interface = region.ec2.create_network_interface(
-        subnet,
-        given.get("IpAddress"),
-        group_ids=groups,
-        description=f"EFS mount target for {system.id}",
-    )
-    interface.status, interface.requester_managed = "in-use", True
+    interface = interfaces.make(region, subnet.id, f"EFS mount target for {system.id}", groups, given.get("IpAddress"))
     made = MountTarget(system, subnet.id, interface.id, interface.private_ip_address, list(groups))
     interface.description += f" ({made.id})"
     system.targets[made.id] = made

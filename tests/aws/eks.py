@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import authority
+from . import authority, interfaces
 from .account import ACCOUNT, OPERATIONS, Account, Region, Staged, encoded, hexadecimal, now, pages
 from .wire import Asked, AwsError
 
@@ -242,17 +242,9 @@ def _created(account: Account, cluster: Cluster) -> None:
     cluster.issues = [dict(issue) for issue in ending.issues] if ending else []
     if ending:
         return
-    ec2 = cluster.region.ec2
+    groups = [cluster.own_group, *cluster.security_groups]
     for subnet in cluster.subnets[:2]:
-        interface = ec2.create_network_interface(
-            ec2.get_subnet(subnet),
-            None,
-            group_ids=[cluster.own_group, *cluster.security_groups],
-            description=f"Amazon EKS {cluster.name}",
-        )
-        interface.status = "in-use"
-        interface.requester_managed = True
-        cluster.interfaces.append(interface.id)
+        cluster.interfaces.append(interfaces.make(cluster.region, subnet, f"Amazon EKS {cluster.name}", groups).id)
 
 
 def _check_subnets(region: Region, subnets: list[str]) -> str:
@@ -369,16 +361,15 @@ def delete_cluster(account: Account, asked: Asked) -> dict[str, Any]:
     if cluster.status in ("CREATING", "UPDATING", "DELETING"):
         raise AwsError("ResourceInUseException", f"Cluster is in {cluster.status} status", clusterName=cluster.name)
     cluster.status = "DELETING"
-    cluster.begin(account.looks("cluster"), lambda: _deleted(cluster))
+    cluster.begin(account.looks("cluster"), lambda: _deleted(account, cluster))
     return {"cluster": cluster.describe(account)}
 
 
-def _deleted(cluster: Cluster) -> None:
-    ec2 = cluster.region.ec2
-    for interface in cluster.interfaces:
-        ec2.delete_network_interface(interface)
-    if not any(cluster.own_group in [group.id for group in each.group_set] for each in ec2.enis.values()):
-        ec2.delete_security_group(group_id=cluster.own_group)
+def _deleted(account: Account, cluster: Cluster) -> None:
+    interfaces.remove(account, cluster.region, cluster.interfaces)
+    # EKS does not wait for who uses the group, and leaves it then.
+    if not interfaces.holds_group(cluster.region, cluster.own_group):
+        cluster.region.ec2.delete_security_group(group_id=cluster.own_group)
     del cluster.region.clusters[cluster.name]
 
 

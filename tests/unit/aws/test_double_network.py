@@ -180,6 +180,36 @@ def test_load_balancers_hold_their_network(aws: AwsDouble, kind: str) -> None:
     ec2.delete_subnet(SubnetId=subnets[0])
 
 
+def test_interfaces_of_a_load_balancer_outlive_it(aws: AwsDouble) -> None:
+    _, subnets = network(aws)
+    aws.delay("interface", 1)
+    ec2, balancers = aws.client("ec2"), aws.client("elbv2")
+    made = balancers.create_load_balancer(Name="a", Type="network", Scheme="internal", Subnets=subnets)
+    wanted = [{"Name": "description", "Values": ["ELB *"]}]
+    assert len(ec2.describe_network_interfaces(Filters=wanted)["NetworkInterfaces"]) == 2
+    balancers.delete_load_balancer(LoadBalancerArn=made["LoadBalancers"][0]["LoadBalancerArn"])
+    assert len(ec2.describe_network_interfaces(Filters=wanted)["NetworkInterfaces"]) == 2
+    refused("DependencyViolation", ec2.delete_subnet, SubnetId=subnets[0])
+    assert ec2.describe_network_interfaces(Filters=wanted)["NetworkInterfaces"] == []
+    ec2.delete_subnet(SubnetId=subnets[0])
+
+
+def test_the_group_of_a_cluster_stays_where_others_use_it(aws: AwsDouble) -> None:
+    subnets = cluster(aws)
+    eks, ec2 = aws.client("eks"), aws.client("ec2")
+    wanted = eks.describe_cluster(name="west")["cluster"]["resourcesVpcConfig"]
+    leaked = aws.plant_interface(subnets[0], "aws-K8S-i-1", groups=(wanted["clusterSecurityGroupId"],))
+    aws.delay("interface", 1)
+    eks.delete_cluster(name="west")
+    refused("ResourceNotFoundException", eks.describe_cluster, name="west")
+    own = [{"Name": "description", "Values": ["Amazon EKS west"]}]
+    assert [len(ec2.describe_network_interfaces(Filters=own)["NetworkInterfaces"]) for _ in range(2)] == [2, 0]
+    left = {"GroupId": wanted["clusterSecurityGroupId"]}
+    refused("DependencyViolation", ec2.delete_security_group, **left)
+    ec2.delete_network_interface(NetworkInterfaceId=leaked)
+    ec2.delete_security_group(**left)
+
+
 def test_a_subnet_has_one_route_table(aws: AwsDouble) -> None:
     vpc, subnets = network(aws)
     ec2 = aws.client("ec2")
