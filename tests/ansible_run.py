@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 
-def run(program: str, *arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[str, str]:
+def run(program: str, *arguments: str, cwd: Path = ROOT, timeout: float = 300, **environment: str) -> tuple[str, str]:
     """stdout and stderr of a program. No run may end in a traceback."""
     full = {
         **os.environ,
@@ -27,7 +27,7 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, **environment: str) -> 
     # Without byte code every start compiles all of Ansible.
     full.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [str(Path(sys.executable).with_name(program)), *arguments]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=cwd, env=full, timeout=300)
+    done = subprocess.run(command, capture_output=True, check=False, text=True, cwd=cwd, env=full, timeout=timeout)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done.stdout, done.stderr
 

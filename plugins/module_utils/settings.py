@@ -65,6 +65,7 @@ LEAST: Mapping[str, float] = {
 """The least that a number may be."""
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
+    "fleet_provisioning": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_source": {"type": "raw"},
     "fleet_region": {"type": "raw"},

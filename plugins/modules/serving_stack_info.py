@@ -114,28 +114,24 @@ gateway:
     address_pool: 198.51.100.10-198.51.100.20
 """
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.declared import declared
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     declared_gateway,
     published_copy,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -153,31 +149,14 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    loaded = build.read_manifests(module.params["resources"])
-    if loaded.errors:
-        fail(module, loaded.errors)
-    resources = [api.wire(resource) for resource in loaded.resources]
-    live: list[Object] = []
+    live, written = declared(
+        module, ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
+    )
     try:
-        control = cluster_arguments.control_connection(module.params)
-        if control is not None:
-            with connect(control, write_cache=not module.check_mode) as client:
-                live = list(_on_control(client))
-    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
-        module.fail_json(msg=str(error))
-    try:
-        gateway = _gateway(loaded.resources, live)
+        gateway = _gateway(written, live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    module.exit_json(changed=False, clusters=_clusters([*live, *resources]), gateway=gateway)
-
-
-def _on_control(client: Client) -> Iterable[Object]:
-    """What the control cluster has of the kinds that matter here."""
-    for kind in ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica"):
-        # A control cluster without the definitions of the fleet's kinds has none.
-        with contextlib.suppress(NotServed):
-            yield from client.list(api.KINDS[kind].group_version(), kind).items
+    module.exit_json(changed=False, clusters=_clusters([*live, *map(api.wire, written)]), gateway=gateway)
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:

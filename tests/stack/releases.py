@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The releases of the serving stack and of the control gateway: their charts, where they are, and what they run."""
+"""The releases of the serving stack, the control gateway and clusters in clouds: charts, places, what they run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,23 @@ CONTROL: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
 }
-ALL = {**WORKLOAD, **CONTROL}
+CLOUD: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cluster-autoscaler": (
+        "kube-system",
+        {
+            "cloudProvider": "aws",
+            "awsRegion": "us-west-2",
+            "autoDiscovery": {"clusterName": "west"},
+            "rbac": {"serviceAccount": {"name": "cluster-autoscaler"}},
+            "extraArgs": {"balance-similar-node-groups": True},
+        },
+    ),
+    "aws-dranet": (
+        "kube-system",
+        {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]},
+    ),
+}
+ALL = {**WORKLOAD, **CONTROL, **CLOUD}
 VERSIONS = {
     "cert-manager": "v1.17.1",
     "kube-prometheus-stack": "72.6.2",
@@ -67,6 +83,8 @@ VERSIONS = {
     "ai-gateway-helm": "v0.7.0",
     "node-feature-discovery": "0.18.3",
     "dra-driver-nvidia-gpu": "0.4.0",
+    "cluster-autoscaler": "9.57.0",
+    "aws-dranet": "1.0.0",
     "keda": "2.21.1",
     "metallb": "0.14.9",
     "traefik": "40.2.0",
@@ -97,6 +115,8 @@ WORKLOADS = {
         "Job mp-node-feature-discovery-prune",
     },
     "dra-driver-nvidia-gpu": {"DaemonSet mp-dra-driver-nvidia-gpu-kubelet-plugin"},
+    "cluster-autoscaler": {"Deployment mp-cluster-autoscaler-aws-cluster-autoscaler"},
+    "aws-dranet": {"DaemonSet mp-aws-dranet"},
     "keda": {
         "Deployment keda-admission-webhooks",
         "Deployment keda-operator",

@@ -44,6 +44,10 @@ MIRRORED: Mapping[str, Mapping[str, Any]] = {
     },
     "node-feature-discovery": {"image": {"repository": f"{MIRROR}/nfd"}, "imagePullSecrets": SECRETS},
     "dra-driver-nvidia-gpu": {"image": {"repository": f"{MIRROR}/dra"}, "imagePullSecrets": SECRETS},
+    "cluster-autoscaler": {
+        "image": {"repository": f"{MIRROR}/autoscaler", "pullSecrets": [secret["name"] for secret in SECRETS]}
+    },
+    "aws-dranet": {"image": {"repository": f"{MIRROR}/dranet"}, "imagePullSecrets": SECRETS},
     "keda": {
         "image": {part: {"registry": MIRROR} for part in ("keda", "metricsApiServer", "webhooks")},
         "imagePullSecrets": SECRETS,

@@ -18,6 +18,7 @@ FLOORS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
+    ("module_utils/declared",),
     ("module_utils/module", "module_utils/apply_results", "module_utils/cluster_modules"),
     (
         "module_utils/build",
@@ -36,7 +37,7 @@ FLOORS = [
         "module_utils/core/applying",
         "module_utils/core/checks",
     ),
-    ("module_utils/core/references", "module_utils/core/status"),
+    ("module_utils/core/references", "module_utils/core/status", "module_utils/core/cloud"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),
     ("module_utils/core/forms",),
