@@ -69,7 +69,8 @@ def test_one_command_leads_from_bare_clusters_to_models_that_answer(site: Site) 
 def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
     with Writes(site.live) as writes:
         assert site.live.run("site", **site.environment).ok().changed == 0
-    assert writes.all == []
+    # Webhooks are asked in dry runs whether they work.
+    assert writes.lasting == []
 
 
 def test_one_command_leads_back(site: Site) -> None:
