@@ -324,7 +324,8 @@ def _prepare_control(plane: ControlPlane) -> None:
 def device(pool: Pool, index: int) -> Object:
     return {
         "name": f"gpu-{index}",
-        "attributes": {"architecture": {"string": pool.architecture}},
+        # The DeviceClass of the driver's chart asks for the type.
+        "attributes": {"type": {"string": "gpu"}, "architecture": {"string": pool.architecture}},
         "capacity": {"memory": {"value": pool.memory}},
     }
 

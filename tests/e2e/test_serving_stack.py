@@ -87,7 +87,7 @@ def test_check_mode_lists_what_would_be_installed(stack: Stack) -> None:
     with Writes(stack.live) as writes:
         run = stack.run("--check").ok()
     assert run.changed > 0
-    assert [write for write in writes.all if "dryRun=All" not in write.uri] == []
+    assert writes.lasting == []
     for release in RELEASES:
         assert release in run.output
 
@@ -125,7 +125,8 @@ def test_a_second_run_changes_nothing_and_asks_no_registry(stack: Stack) -> None
     asked = stack.mirror.asked
     with Writes(stack.live) as writes:
         assert stack.run().ok().changed == 0
-    assert writes.all == []
+    # Webhooks are asked in dry runs whether they work.
+    assert writes.lasting == []
     assert stack.mirror.asked == asked
 
 

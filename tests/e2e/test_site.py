@@ -60,8 +60,8 @@ def test_one_command_leads_from_bare_clusters_to_models_that_answer(site: Site) 
     live = site.live
     assert live.run("site", "--check", **site.environment).ok().changed > 0
     assert {plane.name: stacks.everything(plane) for plane in planes(live)} == site.bare
-    live.run("site", **site.environment).ok()
-    assert live.is_true("ModelService", "chat", "team")
+    run = live.run("site", **site.environment).ok()
+    assert live.is_true("ModelService", "chat", "team"), run.output.partition("PLAY [Reconcile the fleet]")[2]
     check_placement(live)
     check_ways(live, "chat", ["small"])
 
@@ -69,7 +69,8 @@ def test_one_command_leads_from_bare_clusters_to_models_that_answer(site: Site) 
 def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
     with Writes(site.live) as writes:
         assert site.live.run("site", **site.environment).ok().changed == 0
-    assert writes.all == []
+    # Webhooks are asked in dry runs whether they work.
+    assert writes.lasting == []
 
 
 def test_one_command_leads_back(site: Site) -> None:
