@@ -225,6 +225,7 @@ def test_the_definitions_are_ours_and_not_those_of_the_chart(control: Control) -
     assert len(ours) == 8
     assert all(VERSION_ANNOTATION not in each["annotations"] for each in ours)
     assert all(VERSION_ANNOTATION in each["annotations"] for each in by_group["traefik.io"])
+    assert len(by_group["traefik.io"]) == 10
 
 
 def test_a_second_run_changes_nothing(control: Control) -> None:

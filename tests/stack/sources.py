@@ -109,7 +109,9 @@ def _write_definitions(chart: Path, wanted: Mapping[str, Any], version: str) -> 
         return
     (chart / place).mkdir(parents=True, exist_ok=True)
     for each in made:
-        (chart / place / f"{each['metadata']['name']}.yaml").write_text(yaml.safe_dump(each))
+        # Some as the generator of most projects writes them, with a separator, some without.
+        begin = "---\n" if each["spec"]["group"] == "gateway.networking.k8s.io" else ""
+        (chart / place / f"{each['metadata']['name']}.yaml").write_text(begin + yaml.safe_dump(each))
 
 
 def _definition(name: str, kind: str, versions: list[str], scope: str = "Namespaced") -> dict[str, Any]:

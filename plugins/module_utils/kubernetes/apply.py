@@ -260,7 +260,7 @@ class _Run:
         live = self.live.objects.get(key)
         if live is None:
             return self._missing(value)
-        if key in self.store.others and key.kind not in _SHARED:
+        if key in self.store.others and key.kind not in _SHARED and key not in self.store.shared:
             message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
             return result(value, "failed", message, before=live)
         entry = (self.store.own or {}).get(key)
@@ -477,7 +477,9 @@ class _Run:
 
     def _stays(self, key: Key, wanted: Mapping[Key, Object], gone: set[Key]) -> bool:
         """Whether an entry of the record is kept: it is wanted, or still to be removed, by nobody else."""
-        if key in wanted or key in self.store.others:
+        # What both want stays in both, unless this run is about all of its record.
+        partial = key in self.store.shared and not self.options.prune
+        if key in wanted or (key in self.store.others and not partial):
             return key in wanted
         group_kind = (key.group, key.kind)
         unseen = (group_kind in self.live.not_served or self.live.fault(key) is not None) and (

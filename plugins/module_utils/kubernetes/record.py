@@ -33,6 +33,10 @@ FLEET_LABEL = "modelplane.ai/fleet"
 RECORD_LABEL = "modelplane.ai/record"
 """On the ConfigMaps of records: their scope."""
 CONTROL_SCOPE = "control"
+GATEWAY_SCOPE = "gateway.control-plane"
+_SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
+"""Scopes of one fleet that may want the same objects: runs of the fleet and the role control_plane both bring the
+gateway, out of the same InferenceGateway."""
 
 _DATA = "objects"
 # How long a namespace may take to be gone, and how the server says that it is not yet (NamespaceLifecycle admission).
@@ -52,7 +56,7 @@ class RecordStore:
     """The record of one fleet and scope on one API server.
 
     `own` is None when there is a record that cannot be read, with `fault` saying why, and when there is none.
-    `others` says of every object of the other records whose it is.
+    `others` says of every object of the other records whose it is, `shared` which of them are wanted by both.
     """
 
     client: Client
@@ -61,6 +65,7 @@ class RecordStore:
     own: dict[Key, Entry] | None = None
     fault: str = ""
     others: Mapping[Key, str] = field(default_factory=dict)
+    shared: frozenset[Key] = frozenset()
     _parts: dict[str, Object] = field(default_factory=dict)
 
     def read(self) -> None:
@@ -79,6 +84,12 @@ class RecordStore:
                 self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
             except RecordError as error:
                 self.fault = f"the record {self._name(1)} cannot be read: {error}"
+        self.shared = frozenset(
+            key
+            for (fleet, scope), parts in records.items()
+            if fleet == self.fleet and {scope, self.scope} == _SAME_OBJECTS
+            for key in _readable(parts)
+        )
         self.others = {
             key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
         }
