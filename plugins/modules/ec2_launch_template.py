@@ -140,10 +140,11 @@ def _described(found: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _create(task: Task, subject: str, client: Client) -> None:
     data, name = task.params["data"], task.params["name"]
+    made: dict[str, Any] = {"LaunchTemplateName": name, "Tags": as_list(task.tags)}
 
     def create() -> None:
         try:
-            client.call(
+            answer = client.call(
                 "create_launch_template",
                 subject,
                 LaunchTemplateName=name,
@@ -151,17 +152,17 @@ def _create(task: Task, subject: str, client: Client) -> None:
                 VersionDescription=launch_templates.description(data),
                 TagSpecifications=[{"ResourceType": "launch-template", "Tags": as_list(task.tags)}],
             )
+            made.update(answer["LaunchTemplate"])
         except CallError as error:
             twin = launch_templates.template(client, name) if error.code == _EXISTS else None
             if twin is None:
                 raise
             need_ours(subject, as_dict(twin.get("Tags")), task.tags)
+            made.update(twin)
 
     task.take([Step(f"{subject}: create", create)])
-    made = {"id": "", "name": name, "version": 1, "tags": task.tags}
-    if not task.check_mode:
-        made = _described(launch_templates.template(client, name))
-    task.end({}, {"data": data, "tags": task.tags}, subject, template=made, id=made["id"])
+    now = _described(made)
+    task.end({}, {"data": data, "tags": task.tags}, subject, template=now, id=now["id"])
 
 
 def _change(task: Task, subject: str, client: Client, found: Mapping[str, Any]) -> None:
@@ -196,8 +197,6 @@ def _change(task: Task, subject: str, client: Client, found: Mapping[str, Any]) 
         )
     task.take(steps)
     now = {**_described(found), "version": wanted, "tags": {**tags, **task.tags}}
-    if steps and not task.check_mode:
-        now = _described(launch_templates.template(client, task.params["name"]))
     before = {
         "data": data if same else latest["LaunchTemplateData"],
         "default_version": found.get("DefaultVersionNumber"),

@@ -276,12 +276,12 @@ def _unmount(task: Task, there: FileSystem, targets: Mapping[str, MountTarget]) 
 
 def _end(task: Task, there: FileSystem, comparison: Comparison, found: Mapping[str, Any] | None) -> None:
     wanted = comparison.wanted
+    named = {"CreationToken": there.token}
     if task.check_mode:
-        first = {"FileSystemId": "", "FileSystemArn": "", "CreationToken": there.token}
-        now = _described(found or first, there.mount_targets(found))
+        now = _described(found or named, there.mount_targets(found))
         now |= {name: value for name, value in wanted.items() if name != _TARGETS}
     else:
-        last = there.look()
+        last = there.look() or named
         now = _described(last, there.mount_targets(last))
     before = {} if found is None else comparison.before
     task.end(before, dict(wanted), there.subject, file_system=now, id=now["id"], arn=now["arn"])

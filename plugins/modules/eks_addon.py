@@ -214,7 +214,7 @@ def _create(task: Task, there: Thing, wanted: Mapping[str, Any]) -> None:
 def _after(task: Task, there: Thing) -> Mapping[str, Any]:
     """The description when the work is done, and what `wait_for` names is so."""
     if not task.waits:
-        return there.look() or {}
+        return there.now()
     enough = {"ACTIVE"}
     if task.params["wait_for"] == "CREATED":
         enough |= {"CREATING", "DEGRADED", "UPDATING"}

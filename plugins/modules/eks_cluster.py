@@ -257,9 +257,7 @@ def _create(task: Task, there: Thing, wanted: Mapping[str, Any]) -> None:
 
 def _after(task: Task, there: Thing) -> dict[str, Any]:
     """The cluster when the work is done; active, if that is waited for."""
-    if task.waits:
-        there.settled(hint=_FAILED)
-    return _described(there.look())
+    return _described(there.settled(hint=_FAILED) if task.waits else there.now())
 
 
 def _change(task: Task, there: Thing, wanted: Mapping[str, Any], found: Mapping[str, Any]) -> None:

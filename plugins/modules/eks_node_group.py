@@ -367,7 +367,7 @@ def _create(task: Task, there: Thing, wanted: Mapping[str, Any], template: Mappi
         made = {**_described(there.keys), **wanted, "desired_size": desired}
     else:
         made = _described(
-            there.settled(hint="Remove the cause, and run again: it is then made anew") if task.waits else there.look()
+            there.settled(hint="Remove the cause, and run again: it is then made anew") if task.waits else there.now()
         )
     task.end({}, {**wanted, "desired_size": desired}, there.subject, node_group=made, arn=made["arn"])
 
@@ -381,7 +381,7 @@ def _change(task: Task, there: Thing, wanted: Mapping[str, Any], found: Mapping[
     if steps and task.waits:
         found = there.settled(hint="Remove the cause, and run again")
     elif steps and not task.check_mode:
-        found = there.look() or {}
+        found = there.now()
     elif there.issues(found):
         task.warn(f"{there.subject} is {found.get('status')}: {issues_text(there.issues(found))}")
     now = _described(found)

@@ -136,7 +136,7 @@ def _take(
     found: Mapping[str, Any],
 ) -> None:
     task.take(steps)
-    now = {**_described(found), **wanted} if task.check_mode else _described(there.look() if steps else found)
+    now = {**_described(found), **wanted} if task.check_mode else _described(there.now() if steps else found)
     compared = there.compared(wanted, before).before if before else {}
     task.end(compared, dict(wanted), there.subject, association=now, arn=now["arn"])
 

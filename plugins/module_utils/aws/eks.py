@@ -61,6 +61,10 @@ class Thing:
         answer = self.client.find(self.describe, self.subject, **self.keys)
         return None if answer is None else dict(answer[self.kind])
 
+    def now(self) -> dict[str, Any]:
+        """Its description after a change; what it is named by where EKS does not tell of it yet."""
+        return self.look() or dict(self.keys)
+
     def ours(self) -> dict[str, Any] | None:
         """Its description, or None; raises AwsError when it is not ours."""
         found = self.look()

@@ -18,7 +18,7 @@ _LONGEST = 1000
 # What a code, or a text of a health issue that names one, asks for; the first that is found counts.
 _HINTS: tuple[tuple[str, str], ...] = (
     (
-        r"InsufficientInstanceCapacity|InsufficientHostCapacity|ICE\b|Insufficient ?Capacity",
+        r"InsufficientInstanceCapacity|InsufficientHostCapacity|Insufficient ?Capacity",
         "AWS has no such machines left in these zones: run again later, or give the pool more zones, another instance "
         "type or a capacity block",
     ),

@@ -68,6 +68,12 @@ def interfaces(site: Site) -> set[str]:
     return {each["NetworkInterfaceId"] for each in found["NetworkInterfaces"]}
 
 
+def descriptions(site: Site, prefix: str) -> set[str]:
+    found = site.aws.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+    told = {each.get("Description", "") for each in found}
+    return {each.removeprefix(prefix) for each in told if each.startswith(prefix)}
+
+
 def balancers(site: Site) -> set[str]:
     old = site.aws.client("elb").describe_load_balancers()["LoadBalancerDescriptions"]
     new = site.aws.client("elbv2").describe_load_balancers()["LoadBalancers"]
@@ -95,10 +101,10 @@ def test_load_balancers_go_while_the_cluster_is_there(site: Site) -> None:
     modern(site, "k8s-gateway", CONTROLLER)
     classic(site, "theirs", [site.group], {})
     modern(site, "east", OF_ANOTHER)
-    interface(site, "aws-K8S-i-0123", OWNED)
+    pods = interface(site, "aws-K8S-i-0123", OWNED)
     (own,) = groups(site) - {"west-efs", "k8s-elb-a0123"}
     refer(site, next(iter(_ids(site, own))), first)
-    before = interfaces(site)
+    site.aws.delay("interface", 3)
     site.sent()
     checked = sweep(site, check=True)
     assert (checked["changed"], site.sent()) == (True, [])
@@ -112,7 +118,9 @@ def test_load_balancers_go_while_the_cluster_is_there(site: Site) -> None:
     assert (done["removed"], done["steps"]) == (checked["removed"], checked["steps"])
     assert balancers(site) == {"theirs", "east"}
     assert groups(site) == {"west-efs", own}
-    assert interfaces(site) == before
+    assert pods in interfaces(site)
+    of_balancers = {each.split("/")[1] if "/" in each else each for each in descriptions(site, "ELB ")}
+    assert of_balancers == {"theirs", "east"}
     assert not sweep(site)["changed"]
 
 
@@ -173,6 +181,16 @@ def test_in_a_vpc_of_somebody_else_a_name_alone_is_not_enough(site: Site) -> Non
         "network interface aws-K8S-i-0456",
         "security group k8s-elb-b0123",
     ]
+
+
+def test_the_interfaces_of_eks_go_by_themselves(site: Site) -> None:
+    site.with_cluster()
+    site.aws.delay("interface", 4)
+    good(eks_cluster, name=CLUSTER, state="absent", tags=TAGS)
+    assert descriptions(site, "Amazon EKS ") == {CLUSTER}
+    assert [name.rpartition("-")[0] for name in names(sweep(site))] == [f"security group eks-cluster-sg-{CLUSTER}"]
+    assert descriptions(site, "Amazon EKS ") == set()
+    assert groups(site) == {"west-efs"}
 
 
 def test_what_is_in_use_is_waited_for_and_told(site: Site) -> None:
