@@ -131,8 +131,11 @@ class Front:
 
     def _unknown(self, environ: dict[str, Any], body: bytes) -> Answer:
         """A request to a service that the double does not read: recorded as what it seems to be."""
-        answer = self._pass_on(environ, body)
         service, region = wire.signed_for(environ)
+        try:
+            answer = self._pass_on(environ, body)
+        except Exception as error:
+            answer = wire.refusal(None, self._defect(service or "an unsigned request", error))
         operation = (
             environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
             or f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
@@ -203,8 +206,11 @@ class Front:
             # Raised by moto's own state where the double uses it.
             return wire.refusal(asked, AwsError(str(error.code), str(error.message)))
         except Exception as error:  # a defect of the double must be told, not look like an error of AWS that is retried
-            self.account.faulty_answers.append(f"{asked.service} {asked.operation}: {traceback.format_exc()}")
-            return wire.refusal(asked, AwsError("DefectOfTheDouble", repr(error)))
+            return wire.refusal(asked, self._defect(f"{asked.service} {asked.operation}", error))
+
+    def _defect(self, where: str, error: Exception) -> AwsError:
+        self.account.faulty_answers.append(f"{where}: {''.join(traceback.format_exception(error))}")
+        return AwsError("DefectOfTheDouble", repr(error))
 
     def _again(self, asked: Asked, token: tuple[str, str, str, str]) -> Answer:
         """A request comes twice, because the answer to the first was lost: it has its effect once."""

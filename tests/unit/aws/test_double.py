@@ -14,10 +14,12 @@ import boto3
 import botocore.session
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks as tokens
+from ansible_collections.modelplane.fleet.tests.aws.account import OPERATIONS
 from ansible_collections.modelplane.fleet.tests.aws.double import AwsDouble
 from ansible_collections.modelplane.fleet.tests.unit.aws.account import cluster, network, refused, role, trust
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from moto.core.utils import get_service_model
 
 
 def careless(aws: AwsDouble, service: str) -> Any:
@@ -129,6 +131,39 @@ def test_other_services_are_recorded_too(aws: AwsDouble) -> None:
         aws.environment["AWS_ACCESS_KEY_ID"], aws.environment["AWS_SECRET_ACCESS_KEY"], region_name="us-west-2"
     ).client("kms", endpoint_url=aws.url).create_key()
     assert [(call.service, call.operation, call.mutating) for call in aws.calls] == [("kms", "CreateKey", True)]
+
+
+# What it answers
+
+
+def test_the_operations_of_the_double_are_those_of_botocore() -> None:
+    table = OPERATIONS
+    for service, operation in {*table.handlers, *table.guards, *table.followers}:
+        assert operation in get_service_model(service).operation_names, (service, operation)
+
+
+WRONG_ANSWERS: dict[str, dict[str, Any]] = {
+    "a member too many": {"cluster": {"name": "west", "colour": "red"}},
+    "another type": {"cluster": {"name": 1}},
+    "an unknown status": {"cluster": {"name": "west", "status": "READY"}},
+}
+
+
+@pytest.mark.parametrize("result", WRONG_ANSWERS.values(), ids=WRONG_ANSWERS)
+def test_an_answer_that_the_model_does_not_have_is_a_defect(
+    aws: AwsDouble, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(OPERATIONS.handlers, ("eks", "DescribeCluster"), lambda *_: result)
+    refused("DefectOfTheDouble", aws.client("eks").describe_cluster, name="west")
+    assert "does not have" in aws.defects[0]
+    aws.reset()
+
+
+def test_what_moto_lacks_is_a_defect_and_not_asked_twice(aws: AwsDouble) -> None:
+    ec2 = aws.client("ec2", recorded=True)
+    assert "has not been implemented" in refused("DefectOfTheDouble", ec2.describe_instance_topology)
+    assert len(aws.calls) == len(aws.defects) == 1
+    aws.reset()
 
 
 # Failures
