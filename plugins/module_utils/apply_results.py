@@ -93,6 +93,7 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         force=params["force"],
         check_mode=check_mode,
         wait=params["wait"],
+        promised=frozenset(params.get("promised") or ()),
     )
     return Settings(
         path=params["path"] or "",

@@ -32,6 +32,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_retries": {"type": "int"},
     "fleet_force": {"type": "bool"},
     "fleet_definitions": {"type": "bool"},
+    "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_drain": {"type": "list", "elements": "str"},
     "fleet_report": {"type": "str"},
     "fleet_loop_interval": {"type": "float"},

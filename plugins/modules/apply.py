@@ -95,6 +95,13 @@ options:
         applied with this collection wants them.
     type: bool
     default: true
+  promised:
+    description:
+      - API groups that something else is about to bring, such as the role P(modelplane.fleet.serving_stack#role).
+      - In check mode, objects of their kinds count as created where these are not served yet.
+    type: list
+    elements: str
+    default: []
   lease:
     description:
       - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed for as long as the module works; when
@@ -268,6 +275,7 @@ ARGUMENTS: dict[str, Any] = {
             "default": ["clusters", "control"],
         },
         "definitions": {"type": "bool", "default": True},
+        "promised": {"type": "list", "elements": "str", "default": []},
         "lease": {
             "type": "dict",
             "options": {

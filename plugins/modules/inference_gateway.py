@@ -180,7 +180,7 @@ def work(module: AnsibleModule) -> None:
             if gateway is None:
                 module.exit_json(changed=False, address="")
             look = _waited(module, client, gateway)
-            _end(module, look, _write(client, look, check_mode=module.check_mode))
+            _end(module, look, _write(client, look, check_mode=module.check_mode) if look.live else {})
     except api.InvalidResource as error:
         fail(module, error.problems)
     except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:

@@ -9,7 +9,6 @@ that Ansible forks for the task, which has all of that from its parent. Everythi
 
 from __future__ import annotations
 
-import datetime
 import os
 import sys
 import traceback
@@ -22,6 +21,7 @@ from ansible.module_utils.common.parameters import remove_values
 from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action.normal import ActionModule as AsModule
 from ansible.utils.display import Display
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 
 class Module(Protocol):
@@ -105,19 +105,3 @@ class _Face:
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
         raise _Ended({"changed": False, **result, "msg": msg, "failed": True}, self._secrets)
-
-
-def plain(value: Any) -> Any:
-    """A value as it comes out of JSON: no tags, nothing lazy or encrypted."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(entry) for entry in value]
-    if value is None or isinstance(value, bool):
-        return value
-    for kind in (int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    if isinstance(value, (datetime.datetime, datetime.date)):
-        return value.isoformat()
-    return str(value)

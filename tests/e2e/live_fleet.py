@@ -101,7 +101,7 @@ class LiveFleet:
     def prepare(self, nodes: int = 2, devices: int = 2, more: Sequence[Pool] = ()) -> None:
         """What a cluster has before the fleet comes: APIs, nodes with devices, a gateway with an address; and
         controllers of gateways. The nodes are those of a pool `gpu`, and `more`."""
-        self.settings["fleet_serving_stack"] = "provided"
+        self.settings |= {"fleet_serving_stack": "provided", "fleet_control_gateway": "provided"}
         pools = [Pool("gpu", nodes, devices), *more]
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda plane: _prepare(plane, pools), self.workloads.values()))

@@ -33,7 +33,8 @@ _WRITTEN_BY_SERVERS = ("managedFields", "resourceVersion", "uid", "generation", 
 
 
 class Writes:
-    """What is written to any API server of a fleet while it is entered, in `all`; by tests and clusters not counted."""
+    """What is written to any API server of a fleet while it is entered, in `all`, and in `lasting` without dry runs; by
+    tests and clusters not counted."""
 
     def __init__(self, live: LiveFleet) -> None:
         self._since = [(plane, plane.audit_position()) for plane in planes(live)]
@@ -46,6 +47,10 @@ class Writes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.all = [request for plane, since in self._since for request in plane.write_requests(since)]
+
+    @property
+    def lasting(self) -> list[Request]:
+        return [request for request in self.all if "dryRun=All" not in request.uri]
 
 
 def planes(live: LiveFleet) -> list[ControlPlane]:

@@ -87,12 +87,15 @@ class Operator:
 
 
 @contextlib.contextmanager
-def acting(live: LiveFleet, pool: Pool) -> Iterator[None]:
-    """Nodes of a pool with devices on every workload cluster, and what acts there while the context lasts."""
+def acting(live: LiveFleet, *pools: Pool) -> Iterator[None]:
+    """Nodes of pools with devices, and storage, on every workload cluster, and what acts there while the context
+    lasts."""
     actors: list[Operator | GatewayController] = []
     for name, plane in live.workloads.items():
-        for node in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name}):
-            plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
+        plane.add_storage_class("rwx")
+        for pool in pools:
+            for node in plane.add_nodes(pool.name, pool.nodes, labels={POOL_LABEL: pool.name}):
+                plane.publish_devices(node, DRIVER, [device(pool, index) for index in range(pool.devices)])
         actors += [Operator(plane), GatewayController(plane, live.addresses[name])]
     yield
     for each in actors:

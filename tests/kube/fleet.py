@@ -16,18 +16,26 @@ CONTROL_CLUSTER = "control"
 
 
 class Fleet:
-    """One control cluster (`control`: objects, namespaces and garbage collection, no pods) and `workloads` by name.
+    """One control cluster and `workloads` by name. `control`: the components of the former, by default those for
+    objects, namespaces and garbage collection, without pods.
 
     Starts when it is entered as a context manager. Logs are below `folder`.
     """
 
-    def __init__(self, programs: Mapping[str, Path], folder: Path, workloads: Sequence[str] = ("east", "west")) -> None:
+    def __init__(
+        self,
+        programs: Mapping[str, Path],
+        folder: Path,
+        workloads: Sequence[str] = ("east", "west"),
+        *,
+        control: Sequence[str] = CONTROL,
+    ) -> None:
         self._etcd = Etcd(programs, folder / "etcd")
 
         def cluster(name: str, components: Sequence[str]) -> ControlPlane:
             return ControlPlane(programs, name, folder / name, etcd=self._etcd, components=components)
 
-        self.control = cluster(CONTROL_CLUSTER, CONTROL)
+        self.control = cluster(CONTROL_CLUSTER, control)
         self.workloads = {name: cluster(name, WORKLOAD) for name in workloads}
 
     @property

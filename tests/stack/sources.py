@@ -400,7 +400,7 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self) -> None:
             parts = urlsplit(self.path)
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
             allowed, user = self._user()
             if allowed:
                 kind = self.headers.get("Content-Type") or ""
@@ -416,6 +416,16 @@ def _handler(server: Server) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(answer.content)
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = []
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(parts)
 
         def _user(self) -> tuple[bool, str]:
             """Whether the request is allowed, and who it says it is of."""

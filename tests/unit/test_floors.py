@@ -16,7 +16,8 @@ PREFIX = "ansible_collections.modelplane.fleet.plugins."
 # The house, top floor first. A file belongs to the longest room that its path begins with.
 FLOORS = [
     ("action",),
-    ("modules", "filter", "inventory", "doc_fragments", "plugin_utils"),
+    ("modules", "filter", "inventory", "doc_fragments"),
+    ("plugin_utils",),
     ("module_utils/declared",),
     ("module_utils/module", "module_utils/apply_results", "module_utils/cluster_modules"),
     (
@@ -30,7 +31,12 @@ FLOORS = [
     ("module_utils/aws",),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
-    ("module_utils/core/reconcile", "module_utils/core/load", "module_utils/core/applying"),
+    (
+        "module_utils/core/reconcile",
+        "module_utils/core/load",
+        "module_utils/core/applying",
+        "module_utils/core/checks",
+    ),
     ("module_utils/core/references", "module_utils/core/status", "module_utils/core/cloud"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),

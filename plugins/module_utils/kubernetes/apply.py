@@ -78,6 +78,7 @@ class Options:
     that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
     `definitions`: definitions of kinds that are not wanted go as well, unless there is an object of one of them.
+    `promised`: API groups that something else is about to bring, so that in check mode their kinds count as new ones.
     """
 
     fleet: str = "default"
@@ -91,6 +92,7 @@ class Options:
     held_labels: frozenset[tuple[tuple[str, str], ...]] = frozenset()
     orphans: bool = True
     definitions: bool = False
+    promised: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -274,13 +276,16 @@ class _Run:
 
     def _of_new_kind(self, value: Object) -> Result | tuple[None]:
         key = Key.of(value)
+        if self.options.check_mode and key.group in self.options.promised:
+            self.sender.new_kinds.add((key.group, key.kind))
         if (key.group, key.kind) in self.sender.new_kinds:
             return self._in_namespace(value) or (None,)
+        first = "the gateway of the fleet" if self.options.scope == CONTROL_SCOPE else "the serving stack"
+        kind = f"{key.kind} ({text(value, 'apiVersion')})"
         return result(
             value,
             "failed",
-            f"cluster {self.client.name} does not serve {key.kind} ({text(value, 'apiVersion')}): install the serving "
-            "stack first",
+            f"cluster {self.client.name} does not serve {kind}: install {first} first",
         )
 
     def _missing(self, value: Object) -> Result | tuple[Object | None]:

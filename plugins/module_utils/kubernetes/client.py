@@ -291,6 +291,15 @@ class Client:
         call = Call("create", "POST", path, f"make a token of ServiceAccount {namespace}/{name}", {}, body)
         return str((self._requester.json(call).get("status") or {}).get("token") or "")
 
+    def allowed(self, kind: str, spec: Object) -> bool:
+        """Whether somebody may do something: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
+        SelfSubjectAccessReview or SubjectAccessReview. Nothing is stored."""
+        api_version = "authorization.k8s.io/v1"
+        path = self.resource(api_version, kind).path()
+        body = {"apiVersion": api_version, "kind": kind, "spec": spec}
+        answer = self._requester.json(Call("review", "POST", path, "ask what is allowed", {}, body))
+        return (answer.get("status") or {}).get("allowed") is True
+
     # How requests are sent
 
     def _on_object(

@@ -316,6 +316,18 @@ def test_two_fleets_want_one_object(place: Place) -> None:
     assert place.get(objects[0]) is not None
 
 
+def test_what_runs_and_the_role_of_the_gateway_want_goes_with_the_last_of_them(place: Place) -> None:
+    objects = place.objects()[:3]
+    names = list(actions(place.apply(objects, scope="control")))
+    assert actions(place.apply(objects, scope="gateway.control-plane")) == dict.fromkeys(names, "unchanged")
+    since = place.plane.audit_position()
+    for scope in ("control", "gateway.control-plane"):
+        assert not place.apply(objects, scope=scope).changed
+    assert not written(place, since)
+    assert actions(place.apply([], scope="control")) == {}
+    assert actions(place.apply([], scope="gateway.control-plane")) == dict.fromkeys(names, "deleted")
+
+
 def test_a_namespace_that_is_not_there(place: Place) -> None:
     value = config("settings", place.namespace, a="1")
     found = only(place.apply([value]), "ConfigMap")

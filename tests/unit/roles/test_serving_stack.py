@@ -101,6 +101,18 @@ def test_what_others_refer_to_comes_first() -> None:
     assert removal["cert-manager"] == max(removal.values())
 
 
+def test_a_failure_holds_those_back_that_need_it_and_nobody_else() -> None:
+    wave = {component["key"]: component["wave"] for component in COMPONENTS}
+    for component in COMPONENTS:
+        assert all(wave[each] <= component["wave"] for each in component.get("after", []))
+    holds = {entry["key"]: entry["holds"] for entry in plan(COMPONENTS, Choices(drivers=[NVIDIA]))}
+    assert holds["gaie-crds"] == ["ai-gateway", "envoy-gateway", "gateway"]
+    assert holds["ai-gateway"] == ["gateway"]
+    assert holds["node-feature-discovery"] == holds["dra-quota"] == ["dra-driver"]
+    for key in ("cert-manager", "prometheus", "leader-worker-set", "dra-driver", "gateway"):
+        assert holds[key] == []
+
+
 def test_the_taint_of_nodes_is_tolerated_whatever_its_value() -> None:
     tolerations = planned()["node-feature-discovery"]["values"]["worker"]["tolerations"]
     assert tolerations == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]

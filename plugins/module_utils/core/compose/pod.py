@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -80,6 +80,17 @@ def missing_variables(wanted: Sequence[Mapping[str, Any]], given: Sequence[Mappi
     return [deepcopy(dict(variable)) for variable in wanted if variable["name"] not in names]
 
 
+def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
+    """The GPU taints of the vendors whose device classes are claimed (`gpu.amd.com` -> `amd.com/gpu`), and NVIDIA's."""
+    taints = [_NVIDIA_TAINT]
+    for name in device_classes:
+        kind, _dot, vendor = name.partition(".")
+        taint = f"{vendor}/gpu"
+        if kind == "gpu" and vendor and taint not in taints:
+            taints.append(taint)
+    return [{"key": taint, "operator": "Exists", "effect": "NoSchedule"} for taint in taints]
+
+
 def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
     """A container with its fields in the order in which they are usually written."""
     return {field: container[field] for field in sorted(container, key=_CONTAINER_FIELDS.index)}
@@ -88,7 +99,8 @@ def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     written = member.wire["template"]["spec"]
     container = member.container
-    spec: dict[str, Any] = {**_place(member.pools), "tolerations": _tolerations(member)}
+    classes = [request["deviceClassName"] for request in member.device_requests]
+    spec: dict[str, Any] = {**_place(member.pools), "tolerations": gpu_tolerations(classes)}
     if written.get("imagePullSecrets"):
         spec["imagePullSecrets"] = deepcopy(list(written["imagePullSecrets"]))
     if member.device_requests:
@@ -109,17 +121,6 @@ def _place(pools: Sequence[str]) -> dict[str, Any]:
     return {
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     }
-
-
-def _tolerations(member: Member) -> list[dict[str, str]]:
-    """The GPU taints of the vendors whose device classes are claimed (`gpu.amd.com` -> `amd.com/gpu`), and NVIDIA's."""
-    taints = [_NVIDIA_TAINT]
-    for request in member.device_requests:
-        kind, _dot, vendor = request["deviceClassName"].partition(".")
-        taint = f"{vendor}/gpu"
-        if kind == "gpu" and vendor and taint not in taints:
-            taints.append(taint)
-    return [{"key": taint, "operator": "Exists", "effect": "NoSchedule"} for taint in taints]
 
 
 def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -55,8 +55,9 @@ class StackError(ValueError):
 
 def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, Any]]:
     """Each component as it is to be, in the order of waves: the keys of the component with `state`, `why` it is not
-    installed (empty when it is), and, of what is a release, `release`, `version`, `ref`, `repository` (empty where
-    `ref` says it all) and `values`. Raises StackError."""
+    installed (empty when it is), `holds`, the keys of those that are not brought there while it does not work, and, of
+    what is a release, `release`, `version`, `ref`, `repository` (empty where `ref` says it all) and `values`. Raises
+    StackError."""
     problems = _unknown(components, choices)
     planned = []
     for component in sorted(components, key=lambda component: int(component["wave"])):
@@ -65,7 +66,8 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         if state not in STATES:
             problems.append(f"{choices.variables}_states.{key} is {state}, and must be one of {', '.join(STATES)}")
         # What is disabled by default goes when somebody says so, as others may use what is there.
-        entry = {**component, "removed": choices.states.get(key) == "disabled"}
+        removed = choices.states.get(key) == "disabled"
+        entry = {**component, "removed": removed, "holds": _holds(key, components)}
         why = _not_installed(component, state, choices)
         entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
@@ -130,6 +132,16 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
         if not isinstance(version, str)
     ]
     return problems
+
+
+def _holds(key: str, components: Sequence[Component]) -> list[str]:
+    """Those that come `after` a component, or after one of those."""
+    found: set[str] = set()
+    waiting = {key}
+    while waiting:
+        waiting = {str(each["key"]) for each in components if waiting & set(each.get("after") or ())} - found
+        found |= waiting
+    return sorted(found)
 
 
 def _not_installed(component: Component, state: str, choices: Choices) -> str:

@@ -1,0 +1,57 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.images_in`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: images_in
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: The images that manifests name
+description:
+  - Finds the images of containers in manifests as C(helm template) writes them, and in objects and values of charts,
+    under C(image) at any depth, and in arguments, variables and configuration.
+  - CustomResourceDefinitions and metadata are passed over.
+options:
+  _input:
+    description: Text with manifests, or an object, or a list of objects.
+    type: raw
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Say which images an object names
+  ansible.builtin.debug:
+    msg: "{{ pod | modelplane.fleet.images_in }}"
+  vars:
+    pod: {spec: {containers: [{name: web, image: nginx, args: [--sidecar=ghcr.io/acme/sidecar:v1]}]}}
+"""
+
+RETURN = r"""
+_value:
+  description: References to images, with registry and tag or digest, sorted.
+  type: list
+  elements: str
+  returned: always
+  sample: ["docker.io/library/nginx:latest", "ghcr.io/acme/sidecar:v1"]
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests, in_object
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+
+def images_in(value: Any) -> list[str]:
+    """The images that manifests name."""
+    return sorted(in_manifests(str(value)) if isinstance(value, str) else in_object(plain(value)))
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"images_in": images_in}

@@ -1,0 +1,160 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.mirror_charts`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: mirror_charts
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: Which charts the clusters of a fleet need, and how they are rendered
+description:
+  - Turns the variables of hosts into the archives that the roles of this collection would install there, each once.
+  - Mirrors that the variables name are passed over; what is wanted is where charts come from in the end.
+positional: hosts, components, clusters
+options:
+  _input:
+    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    type: dict
+    required: true
+  hosts:
+    description: Hosts of clusters.
+    type: list
+    elements: str
+    required: true
+  components:
+    description: The components of a host that has no variable for its own.
+    type: list
+    elements: dict
+    required: true
+  clusters:
+    description:
+      - What M(modelplane.fleet.serving_stack_info) tells. A cluster that is not among them gets all components.
+    type: dict
+    default: {}
+  prefix:
+    description: What the names of the variables begin with.
+    type: str
+    default: serving_stack
+  places:
+    description:
+      - C(sources) (beginning of a repository, what to ask in its place), C(charts_dir) and C(chart_registry) for the
+        copies.
+    type: dict
+    default: {}
+  archives:
+    description: The names of the files in C(charts_dir).
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Say which charts all clusters need
+  ansible.builtin.debug:
+    msg: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], components) }}"
+  vars:
+    components:
+      - key: lws
+        wave: 1
+        chart: lws
+        source: oci://registry.k8s.io/lws/charts
+        version: v0.8.0
+        namespace: lws-system
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - Each archive with C(chart), C(version), C(source), C(file), C(ref), C(repository) and C(destination).
+    - C(renders) has C(release), C(namespace) and C(values) of each way in which it is installed.
+  type: list
+  elements: dict
+  returned: always
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, User, charts
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, StackError
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+_NAME = "modelplane.fleet.mirror_charts"
+# Of a component, what makes up its release. Its objects may need files of a role.
+_KEYS = (
+    "key",
+    "wave",
+    "needs",
+    "unneeded",
+    "state",
+    "chart",
+    "source",
+    "version",
+    "version_field",
+    "least_version",
+    "namespace",
+    "values",
+    "values_from",
+)
+
+
+def mirror_charts(
+    hostvars: Any,
+    hosts: Any,
+    components: Any,
+    clusters: Any = None,
+    prefix: str = "serving_stack",
+    places: Any = None,
+    archives: Any = (),
+) -> list[dict[str, Any]]:
+    """The charts that hosts need."""
+    if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
+        raise AnsibleFilterError(f"{_NAME}: the input must be hostvars, and hosts a list of names")
+    known = plain(clusters or {})
+    default = _components(components)
+    missing = [str(host) for host in hosts if host not in hostvars]
+    if missing:
+        raise AnsibleFilterError(f"{_NAME}: there is no host {', '.join(missing)}")
+    users = [_user(str(host), hostvars[host], default, known, prefix) for host in hosts]
+    try:
+        return charts(users, Places(**plain(places or {})), plain(archives))
+    except StackError as error:
+        raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
+    except (TypeError, KeyError) as error:
+        raise AnsibleFilterError(f"{_NAME}: {error}") from None
+
+
+def _user(
+    host: str, variables: Mapping[str, Any], default: list[dict[str, Any]], known: Mapping[str, Any], prefix: str
+) -> User:
+    read = {
+        name: plain(variables[f"{prefix}_{name}"])
+        for name in ("cluster", "drivers", "states", "versions", "values")
+        if f"{prefix}_{name}" in variables
+    }
+    for name in ("states", "versions", "values"):
+        if not isinstance(read.get(name, {}), Mapping):
+            raise AnsibleFilterError(f"{host}: {prefix}_{name} must be a mapping, by component")
+    cluster = str(read.pop("cluster", None) or variables.get("fleet_cluster") or host)
+    about = known.get(cluster)
+    drivers = read.pop("drivers", None if about is None else about["drivers"])
+    components = _components(variables[f"{prefix}_components"]) if f"{prefix}_components" in variables else default
+    if prefix != "serving_stack":
+        read["variables"] = prefix
+    choices = Choices(**read, drivers=drivers or (), stack=(about or {}).get("stack") or {})
+    return User(cluster, components, choices, devices_known=drivers is not None)
+
+
+def _components(given: Any) -> list[dict[str, Any]]:
+    return [{key: plain(component[key]) for key in _KEYS if key in component} for component in given]
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"mirror_charts": mirror_charts}

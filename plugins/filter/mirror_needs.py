@@ -1,0 +1,130 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.mirror_needs`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: mirror_needs
+author:
+  - The modelplane.fleet authors
+version_added: 0.2.0
+short_description: All that a fleet needs from outside, and where copies of it go
+description:
+  - Makes one list of charts and images, and the variables that make a fleet use the copies.
+positional: found
+options:
+  _input:
+    description: Charts as P(modelplane.fleet.mirror_charts#filter) tells them.
+    type: list
+    elements: dict
+    required: true
+  found:
+    description: References to images by who names them. Names of resources begin with C(manifest), in front of a space.
+    type: dict
+    required: true
+  places:
+    description:
+      - C(sources) (registry, what to ask in its place), and for the copies C(charts_dir), C(chart_registry),
+        C(image_registry) (a host and a folder, below which each registry has a folder) and C(image_registries)
+        (registry, place of its copies).
+    type: dict
+    default: {}
+  unnamed:
+    description: Chart, version, and the images that it makes run without naming them.
+    type: dict
+    default: {}
+  own:
+    description: What C(fleet_images) says.
+    type: dict
+    default: {}
+  exclude:
+    description: Images that are not needed.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Say what has to be copied
+  ansible.builtin.debug:
+    msg: "{{ charts | modelplane.fleet.mirror_needs({'lws v0.8.0': ['registry.k8s.io/lws/lws:v0.8.0']}, places) }}"
+  vars:
+    charts: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], components) }}"
+    places: {image_registry: mirror.example/fleet}
+    components:
+      - key: lws
+        wave: 1
+        chart: lws
+        source: oci://registry.k8s.io/lws/charts
+        version: v0.8.0
+        namespace: lws-system
+"""
+
+RETURN = r"""
+_value:
+  description: The list.
+  type: dict
+  returned: always
+  contains:
+    charts:
+      description: Each archive with C(chart), C(version), C(source), C(file) and C(destination).
+      type: list
+      elements: dict
+    images:
+      description:
+        - Each image with C(image) (its name), C(used_by), C(source) and C(destination) of a copy, and C(use) (its name
+          from then on).
+      type: list
+      elements: dict
+    variables:
+      description: What to set, so that the copies are used.
+      type: dict
+    manifests:
+      description: Images that manifests of the fleet name, and what to write in their place.
+      type: dict
+    problems:
+      description: What is missing in the list, a line each.
+      type: list
+      elements: str
+    report:
+      description: The list for people, line by line.
+      type: list
+      elements: str
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, needs, report
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+_NAME = "modelplane.fleet.mirror_needs"
+
+
+def mirror_needs(
+    charts: Any, found: Any, places: Any = None, unnamed: Any = None, own: Any = None, exclude: Any = ()
+) -> dict[str, Any]:
+    """All that a fleet needs."""
+    if isinstance(charts, (str, Mapping)) or not isinstance(found, Mapping):
+        raise AnsibleFilterError(f"{_NAME}: the input must be a list of charts, the argument a mapping")
+    try:
+        needed = needs(
+            plain(charts),
+            plain(found),
+            Places(**plain(places or {})),
+            unnamed=plain(unnamed or {}),
+            own=plain(own or {}),
+            exclude=plain(exclude),
+        )
+    except (TypeError, KeyError) as error:
+        raise AnsibleFilterError(f"{_NAME}: {error}") from None
+    return {**needed, "report": report(needed)}
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"mirror_needs": mirror_needs}

@@ -1,0 +1,84 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a check of a cluster finds, and the report of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Severity
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a cluster: what was found (`message`), where, and what to do about it (`hint`).
+
+    An error keeps the stack or replicas from working, a warning will do so later or under some condition. `check` says
+    what was looked at, one word for programs; `where` is an object, a field of a manifest or a variable.
+    """
+
+    check: str
+    where: str
+    message: str
+    hint: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}. {self.hint}"
+
+    def wire(self) -> dict[str, str]:
+        """The fields, for programs."""
+        return {
+            "severity": self.severity,
+            "check": self.check,
+            "where": self.where,
+            "message": self.message,
+            "hint": self.hint,
+        }
+
+
+def warning(check: str, where: str, message: str, hint: str) -> Finding:
+    return Finding(check, where, message, hint, "warning")
+
+
+def sorted_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Errors first, in the order in which they were found otherwise."""
+    return tuple(sorted(findings, key=lambda finding: finding.severity))
+
+
+def errors(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.severity == "error"]
+
+
+def report(name: str, findings: Sequence[Finding]) -> list[str]:
+    """The report of a cluster, line by line: how it is, then each finding with what to do on a line of its own."""
+    wrong = len(errors(findings))
+    lines = [f"{name}: {_counts(wrong, len(findings) - wrong)}"]
+    for finding in findings:
+        lines.append(f"  {finding.severity}: {finding.where}: {finding.message}")
+        lines.append(f"    {finding.hint}")
+    return lines
+
+
+def some(names: Iterable[str]) -> str:
+    """Names for a sentence, the first few of many."""
+    found = list(names)
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return ", ".join(found[:_SHOWN]) + more
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def are(number: int, noun: str) -> str:
+    """So many of them, with the verb."""
+    return f"{count(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+def _counts(wrong: int, warned: int) -> str:
+    parts = [count(number, noun) for number, noun in ((wrong, "error"), (warned, "warning")) if number]
+    return ", ".join(parts) or "nothing stands in the way"

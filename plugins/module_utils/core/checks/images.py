@@ -1,0 +1,23 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which programs a workload runs, told by the repositories of its images, wherever they are mirrored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+
+
+def runs(workload: Object, images: Iterable[str]) -> bool:
+    """Whether a Deployment or DaemonSet runs one of these images, each the last parts of a repository
+    (`lws`, `envoyproxy/gateway`)."""
+    return any(f"/{repository}".endswith(f"/{image}") for repository in _repositories(workload) for image in images)
+
+
+def _repositories(workload: Object) -> Iterator[str]:
+    pod = fields(workload, "spec", "template", "spec")
+    for container in (*entries(pod, "containers"), *entries(pod, "initContainers")):
+        # A port of the registry has a colon too.
+        repository, _colon, tag = text(container, "image").partition("@")[0].rpartition(":")
+        yield repository if repository and "/" not in tag else f"{repository}:{tag}".removeprefix(":")

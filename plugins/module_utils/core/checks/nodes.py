@@ -1,0 +1,238 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Whether the nodes of a cluster are those that its pools speak of, and let pods run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import (
+    Finding,
+    are,
+    some,
+    warning,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import NVIDIA, Sight, Wanted, pool_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    entries,
+    fields,
+    is_true,
+    number,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+LABEL = constants.POOL_LABEL
+_CHECK = "nodes"
+_OF_CONDITIONS = "node.kubernetes.io/"
+"""Taints that the control plane sets for the state of a node, which is told as such (Kubernetes, "Well-Known Labels,
+Annotations and Taints")."""
+_GPU_LABELS = (
+    "nvidia.com/gpu.present",
+    "feature.node.kubernetes.io/pci-10de.present",
+    "cloud.google.com/gke-accelerator",
+)
+"""Labels of nodes with GPUs: of NVIDIA's GPU feature discovery, of Node Feature Discovery, of GKE."""
+GKE_LABEL = "cloud.google.com/gke-accelerator"
+_LEAST_KUBELET = (1, 34)
+
+
+def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """What is wrong with nodes: those of each pool, and those that are left for the stack."""
+    if "Node" in sight.unread:
+        return
+    pools = {text(pool, "name"): pool for pool in entries(wanted.cluster, "spec", "nodePools")}
+    by_pool: dict[str, list[Object]] = {}
+    for node in sight.nodes:
+        by_pool.setdefault(pool_of(node), []).append(node)
+    if wanted.cluster is None:
+        yield warning(
+            _CHECK,
+            "manifests",
+            f"no InferenceCluster {wanted.name} is known, so its pools were not looked at",
+            "Give its manifest in fleet_resources, or the control cluster that has it",
+        )
+    # A cluster that the fleet makes has a pool of its own for what is no replica.
+    elif not wanted.expected.made:
+        yield from _unknown_pools(by_pool, pools)
+        yield from _unlabelled(by_pool.get("", ()), sight, wanted)
+    for index, (name, pool) in enumerate(pools.items()):
+        place = f"spec.nodePools[{index}] ({name})"
+        if text(pool, "className") not in wanted.classes:
+            yield Finding(
+                _CHECK,
+                place,
+                f"there is no InferenceClass {text(pool, 'className')}",
+                "Add its manifest to fleet_resources, or correct className",
+            )
+        yield from _numbers(place, name, pool, by_pool.get(name, []))
+        yield from _state(name, by_pool.get(name, []))
+        yield from _taints(name, by_pool.get(name, []), wanted)
+    yield from _room_for_the_stack(sight, wanted)
+
+
+def _unknown_pools(by_pool: Mapping[str, list[Object]], pools: Mapping[str, Object]) -> Iterator[Finding]:
+    for name, nodes in sorted(by_pool.items()):
+        if name and name not in pools:
+            yield warning(
+                _CHECK,
+                f"Node {some(_names(nodes))}",
+                f"the label {LABEL} is {name}, and the InferenceCluster has no such pool",
+                nearest_key(name, pools) if pools else "Add the pool to spec.nodePools, or take the label off",
+            )
+
+
+def _unlabelled(nodes: Iterable[Object], sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    publishing = {text(value, "spec", "nodeName") for value in sight.slices}
+    found = [node for node in nodes if _has_devices(node) or text(node, "metadata", "name") in publishing]
+    if found and wanted.expected.drivers:
+        yield warning(
+            _CHECK,
+            f"Node {some(_names(found))}",
+            f"devices are there, and no label {LABEL}: no replica is placed there",
+            f"If they are of a pool: kubectl label node NAME {LABEL}=POOL",
+        )
+
+
+def _has_devices(node: Object) -> bool:
+    labels = fields(node, "metadata", "labels")
+    return any(label in labels for label in _GPU_LABELS) or plugin_devices(node) > 0
+
+
+def plugin_devices(node: Object) -> int:
+    """The GPUs that a device plugin offers on a node."""
+    told = text(node, "status", "allocatable", "nvidia.com/gpu")
+    return int(told) if told.isdecimal() else 0
+
+
+def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
+    start = number(pool, "nodeCount", default=1)
+    least = number(pool, "minNodeCount", default=start)
+    most = number(pool, "maxNodeCount", default=start)
+    field = "maxNodeCount" if "maxNodeCount" in pool else "nodeCount"
+    label = f"kubectl label node NAME {LABEL}={name}"
+    if not nodes and least:
+        yield Finding(
+            _CHECK,
+            place,
+            f"no node has the label {LABEL}={name}, {least} or more are wanted",
+            f"Label the nodes of the pool ({label}), or correct the pool",
+        )
+    elif len(nodes) < most and field == "nodeCount":
+        yield warning(
+            _CHECK,
+            place,
+            f"{field} is {most}, and {are(len(nodes), 'node')} there with the label {LABEL}={name}: replicas are "
+            "placed on the others as well, and stay pending",
+            f"Add nodes, label them ({label}), or set nodeCount to {len(nodes)}",
+        )
+    elif len(nodes) < most:
+        yield warning(
+            _CHECK,
+            place,
+            f"{field} is {most}, and {are(len(nodes), 'node')} there: replicas are placed on the others as well, and "
+            "stay pending unless an autoscaler of yours adds nodes with the label",
+            f"Make sure that it does, or set {field} to {max(len(nodes), 1)}",
+        )
+
+
+def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
+    for nodes_of_it, message, hint in (
+        ([node for node in nodes if not is_true(node, "Ready")], "is not Ready", "kubectl describe node tells why"),
+        (
+            [node for node in nodes if fields(node, "spec").get("unschedulable") is True],
+            "is cordoned: no pod is started there",
+            "kubectl uncordon NAME, or take the label of the pool off",
+        ),
+        (
+            [node for node in nodes if (0, 0) < _kubelet(node) < _LEAST_KUBELET],
+            "has a kubelet older than 1.34: pods claim devices with Kubernetes 1.34 and newer",
+            "Upgrade the nodes",
+        ),
+    ):
+        if nodes_of_it:
+            yield warning(_CHECK, f"Node {some(_names(nodes_of_it))} (pool {name})", message, hint)
+
+
+def _kubelet(node: Object) -> tuple[int, ...]:
+    """Major and minor version of a node's kubelet, zeros where it tells none."""
+    parts = text(node, "status", "nodeInfo", "kubeletVersion").removeprefix("v").split(".")[:2]
+    return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else (0, 0)
+
+
+def _taints(name: str, nodes: list[Object], wanted: Wanted) -> Iterator[Finding]:
+    classes = [each for promise in wanted.expected.promises if promise.pool == name for each in promise.device_classes]
+    tolerations = [Toleration(**entry) for entry in gpu_tolerations(classes)]  # type: ignore[arg-type]
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for taint in _keeping_away(node):
+            if not any(toleration.covers(taint) for toleration in tolerations):
+                found.setdefault(str(taint), []).append(text(node, "metadata", "name"))
+    for taint_text, places in sorted(found.items()):
+        yield Finding(
+            _CHECK,
+            f"Node {some(sorted(places))} (pool {name})",
+            f"pods of replicas do not tolerate the taint {taint_text}",
+            f"Take it off (kubectl taint node NAME {taint_text}-); engines tolerate "
+            f"{some(toleration.key for toleration in tolerations)} with the effect NoSchedule",
+        )
+
+
+def _keeping_away(node: Object) -> list[Taint]:
+    return [
+        Taint(text(entry, "key"), effect, text(entry, "value"))
+        for entry in entries(node, "spec", "taints")
+        for effect in ("NoSchedule", "NoExecute")
+        if text(entry, "effect") == effect and not text(entry, "key").startswith(_OF_CONDITIONS)
+    ]
+
+
+def _room_for_the_stack(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Controllers and the gateway tolerate nothing."""
+    free = [node for node in sight.nodes if not _keeping_away(node)]
+    if not any(entry.get("chart") for entry in wanted.managed) or any(_takes_pods(node) for node in free):
+        return
+    why = "every node has a taint" if sight.nodes else "there is no node"
+    yield Finding(
+        _CHECK,
+        "nodes",
+        f"none of the nodes without taints is Ready: {some(_names(free))}" if free else why,
+        "The controllers of the serving stack and its gateway need a node without taints (beside the pools)",
+    )
+
+
+def _takes_pods(node: Object) -> bool:
+    return is_true(node, "Ready") and fields(node, "spec").get("unschedulable") is not True
+
+
+def driver_roots(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Nodes whose NVIDIA driver is not where the DRA driver looks for it."""
+    if not any(entry["key"] == "dra-driver" for entry in wanted.managed) or wanted.driver_root not in ("", "/"):
+        return
+    pools = {promise.pool for promise in wanted.expected.promises if NVIDIA in promise.drivers}
+    nodes = [node for node in sight.nodes if pool_of(node) in pools or plugin_devices(node)]
+    variable = "nvidia_driver_root"
+    on_gke = [node for node in nodes if GKE_LABEL in fields(node, "metadata", "labels")]
+    if on_gke:
+        yield Finding(
+            "driver-root",
+            f"Node {some(_names(on_gke))}",
+            "GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver would look in /",
+            f"Set {variable} to /home/kubernetes/bin/nvidia for this cluster",
+        )
+    for value in sight.workloads:
+        if text(value, "kind") == "DaemonSet" and text(value, "metadata", "name").startswith("nvidia-driver-daemonset"):
+            yield warning(
+                "driver-root",
+                f"DaemonSet {text(value, 'metadata', 'namespace')}/{text(value, 'metadata', 'name')}",
+                "NVIDIA's GPU Operator keeps the driver in /run/nvidia/driver, and the DRA driver would look in /",
+                f"Set {variable} to /run/nvidia/driver, unless the nodes have a driver of their own",
+            )
+
+
+def _names(nodes: Iterable[Object]) -> list[str]:
+    return sorted(text(node, "metadata", "name") for node in nodes)

@@ -1,0 +1,136 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""OpenShift: which SecurityContextConstraints pods need there, and who is to get them.
+
+OpenShift gives every pod a user and a group of its namespace, forbids volumes of the host, and so on, unless the pod's
+ServiceAccount may use other SecurityContextConstraints (OpenShift documentation, "Managing security context
+constraints"): those that a ClusterRole `system:openshift:scc:NAME`, which OpenShift brings, lets it use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import fields
+
+SECURITY_GROUP = "security.openshift.io"
+CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
+VERSIONS = ("config.openshift.io/v1", "ClusterVersion")
+ENGINES = "anyuid"
+"""Of engines: images of inference servers run as root, and write to folders of root."""
+NON_ROOT = "nonroot-v2"
+"""Of controllers: their charts name a user that is not root."""
+PRIVILEGED = "privileged"
+"""Of what works on the nodes."""
+_RBAC = "rbac.authorization.k8s.io"
+_CHECK = "openshift"
+
+
+@dataclass(frozen=True, order=True)
+class Need:
+    """ServiceAccounts of a namespace (all, or one) that have to be allowed to use a SecurityContextConstraints."""
+
+    constraint: str
+    namespace: str
+    account: str = ""
+    of: str = field(default="", compare=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.namespace, self.account, self.constraint
+
+    @property
+    def subject(self) -> dict[str, str]:
+        """As a binding names them (rbac.authorization.k8s.io/v1, Subject)."""
+        if self.account:
+            return {"kind": "ServiceAccount", "name": self.account, "namespace": self.namespace}
+        return {"apiGroup": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{self.namespace}"}
+
+    def review(self) -> dict[str, Any]:
+        """What to ask whether it is allowed (authorization.k8s.io/v1, SubjectAccessReview)."""
+        accounts = "system:serviceaccounts"
+        return {
+            "user": f"system:serviceaccount:{self.namespace}:{self.account or 'default'}",
+            "groups": [accounts, f"{accounts}:{self.namespace}", "system:authenticated"],
+            "resourceAttributes": {
+                "group": SECURITY_GROUP,
+                "resource": "securitycontextconstraints",
+                "verb": "use",
+                "name": self.constraint,
+                "namespace": self.namespace,
+            },
+        }
+
+
+def needs(wanted: Wanted) -> tuple[Need, ...]:
+    """What engines and the pods of the stack need, sorted, each once."""
+    found = {}
+    if wanted.engine_constraint:
+        for namespace in wanted.namespaces:
+            need = Need(wanted.engine_constraint, namespace, "default", "engines")
+            found[need.key] = need
+    for entry in wanted.managed:
+        if entry.get("chart"):
+            constraint = PRIVILEGED if entry.get("privileged") else NON_ROOT
+            need = Need(constraint, str(entry["namespace"]), of=str(entry["key"]))
+            found.setdefault(need.key, need)
+    return tuple(sorted(found.values()))
+
+
+def bindings(wanted: Iterable[Need]) -> list[dict[str, Any]]:
+    """The ClusterRoleBindings that give all of it, one for each SecurityContextConstraints. Namespaces need not be
+    there yet, which those of engines are only once a replica is."""
+    by_constraint: dict[str, list[Need]] = {}
+    for need in wanted:
+        by_constraint.setdefault(need.constraint, []).append(need)
+    return [
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"modelplane-{constraint}", "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"system:openshift:scc:{constraint}"},
+            "subjects": [need.subject for need in sorted(found)],
+        }
+        for constraint, found in sorted(by_constraint.items())
+    ]
+
+
+def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """What pods need on OpenShift and have not."""
+    if sight.openshift is None:
+        return
+    required = needs(wanted)
+    there = sight.openshift.constraints
+    for constraint in sorted({need.constraint for need in required}):
+        of = [need for need in required if need.constraint == constraint]
+        refused = [need for need in of if need.key in sight.openshift.refused]
+        if CONSTRAINTS[1] not in sight.unread and constraint not in there:
+            yield Finding(
+                _CHECK,
+                f"SecurityContextConstraints {constraint}",
+                f"it is not there, and pods of {some(need.of for need in of)} need it",
+                "OpenShift brings it: restore it. For engines, existing_cluster_engine_constraint may name another one",
+            )
+        elif refused and not wanted.grants:
+            places = some(f"{need.namespace} ({need.of})" for need in refused)
+            yield Finding(
+                _CHECK,
+                f"SecurityContextConstraints {constraint}",
+                f"ServiceAccounts of {places} may not use it, so their pods are refused",
+                "ansible-playbook modelplane.fleet.check -e existing_cluster_state=present grants it",
+            )
+    for entry in wanted.managed:
+        exporter = fields(entry, "values", "nodeExporter").get("enabled", True)
+        if entry["key"] == "prometheus" and exporter is not False:
+            yield Finding(
+                _CHECK,
+                "prometheus",
+                "OpenShift's own node exporter has port 9100 of every node, and that of the stack finds no room",
+                "Set serving_stack_states.prometheus to provided, or serving_stack_values.prometheus to "
+                "{nodeExporter: {enabled: false}}",
+            )

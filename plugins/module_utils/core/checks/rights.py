@@ -1,0 +1,76 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a credential has to be allowed: to install the serving stack, and to do what the fleet does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+    EVERYTHING,
+    Right,
+    Sight,
+    Wanted,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
+
+_BINDINGS = ("ClusterRoleBinding", "RoleBinding")
+_PENDING = ("install", "upgrade", "recover", "remove")
+
+
+def bound(objects: Iterable[Object]) -> tuple[Right, ...]:
+    """All that somebody may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
+    their roles, sorted. A role that is bound nowhere gives nothing."""
+    values = list(objects)
+    found: set[Right] = set()
+    for binding in values:
+        if text(binding, "kind") in _BINDINGS:
+            space = text(binding, "metadata", "namespace")
+            role = (text(binding, "roleRef", "kind"), text(binding, "roleRef", "name"))
+            for value in values:
+                if (text(value, "kind"), text(value, "metadata", "name")) == role:
+                    found.update(_of_rules(entries(value, "rules"), space))
+    return tuple(sorted(found))
+
+
+def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Right]:
+    for rule in rules:
+        for group in rule.get("apiGroups") or ():
+            for resource in rule.get("resources") or ():
+                for verb in rule.get("verbs") or ():
+                    for name in rule.get("resourceNames") or ("",):
+                        yield Right(str(group), str(resource), str(verb), namespace, str(name))
+
+
+def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Whoever may do everything is asked no more. Who may do what the fleet does can work with the cluster once
+    somebody else has installed the stack."""
+    if EVERYTHING not in sight.denied:
+        return
+    missing = [right for right in wanted.rights if right in sight.denied]
+    admin = "a kubeconfig of an administrator (cluster-admin) for the playbooks serving_stack and control_plane"
+    if missing:
+        yield Finding(
+            "permissions",
+            "credential",
+            f"it may not install the serving stack (any verb on any resource), nor do what the fleet does: "
+            f"{some(map(str, missing))}",
+            f"Use {admin}; the latter gives the fleet its rights (control_plane_workload_rights)",
+        )
+    elif wanted.managed and _pending(sight, wanted):
+        yield warning(
+            "permissions",
+            "credential",
+            "it may do what the fleet does, and not install the serving stack, of which something is missing",
+            f"Use {admin}",
+        )
+
+
+def _pending(sight: Sight, wanted: Wanted) -> bool:
+    if "Secret" in sight.unread:
+        return bool(sight.unread)
+    found = actions(wanted.planned, sight.seen, wanted.stuck_after, wanted.adopt)
+    return any(entry["action"] in _PENDING for entry in found)

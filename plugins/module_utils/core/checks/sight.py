@@ -1,0 +1,149 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a check goes by: what is wanted of a cluster, and what was seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
+
+NVIDIA = "gpu.nvidia.com"
+"""The driver of NVIDIA's devices, and their DeviceClass."""
+DEFINITION = "CustomResourceDefinition"
+
+
+@dataclass(frozen=True, order=True)
+class Right:
+    """A request that somebody may want to send: a verb on a resource of a group (`*` for any), in a namespace or
+    (empty) in all, on one object or (empty) on any."""
+
+    group: str
+    resource: str
+    verb: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        kind = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{self.verb} {kind}{f' {self.name}' if self.name else ''}" + (
+            f" in {self.namespace}" if self.namespace else ""
+        )
+
+
+EVERYTHING = Right("*", "*", "*")
+"""What cluster-admin may do, and whoever installs charts with ClusterRoles has to."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a cluster has to be ready for.
+
+    `cluster`: its InferenceCluster (wire form), None where nobody knows one. `expected`: the devices that its classes
+    promise. `namespaces`: of the cluster, in which the fleet has or may have engines. `planned`: the components of the
+    serving stack as `compose.stack.plan` has them, with `problems` that kept it from being planned; empty where nobody
+    looks for conflicts. `driver_root`: where the NVIDIA driver is said to be. `rights`: what the fleet does there.
+    `engine_constraint`: the SecurityContextConstraints for engines on OpenShift, empty for none. `grants`: whether
+    SecurityContextConstraints that are missing are granted after the check.
+    """
+
+    name: str
+    cluster: Object | None = None
+    classes: frozenset[str] = frozenset()
+    expected: ExpectedCluster = field(default_factory=lambda: ExpectedCluster(""))
+    caches: bool = False
+    namespaces: tuple[str, ...] = ()
+    planned: Sequence[Mapping[str, Any]] = ()
+    problems: Sequence[str] = ()
+    stuck_after: float = 900.0
+    adopt: Sequence[str] = ()
+    gateway_api_crds: str = "chart"
+    driver_root: str = ""
+    rights: tuple[Right, ...] = ()
+    engine_constraint: str = "anyuid"
+    grants: bool = False
+
+    @property
+    def managed(self) -> list[Mapping[str, Any]]:
+        """The components that the role serving_stack installs."""
+        return [entry for entry in self.planned if not entry["why"]]
+
+
+@dataclass(frozen=True)
+class OpenShift:
+    """`constraints`: names of the SecurityContextConstraints that are there. `refused`: (namespace, account,
+    constraint) of those that may not be used."""
+
+    constraints: frozenset[str] = frozenset()
+    refused: frozenset[tuple[str, str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen of a cluster; objects in their wire form.
+
+    `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
+    and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `releases`,
+    `definitions` and `recorded`: as the module helm_release_info tells them. `objects`: single CRDs, by name.
+    `denied`: what the credential may not do of `Wanted.rights` and EVERYTHING. `openshift`: None on other clusters.
+    `unread`: kinds that could not be looked at, and why.
+    """
+
+    version: tuple[int, int] = (0, 0)
+    devices: bool = True
+    nodes: Sequence[Object] = ()
+    storage_classes: Sequence[Object] = ()
+    services: Sequence[Object] = ()
+    workloads: Sequence[Object] = ()
+    gateway_classes: Sequence[Object] = ()
+    device_classes: Sequence[Object] = ()
+    slices: Sequence[Object] = ()
+    namespaces: Sequence[Object] = ()
+    policies: Sequence[Object] = ()
+    releases: Sequence[Mapping[str, Any]] = ()
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    recorded: Sequence[str] = ()
+    objects: Mapping[str, Object] = field(default_factory=dict)
+    denied: frozenset[Right] = frozenset()
+    openshift: OpenShift | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """As `compose.stack.actions` takes it."""
+        return {"releases": self.releases, "definitions": self.definitions, "recorded": self.recorded}
+
+
+def wanted_of(name: str, resources: Sequence[Object], **more: Any) -> Wanted:
+    """What the resources of a fleet (wire form) want of a cluster. `more`: the other fields."""
+
+    def of_kind(kind: str) -> list[Object]:
+        return [value for value in resources if text(value, "kind") == kind]
+
+    spaces = {text(value, "metadata", "namespace") or "default" for value in of_kind("ModelDeployment")}
+    clusters = {text(value, "metadata", "name"): value for value in of_kind("InferenceCluster")}
+    return Wanted(
+        name,
+        cluster=clusters.get(name),
+        classes=frozenset(text(value, "metadata", "name") for value in of_kind("InferenceClass")),
+        expected=expected(resources).cluster(name),
+        caches=bool(of_kind("ModelCache")),
+        namespaces=tuple(sorted(names.workload_namespace(space) for space in spaces)),
+        **more,
+    )
+
+
+def pool_of(node: Object) -> str:
+    """The pool that a node says it is of."""
+    return text(node, "metadata", "labels", constants.POOL_LABEL)
+
+
+def named(value: Object) -> str:
+    """An object in a message: kind, namespace and name."""
+    place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
+    return f"{text(value, 'kind')} {place}"

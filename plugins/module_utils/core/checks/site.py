@@ -1,0 +1,226 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What the place of a cluster has to bring along: storage for caches, load balancers, devices that are as promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+    NVIDIA,
+    Sight,
+    Wanted,
+    named,
+    pool_of,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, is_true, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+
+_FIELD = "spec.cluster.existing.cache.storageClassName"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_ONE_NODE = (
+    "blockvolume.csi.oraclecloud.com",
+    "cinder.csi.openstack.org",
+    "csi.vultr.com/block",
+    "disk.csi.azure.com",
+    "dobs.csi.digitalocean.com",
+    "docker.io/hostpath",
+    "ebs.csi.aws.com",
+    "ebs.csi.eks.amazonaws.com",
+    "k8s.io/minikube-hostpath",
+    "kubernetes.io/aws-ebs",
+    "kubernetes.io/azure-disk",
+    "kubernetes.io/cinder",
+    "kubernetes.io/gce-pd",
+    "local.csi.openebs.io",
+    "openebs.io/local",
+    "pd.csi.storage.gke.io",
+    "rancher.io/local-path",
+    "rbd.csi.ceph.com",
+    "topolvm.io",
+)
+"""Provisioners of volumes that file systems of one node alone can mount for writing (ReadWriteOnce), by the
+documentation of each driver. Ceph's operators put their namespace in front of the name."""
+_MANY_NODES = (
+    "cephfs.csi.ceph.com",
+    "csi.vastdata.com",
+    "csi.weka.io",
+    "driver.longhorn.io",
+    "efs.csi.aws.com",
+    "file.csi.azure.com",
+    "filestore.csi.storage.gke.io",
+    "fsx.csi.aws.com",
+    "fsx.openzfs.csi.aws.com",
+    "kubernetes.io/azure-file",
+    "lustre.csi.storage.gke.io",
+    "mounted-fs-path.csi.nebius.ai",
+    "nfs-subdir-external-provisioner",
+    "nfs.csi.k8s.io",
+    "pxd.portworx.com",
+    "spectrumscale.csi.ibm.com",
+)
+"""Provisioners of volumes that several nodes can mount for writing (ReadWriteMany)."""
+_CLOUDS = (
+    "aws://",
+    "azure://",
+    "digitalocean://",
+    "exoscale://",
+    "gce://",
+    "hcloud://",
+    "ibm://",
+    "linode://",
+    "nebius://",
+    "ocid1.",
+    "openstack://",
+    "vultr://",
+)
+"""How spec.providerID of nodes begins where a cloud's controller makes load balancers."""
+_BALANCERS = (
+    "aws-load-balancer-controller",
+    "cloud-controller-manager",
+    "klipper-lb",
+    "kube-vip",
+    "kube-vip-cloud-provider",
+    "loxilb",
+    "metallb/controller",
+    "metallb-rhel9",
+    "metallb-controller",
+    "openelb-controller",
+    "purelb/allocator",
+)
+"""Images of controllers that give addresses to Services of type LoadBalancer."""
+
+
+def storage(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Whether caches can have volumes that many nodes mount."""
+    name = text(wanted.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
+    if text(wanted.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in sight.unread:
+        return
+    if not name:
+        if wanted.caches:
+            yield warning(
+                "storage",
+                _FIELD,
+                "it is not set, so caches on this cluster wait",
+                "Name a StorageClass for volumes that several nodes mount (ReadWriteMany)",
+            )
+        return
+    found = next((value for value in sight.storage_classes if text(value, "metadata", "name") == name), None)
+    if found is None:
+        there = sorted(text(value, "metadata", "name") for value in sight.storage_classes)
+        hint = f"Create it, or name one that is there: {some(there)}" if there else "Create it; there is none at all"
+        yield Finding("storage", _FIELD, f"StorageClass {name} is not there", hint)
+        return
+    provisioner = text(found, "provisioner")
+    where = f"StorageClass {name} ({_FIELD})"
+    if provisioner == _NO_PROVISIONER:
+        yield Finding(
+            "storage",
+            where,
+            "it makes no volumes (provisioner kubernetes.io/no-provisioner), and each cache needs a new one",
+            "Name a class with dynamic provisioning",
+        )
+    elif _is_one_of(provisioner, _ONE_NODE):
+        yield Finding(
+            "storage",
+            where,
+            f"volumes of its provisioner {provisioner} can be mounted on one node only, and caches are read on many",
+            "Name a class for ReadWriteMany, such as one of EFS, Filestore, CephFS or NFS",
+        )
+    elif not _is_one_of(provisioner, _MANY_NODES):
+        yield warning(
+            "storage",
+            where,
+            f"it is not known here whether volumes of its provisioner {provisioner or '(none)'} can be mounted on "
+            "several nodes (ReadWriteMany)",
+            "Look into its documentation; nothing has to be done if they can",
+        )
+
+
+def _is_one_of(provisioner: str, known: tuple[str, ...]) -> bool:
+    return any(provisioner == name or provisioner.endswith((f".{name}", f"/{name}")) for name in known)
+
+
+def load_balancers(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Whether somebody gives addresses to Services of type LoadBalancer. That nobody does cannot be proved."""
+    managed = [entry["key"] for entry in wanted.managed]
+    if "gateway" not in managed or "Service" in sight.unread:
+        return
+    addressed = [value for value in sight.services if entries(value, "status", "loadBalancer", "ingress")]
+    if addressed:
+        return
+    waiting = [named(value) for value in sight.services]
+    seen = any(text(node, "spec", "providerID").startswith(_CLOUDS) for node in sight.nodes) or any(
+        runs(value, _BALANCERS) for value in sight.workloads
+    )
+    hint = (
+        "The gateway waits for an address, and without one no replica is placed here. Install a load balancer such as "
+        "MetalLB or kube-vip, with addresses that the control cluster reaches"
+    )
+    if waiting:
+        yield warning("load-balancer", some(sorted(waiting)), "no Service of type LoadBalancer has an address", hint)
+    elif not seen:
+        yield warning("load-balancer", "cluster", "no controller for Services of type LoadBalancer is to be seen", hint)
+
+
+def devices(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+    """Whether published devices are as the classes promise, and somebody brings the DeviceClasses."""
+    publishing = {text(value, "spec", "driver") for value in sight.slices}
+    # What no driver publishes yet cannot be compared.
+    promises = [
+        replace(promise, devices=tuple(device for device in promise.devices if device.driver in publishing))
+        for promise in wanted.expected.promises
+    ]
+    ready: dict[str, list[str]] = {}
+    for node in sight.nodes:
+        if is_true(node, "Ready"):
+            ready.setdefault(pool_of(node), []).append(text(node, "metadata", "name"))
+    for mismatch in mismatches(promises, ready, sight.slices):
+        yield warning(
+            "devices",
+            f"Node {some(mismatch.nodes)} (pool {mismatch.pool})",
+            mismatch.message,
+            "Correct the InferenceClass or the label of the node: replicas are placed there and do not start",
+        )
+    if "DeviceClass" in sight.unread or not sight.devices or wanted.problems:
+        return
+    there = {text(value, "metadata", "name") for value in sight.device_classes}
+    brought = {NVIDIA} if any(entry["key"] == "dra-driver" for entry in wanted.managed) else set()
+    for name in wanted.expected.device_classes:
+        if name not in there | brought:
+            yield warning(
+                "devices",
+                f"DeviceClass {name}",
+                "InferenceClasses of the pools name it, it is not there, and the serving stack does not bring it",
+                "Install the DRA driver that defines it",
+            )
+
+
+def kubernetes(sight: Sight) -> Iterator[Finding]:
+    """Whether pods can claim devices at all."""
+    version = ".".join(map(str, sight.version))
+    if sight.version < (1, 34) or not sight.devices:
+        serves = "serves" if sight.devices else "does not serve"
+        yield Finding(
+            "kubernetes",
+            "API server",
+            f"it is Kubernetes {version} and {serves} resource.k8s.io/v1",
+            "Pods claim devices with Kubernetes 1.34 and newer: upgrade the cluster"
+            if sight.version < (1, 34)
+            else "Let the API server serve it (--runtime-config), which is the default of Kubernetes",
+        )
+
+
+def unread(sight: Sight) -> Iterator[Finding]:
+    """What could not be looked at."""
+    if sight.unread:
+        why = next(iter(sight.unread.values()))
+        yield warning(
+            "permissions",
+            "credential",
+            f"it may not read {some(sorted(sight.unread))}, so nothing that depends on it was checked ({why})",
+            "Run the check with a kubeconfig of an administrator of the cluster",
+        )

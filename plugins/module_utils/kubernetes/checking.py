@@ -1,0 +1,132 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at a cluster before anything is installed there: what `core/checks` goes by. Nothing is written.
+
+What may not be read is noted, as it is one of the findings. Whether something is allowed is asked of the API server's
+own authorizer, by reviews (authorization.k8s.io/v1), which leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import single_definitions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+    DEFINITION,
+    EVERYTHING,
+    OpenShift,
+    Right,
+    Sight,
+    Wanted,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import reason
+
+T = TypeVar("T")
+
+_DEVICES = "resource.k8s.io/v1"
+_POLICIES = "admissionregistration.k8s.io/v1"
+_STORAGE = "storage.k8s.io/v1"
+_GATEWAYS = "gateway.networking.k8s.io/v1"
+_AT_A_TIME = 8
+"""Reviews that are on their way at once, of the hundred that a credential of the fleet needs."""
+
+
+def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Sight:
+    """See all that a check goes by. `recorded_in`: as the module helm_release_info has it."""
+    read = _Reading(client)
+    slices = [
+        value
+        for driver in wanted.expected.drivers
+        for value in read.all(_DEVICES, "ResourceSlice", fields=f"spec.driver={driver}")
+    ]
+    denied = _denied(client, wanted.rights)
+    return Sight(
+        version=client.version(),
+        devices=client.serves(_DEVICES, "ResourceClaim"),
+        nodes=read.all("v1", "Node"),
+        storage_classes=read.all(_STORAGE, "StorageClass"),
+        services=[each for each in read.all("v1", "Service") if text(each, "spec", "type") == "LoadBalancer"],
+        workloads=[*read.all("apps/v1", "Deployment"), *read.all("apps/v1", "DaemonSet")],
+        gateway_classes=read.all(_GATEWAYS, "GatewayClass"),
+        device_classes=read.all(_DEVICES, "DeviceClass"),
+        slices=slices,
+        namespaces=read.all("v1", "Namespace"),
+        policies=read.all(_POLICIES, "ValidatingAdmissionPolicy"),
+        releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
+        definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
+        recorded=read.try_to("ConfigMap", lambda: _recorded(client, recorded_in), []),
+        objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(wanted.planned)), {}),
+        denied=denied,
+        openshift=_openshift(client, wanted, read),
+        unread=read.unread,
+    )
+
+
+class _Reading:
+    """Lists of one cluster, and what of it could not be read."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.unread: dict[str, str] = {}
+
+    def all(self, api_version: str, kind: str, **selection: str) -> Sequence[Object]:
+        """The objects of a kind; none where it is not served or may not be read."""
+        return self.try_to(kind, lambda: self._client.list(api_version, kind, **selection).items, ())
+
+    def try_to(self, kind: str, action: Callable[[], T], otherwise: T) -> T:
+        try:
+            return action()
+        except NotServed:
+            return otherwise
+        except Forbidden as error:
+            self.unread.setdefault(kind, reason(error).partition(". ")[0])
+            return otherwise
+
+
+def _recorded(client: Client, place: str) -> list[str]:
+    namespace, _, name = place.partition("/")
+    found = client.get("v1", "ConfigMap", name, namespace) if name else None
+    return text(found, "data", "releases").split()
+
+
+def _single(client: Client, names: Iterable[str]) -> dict[str, Object]:
+    found = {name: client.get("apiextensions.k8s.io/v1", DEFINITION, name) for name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _denied(client: Client, rights: Sequence[Right]) -> frozenset[Right]:
+    """What we may not do. Who may do everything is not asked for each right."""
+    if _may(client, EVERYTHING):
+        return frozenset()
+    with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:
+        allowed = list(pool.map(lambda right: _may(client, right), rights))
+    return frozenset({EVERYTHING, *(right for right, may in zip(rights, allowed, strict=True) if not may)})
+
+
+def _may(client: Client, right: Right) -> bool:
+    resource, _slash, subresource = right.resource.partition("/")
+    attributes = {"group": right.group, "resource": resource, "subresource": subresource, "verb": right.verb}
+    attributes |= {"namespace": right.namespace, "name": right.name}
+    given = {key: value for key, value in attributes.items() if value}
+    return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": given})
+
+
+def _openshift(client: Client, wanted: Wanted, read: _Reading) -> OpenShift | None:
+    if not (client.serves(*openshift.CONSTRAINTS) or client.serves(*openshift.VERSIONS)):
+        return None
+    there = frozenset(text(value, "metadata", "name") for value in read.all(*openshift.CONSTRAINTS))
+
+    def refused() -> frozenset[Any]:
+        return frozenset(
+            need.key for need in openshift.needs(wanted) if not client.allowed("SubjectAccessReview", need.review())
+        )
+
+    return OpenShift(there, read.try_to("SubjectAccessReview", refused, frozenset()))

@@ -1,0 +1,345 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cluster_check."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_check
+short_description: Tell what keeps clusters from taking the serving stack and replicas
+version_added: 0.1.0
+description:
+  - Looks at clusters that somebody else made, before anything is installed there, and tells all that is wrong at once,
+    each finding with where it is and what to do.
+  - An error keeps the serving stack or replicas from working; a warning will do so later, or under some condition, or
+    is about what nobody can see from here.
+  - It looks at the version, the nodes of each pool with their labels and taints, the StorageClass for caches,
+    components that others installed, the permissions of the credential, published devices, load balancers, and, on
+    OpenShift, the SecurityContextConstraints. Nothing is changed. Components are judged by what the role
+    C(modelplane.fleet.serving_stack) would do.
+options:
+  resources:
+    description:
+      - Files, folders and glob patterns with the manifests of the fleet, which say what the clusters are for. Resources
+        on the control cluster count as well; of one that is in both, the manifest does.
+    type: list
+    elements: path
+    default: []
+  chdir:
+    description:
+      - The folder that relative paths of O(resources) start from.
+      - Without it, that is the folder of the playbook.
+    type: path
+  components:
+    description:
+      - The components of the serving stack, as C(serving_stack_components) of its role. Without them nobody looks for
+        components of others.
+    type: list
+    elements: dict
+    default: []
+  choices:
+    description:
+      - What the variables of the cluster say of the stack, as the filter P(modelplane.fleet.stack_plan#filter) takes
+        them. C(drivers) are those of the pools by default.
+    type: dict
+    default: {}
+  adopt:
+    description: Components that the stack may take over from others.
+    type: list
+    elements: str
+    default: []
+  stuck_after:
+    description: Seconds after which a release that another run left half done is recovered.
+    type: float
+    default: 900
+  recorded_in:
+    description: A ConfigMap, as for M(modelplane.fleet.helm_release_info).
+    type: str
+  gateway_api_crds:
+    description: Whose the CRDs of the Gateway API are to be, C(serving_stack_gateway_api_crds) of the role.
+    type: str
+    choices: [chart, external]
+    default: chart
+  rights:
+    description:
+      - Objects of rbac.authorization.k8s.io/v1. What a subject of the bindings among them may do is what the fleet does
+        on the cluster, and the credential of the connection has to be allowed.
+    type: list
+    elements: dict
+    default: []
+  engine_constraint:
+    description:
+      - On OpenShift, the SecurityContextConstraints that engines need. Empty where their images do without.
+    type: str
+    default: anyuid
+  grants:
+    description:
+      - Whether RV(clusters[].bindings) are applied next, so that a SecurityContextConstraints that may not be used yet
+        is no error.
+    type: bool
+    default: false
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+  - modelplane.fleet.attributes.read_only
+requirements:
+  - pydantic >= 2.10
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+notes:
+  - What the credential may not read is a warning, and is not looked at. Use that of an administrator.
+seealso:
+  - module: modelplane.fleet.cluster_info
+  - module: modelplane.fleet.helm_release_info
+"""
+
+EXAMPLES = r"""
+- name: Check a cluster
+  modelplane.fleet.cluster_check:
+    resources: [manifests/]
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    on_error: report
+  register: checked
+
+- name: Show the report
+  ansible.builtin.debug:
+    msg: "{{ checked.clusters.onprem.report }}"
+"""
+
+RETURN = r"""
+clusters:
+  description: What was found, by cluster.
+  returned: always
+  type: dict
+  contains:
+    changed:
+      description: Always V(false).
+      type: bool
+      returned: always
+    failed:
+      description: Whether the cluster could not be looked at, or there are errors.
+      type: bool
+      returned: always
+    msg:
+      description: Why it could not be looked at, else the errors, one line each.
+      type: str
+      returned: always
+    findings:
+      description: What is wrong, errors first.
+      type: list
+      elements: dict
+      returned: when the cluster could be looked at
+      contains:
+        severity:
+          description: V(error) or V(warning).
+          type: str
+          returned: always
+        check:
+          description: What was looked at, in a word.
+          type: str
+          returned: always
+        where:
+          description: The object, the field of a manifest or the variable that it is about.
+          type: str
+          returned: always
+        message:
+          description: What was found.
+          type: str
+          returned: always
+        hint:
+          description: What to do.
+          type: str
+          returned: always
+    report:
+      description: All of it for people, line by line.
+      type: list
+      elements: str
+      returned: always
+    installed:
+      description: Whether the releases of O(components) were brought there before, as O(recorded_in) says.
+      type: bool
+      returned: when the cluster could be looked at
+    openshift:
+      description: Whether it is OpenShift.
+      type: bool
+      returned: when the cluster could be looked at
+    bindings:
+      description: The ClusterRoleBindings that let pods use the SecurityContextConstraints they need; empty elsewhere.
+      type: list
+      elements: dict
+      returned: when the cluster could be looked at
+  sample:
+    onprem:
+      changed: false
+      failed: true
+      msg: >-
+        spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are wanted. Label the nodes of
+        the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool
+      findings:
+        - severity: error
+          check: nodes
+          where: spec.nodePools[0] (gpu)
+          message: no node has the label modelplane.ai/pool=gpu, 4 or more are wanted
+          hint: Label the nodes of the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool
+      report:
+        - "onprem: 1 error"
+        - "  error: spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are wanted"
+        - "    Label the nodes of the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool"
+      openshift: false
+      bindings: []
+failed_clusters:
+  description: The clusters that failed.
+  returned: always
+  type: list
+  elements: str
+  sample: [onprem]
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import (
+    build,
+    cluster_arguments,
+    cluster_modules,
+    libraries,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Wanted, wanted_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "resources": {"type": "list", "elements": "path", "default": []},
+        "chdir": {"type": "path"},
+        "components": {"type": "list", "elements": "dict", "default": []},
+        "choices": {"type": "dict", "default": {}},
+        "adopt": {"type": "list", "elements": "str", "default": []},
+        "stuck_after": {"type": "float", "default": 900.0},
+        "recorded_in": {"type": "str"},
+        "gateway_api_crds": {"type": "str", "choices": ["chart", "external"], "default": "chart"},
+        "rights": {"type": "list", "elements": "dict", "default": []},
+        "engine_constraint": {"type": "str", "default": "anyuid"},
+        "grants": {"type": "bool", "default": False},
+    },
+    "supports_check_mode": True,
+}
+_KINDS = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
+"""What says what a cluster is for."""
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "kubernetes")
+    prepare(module)
+    with cluster_modules.telling_arguments(module):
+        wanted = _wanted(module)
+
+        def checked(client: Client) -> dict[str, Any]:
+            return _checked(client, wanted(client.name), module.params["recorded_in"] or "")
+
+        found = cluster_modules.on_each(module, checked)
+        for name, told in found.items():
+            told.setdefault("report", [f"{name}: it could not be looked at", f"  error: {told['msg']}"])
+        cluster_modules.end(module, found)
+
+
+def _checked(client: Client, wanted: Wanted, recorded_in: str) -> dict[str, Any]:
+    sight = look(client, wanted, recorded_in)
+    findings = checks.check(sight, wanted)
+    wrong = errors(findings)
+    needs = openshift.needs(wanted) if sight.openshift else ()
+    return {
+        "changed": False,
+        "failed": bool(wrong),
+        "msg": "\n".join(map(str, wrong)),
+        "findings": [finding.wire() for finding in findings],
+        "report": report(client.name, findings),
+        "installed": bool(sight.recorded),
+        "openshift": sight.openshift is not None,
+        "bindings": openshift.bindings(needs),
+    }
+
+
+def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
+    """What is wanted of a cluster, by its name. Raises ArgumentsError."""
+    params = module.params
+    resources = _resources(module)
+    given = rights.bound(params["rights"])
+
+    def of(name: str) -> Wanted:
+        plain = wanted_of(name, resources)
+        choices = {"drivers": plain.expected.drivers, **params["choices"]}
+        planned: Sequence[Mapping[str, Any]] = ()
+        problems: Sequence[str] = ()
+        try:
+            planned = stack.plan(params["components"], stack.Choices(**choices))
+        except stack.StackError as error:
+            problems = error.problems
+        return wanted_of(
+            name,
+            resources,
+            planned=planned,
+            problems=problems,
+            stuck_after=params["stuck_after"],
+            adopt=params["adopt"],
+            gateway_api_crds=params["gateway_api_crds"],
+            driver_root=text(choices, "stack", "nvidiaDriverRoot"),
+            rights=given,
+            engine_constraint=params["engine_constraint"],
+            grants=params["grants"],
+        )
+
+    try:
+        of("")
+    except KeyError as error:
+        raise cluster_arguments.ArgumentsError(
+            f"components: each has to have {error.args[0]}, and one has not"
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise cluster_arguments.ArgumentsError(f"components or choices cannot be used: {error}") from None
+    return of
+
+
+def _resources(module: AnsibleModule) -> list[Object]:
+    """Those on the control cluster, with the manifests over them."""
+    found: dict[tuple[str, str, str, str], Object] = {}
+    try:
+        loaded = build.read_manifests(module.params["resources"])
+        given = cluster_arguments.control_connection(module.params)
+        if given is not None:
+            with contextlib.closing(connect(given, write_cache=not module.check_mode)) as client:
+                for kind in _KINDS:
+                    for value in listed(client, api.KINDS[kind].group_version(), kind, labels=""):
+                        found[identity(value)] = value
+    except (ApiError, StoreError) as error:
+        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
+    if loaded.errors:
+        fail(module, loaded.errors)
+    for resource in loaded.resources:
+        found[identity(api.wire(resource))] = api.wire(resource)
+    return list(found.values())
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at a real API server before anything is installed, with the rights of several users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, Sight, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks import places
+
+RBAC = Path(__file__).parents[3] / "roles/control_plane/files/rbac/workload-cluster.yaml"
+REVIEWS = "authorization.k8s.io"
+
+
+@pytest.fixture
+def rights(cluster: ControlPlane) -> Iterator[None]:
+    """The rights of the fleet are there, and so is the policy about its writes."""
+    manifests: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
+    cluster.apply(manifests)
+    yield
+    for value in reversed(manifests):
+        metadata = value["metadata"]
+        cluster.objects.delete(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
+    cluster.wait_for("the namespace is gone", lambda: cluster.get("v1", "Namespace", "modelplane-system") is None)
+
+
+def seen(kubeconfig: Path, want: Wanted) -> Sight:
+    with connect(Connection("onprem", kubeconfig=str(kubeconfig), retries=0), write_cache=False) as client:
+        return look(client, want)
+
+
+def test_an_administrator_sees_everything_and_writes_nothing(cluster: ControlPlane) -> None:
+    (name,) = cluster.add_nodes("checked", 1, labels={"modelplane.ai/pool": "checked"})
+    cluster.publish_devices(name, places.NVIDIA, [{"name": "gpu-0", "capacity": {"memory": {"value": "40Gi"}}}])
+    want = places.wanted(cluster=places.inference_cluster(places.pool("checked", nodeCount=1)))
+    since = cluster.audit_position()
+    sight = seen(cluster.kubeconfig, want)
+    assert (sight.unread, sight.denied, sight.openshift, sight.devices) == ({}, frozenset(), None, True)
+    assert name in {node["metadata"]["name"] for node in sight.nodes}
+    assert [request for request in cluster.write_requests(since) if request.group != REVIEWS] == []
+    found = [str(finding) for finding in check(sight, want)]
+    promised = f"Node {name} (pool checked): class h100 promises capacity memory 80Gi, the driver publishes 40Gi"
+    assert [line for line in found if line.startswith(promised)]
+
+
+def test_the_fleet_has_the_rights_that_are_asked_for(cluster: ControlPlane, rights: None) -> None:
+    del rights
+    kubeconfig = cluster.user_kubeconfig("checking-fleet", groups=["modelplane:workload-cluster"])
+    want = places.wanted()
+    cluster.wait_for(
+        "the authorizer knows the rights",
+        lambda: seen(kubeconfig, want).denied == {EVERYTHING} or None,
+        seconds=20,
+    )
+    sight = seen(kubeconfig, want)
+    assert "Secret" in sight.unread
+    assert "Node" not in sight.unread
+    found = [finding for finding in check(sight, want) if finding.check == "permissions"]
+    assert {finding.severity for finding in found} == {"warning"}
+
+
+def test_who_may_do_nothing_is_told_what_the_fleet_does(cluster: ControlPlane) -> None:
+    want = places.wanted()
+    sight = seen(cluster.user_kubeconfig("checking-nobody"), want)
+    assert sight.denied == {EVERYTHING, *places.RIGHTS}
+    assert {"Node", "Secret", "StorageClass", "CustomResourceDefinition"} <= sight.unread.keys()
+    errors = [finding for finding in check(sight, want) if finding.severity == "error"]
+    assert [finding.check for finding in errors if finding.check == "permissions"] == ["permissions"]

@@ -1,0 +1,194 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A look at a cluster before anything is installed: what is asked, and what becomes of refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, Right
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
+    NVIDIA,
+    RIGHTS,
+    balancer,
+    node,
+    resource_slice,
+    thing,
+    wanted,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.memory import MemoryClient
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
+    Reply,
+    Request,
+    Server,
+    status,
+)
+
+OPENSHIFT = ("SecurityContextConstraints", "ClusterVersion")
+AUTHORIZATION = {
+    "kind": "APIResourceList",
+    "groupVersion": "authorization.k8s.io/v1",
+    "resources": [
+        {"name": f"{kind.lower()}s", "kind": kind, "namespaced": False, "verbs": ["create"]}
+        for kind in ("SelfSubjectAccessReview", "SubjectAccessReview")
+    ],
+}
+
+
+class Authorizing(MemoryClient):
+    """Answers reviews as well: `refused` are (verb, resource) of our own, `others` may use no constraint at all when
+    it is False."""
+
+    def __init__(
+        self,
+        objects: Iterable[Object] = (),
+        refused: Iterable[tuple[str, str]] = (),
+        unserved: Iterable[str] = OPENSHIFT,
+        faults: Mapping[str, ApiError] | None = None,
+        others: bool = False,
+    ) -> None:
+        super().__init__(objects, unserved, faults)
+        self.refused = set(refused)
+        self.others = others
+        self.reviews: list[tuple[str, Mapping[str, Any]]] = []
+
+    def allowed(self, kind: str, spec: Mapping[str, Any]) -> bool:
+        self.reviews.append((kind, spec))
+        if kind in self.faults:
+            raise self.faults[kind]
+        attributes = spec["resourceAttributes"]
+        if kind == "SubjectAccessReview":
+            return self.others
+        return (attributes["verb"], attributes["resource"]) not in self.refused
+
+
+def forbidden(kind: str) -> Forbidden:
+    return Forbidden(f"may not list {kind}. Ask somebody", cluster="east", action=f"list {kind}")
+
+
+def test_what_is_there_is_seen() -> None:
+    definition = thing(
+        "CustomResourceDefinition",
+        "gateways.gateway.networking.k8s.io",
+        "apiextensions.k8s.io/v1",
+        annotations={"meta.helm.sh/release-name": "mesh", "meta.helm.sh/release-namespace": "mesh"},
+    )
+    record = thing("ConfigMap", "stack", namespace="modelplane-system", data={"releases": "mp-lws\nmp-x"})
+    cluster = Authorizing(
+        [
+            node("gpu-0", "gpu"),
+            balancer("web", "192.0.2.1"),
+            thing("Service", "plain", namespace="web", spec={"type": "ClusterIP"}),
+            resource_slice("gpu-0"),
+            resource_slice("gpu-0", driver="other.example.com"),
+            definition,
+            record,
+        ]
+    )
+    sight = look(cluster, wanted(), "modelplane-system/stack")
+    assert sight.version == (1, 36)
+    assert [value["metadata"]["name"] for value in sight.services] == ["web"]
+    assert [value["spec"]["driver"] for value in sight.slices] == [NVIDIA]
+    assert sight.definitions == {"gateways.gateway.networking.k8s.io": "mesh/mesh"}
+    assert sight.objects["gateways.gateway.networking.k8s.io"] == definition
+    assert sight.recorded == ["mp-lws", "mp-x"]
+    assert (sight.openshift, sight.unread, sight.denied) == (None, {}, frozenset())
+
+
+def test_who_may_do_everything_is_asked_once() -> None:
+    cluster = Authorizing()
+    look(cluster, wanted())
+    (review,) = cluster.reviews
+    everything = {"group": "*", "resource": "*", "verb": "*"}
+    assert review == ("SelfSubjectAccessReview", {"resourceAttributes": everything})
+
+
+def test_others_are_asked_for_each_right() -> None:
+    cluster = Authorizing(refused=[("*", "*"), ("bind", "clusterroles")])
+    sight = look(cluster, wanted())
+    assert len(cluster.reviews) == len(RIGHTS) + 1
+    bind = Right("rbac.authorization.k8s.io", "clusterroles", "bind", "", "modelplane-workload-cluster-secrets")
+    assert sight.denied == {EVERYTHING, bind}
+    asked = [spec["resourceAttributes"] for _, spec in cluster.reviews]
+    assert {"resource": "configmaps", "verb": "update", "namespace": "modelplane-system"} in asked
+
+
+def test_a_subresource_is_asked_for_as_one() -> None:
+    cluster = Authorizing(refused=[("*", "*")])
+    look(cluster, wanted(rights=(Right("", "pods/log", "get"),)))
+    assert cluster.reviews[1][1] == {"resourceAttributes": {"resource": "pods", "subresource": "log", "verb": "get"}}
+
+
+@pytest.mark.parametrize("kind", ["Node", "Secret", "StorageClass", "CustomResourceDefinition", "ResourceSlice"])
+def test_what_may_not_be_read_is_noted_and_the_rest_is_seen(kind: str) -> None:
+    cluster = Authorizing([node("gpu-0", "gpu"), balancer("web")], faults={kind: forbidden(kind)})
+    sight = look(cluster, wanted())
+    assert sight.unread == {kind: f"list {kind}: may not list {kind}"}
+    assert len(sight.services) == 1
+
+
+def test_kinds_that_are_not_served_are_none() -> None:
+    sight = look(Authorizing(unserved=[*OPENSHIFT, "GatewayClass", "ResourceSlice", "ResourceClaim"]), wanted())
+    assert (sight.devices, sight.unread) == (False, {})
+
+
+def test_a_cluster_that_does_not_answer_is_no_finding() -> None:
+    with pytest.raises(Unreachable):
+        look(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), wanted())
+
+
+@pytest.mark.parametrize("unserved", [("ClusterVersion",), ("SecurityContextConstraints",), ()])
+def test_openshift_is_told_by_its_api_groups(unserved: tuple[str, ...]) -> None:
+    constraint = thing("SecurityContextConstraints", "anyuid", "security.openshift.io/v1")
+    sight = look(Authorizing([constraint], unserved=unserved), wanted())
+    assert sight.openshift is not None
+    assert sight.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
+    assert ("mp-ml-team-51733", "default", "anyuid") in sight.openshift.refused
+
+
+def test_constraints_that_may_be_used() -> None:
+    sight = look(Authorizing(unserved=(), others=True), wanted())
+    assert sight.openshift is not None
+    assert sight.openshift.refused == frozenset()
+
+
+def test_who_may_not_ask_for_others_is_told_so() -> None:
+    kind = "SubjectAccessReview"
+    sight = look(Authorizing(unserved=(), faults={kind: forbidden(kind)}), wanted())
+    assert sight.openshift is not None
+    assert (sight.openshift.refused, list(sight.unread)) == (frozenset(), [kind])
+
+
+@pytest.mark.parametrize(("told", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), ({}, False)])
+def test_reviews_are_posts_without_a_name(client: Client, server: Server, told: Any, allowed: bool) -> None:
+    server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
+    sent: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        sent.append(request)
+        return Reply(201, {**request.body, "status": told})
+
+    server.always = answer
+    spec = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+    assert client.allowed("SelfSubjectAccessReview", spec) is allowed
+    (request,) = sent
+    assert (request.method, request.path) == ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+    assert request.body == {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": spec,
+    }
+    assert client.requests["review"] == 1
+
+
+def test_a_review_that_is_refused_is_told(client: Client, server: Server) -> None:
+    server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
+    server.script.append(Reply(403, status(403, "Forbidden", "no")))
+    with pytest.raises(Forbidden, match="ask what is allowed"):
+        client.allowed("SubjectAccessReview", {})
