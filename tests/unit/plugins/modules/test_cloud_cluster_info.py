@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.tests.unit.aws.modules.running import 
 
 DATA = Path(__file__).parents[3] / "data"
 
+
 def test_clusters_and_their_classes() -> None:
     found = good(cloud_cluster_info, resources=[str(DATA / "eks"), str(DATA / "manifests/concepts")])
     kinds = {value["kind"] for value in found["resources"]}
