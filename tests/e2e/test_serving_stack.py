@@ -132,11 +132,11 @@ def test_a_second_run_changes_nothing_and_asks_no_registry(stack: Stack) -> None
 
 def test_a_node_that_publishes_no_devices_is_named(stack: Stack) -> None:
     plane = stack.live.workloads["east"]
-    plane.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "silent", "labels": {POOL_LABEL: "gpu"}}})
-    run = stack.run("--limit", "east", "-e", "serving_stack_timeout=5")
+    plane.add_nodes("silent", 1, labels={POOL_LABEL: "gpu"})
+    run = stack.run("--limit", "east", "-e", "serving_stack_timeout=30")
     assert run.recap["east"]["failed"] == 1
-    assert "no ResourceSlice of gpu.nvidia.com for 1 of 3 nodes of the pools gpu, large (silent)" in run.output
-    plane.objects.delete("v1", "Node", "silent")
+    assert "no ResourceSlice of gpu.nvidia.com for 1 of 3 nodes of the pools gpu, large (silent-0)" in run.output
+    plane.objects.delete("v1", "Node", "silent-0")
     assert stack.run("--limit", "east").ok().changed == 0
 
 

@@ -71,7 +71,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     build = tmp_path / "build"
     first = play("site", inventory=SAMPLE, fleet_build=str(build))
     assert changed(first) == 1
-    assert set(recap(first)) == {"byo-us-east", "eks-us-west", "gke-us-central"}
+    assert set(recap(first)) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
     services = first.partition("Show where services answer")[2]
