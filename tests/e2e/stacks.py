@@ -9,6 +9,7 @@ import contextlib
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -155,3 +156,11 @@ def everything(plane: ControlPlane) -> set[str]:
     kinds = set(kubectl(plane, "api-resources", "--verbs=list", "--output=name").split()) - set(_FLEETING)
     line = '{range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\\n"}{end}'
     return set(kubectl(plane, "get", ",".join(sorted(kinds)), "-A", f"-o=jsonpath={line}").splitlines())
+
+
+def check_bare(plane: ControlPlane, before: set[str], seconds: float = 120) -> None:
+    """A cluster has the same objects as before, after what takes its time has gone."""
+    deadline = time.monotonic() + seconds
+    while (now := everything(plane)) != before and time.monotonic() < deadline:
+        time.sleep(1)
+    assert (sorted(now - before), sorted(before - now)) == ([], []), plane.name

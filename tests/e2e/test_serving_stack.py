@@ -179,5 +179,5 @@ def test_removal_leaves_the_clusters_as_bare_as_they_were(stack: Stack) -> None:
     arguments = ("-e", "serving_stack_state=absent", "-e", "serving_stack_purge_crds=true")
     assert stack.run(*arguments).ok().changed > 0
     for cluster, plane in stack.live.workloads.items():
-        until(f"{cluster} is bare", lambda plane=plane, bare=stack.bare[cluster]: stacks.everything(plane) == bare)
+        stacks.check_bare(plane, stack.bare[cluster])
     assert stack.run(*arguments).ok().changed == 0

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets, stacks
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import GATEWAY, KINDS_OF_CONTROL, GatewayController
-from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, SYSTEM, LiveFleet, Pool, until
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import CONTROL_ADDRESS, SYSTEM, LiveFleet, Pool
 from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check_placement, check_ways, planes
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
@@ -77,7 +77,7 @@ def test_one_command_leads_back(site: Site) -> None:
     live = site.live
     assert live.run("teardown", **site.environment).ok().changed > 0
     for name, plane in live.workloads.items():
-        until(f"{name} is bare", lambda plane=plane, bare=site.bare[name]: stacks.everything(plane) == bare, 120)
+        stacks.check_bare(plane, site.bare[name])
     # Definitions of the Gateway API stay, as routes of others may need them.
     assert live.control.get(GATEWAY, "Gateway", "modelplane", SYSTEM) is None
     assert live.control.get(GATEWAY, "GatewayClass", "traefik") is None
