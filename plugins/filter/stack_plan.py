@@ -81,6 +81,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
     actions,
     plan,
 )
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.stack_plan"
 
@@ -92,24 +93,15 @@ def stack_plan(
     if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:
-        chosen = Choices(**_whole(choices))
-        planned = plan(_whole(components), chosen)
+        chosen = Choices(**plain(choices))
+        planned = plan(plain(components), chosen)
     except StackError as error:
         raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
     if seen is None:
         return planned
-    return actions(planned, _whole(seen), float(stuck_after), _whole(adopt), chosen.variables)
-
-
-def _whole(value: Any) -> Any:
-    """A value with all templates in it resolved, which Ansible does when each is read."""
-    if isinstance(value, Mapping):
-        return {str(key): _whole(value[key]) for key in value}
-    if isinstance(value, (list, tuple)):
-        return [_whole(entry) for entry in value]
-    return value
+    return actions(planned, plain(seen), float(stuck_after), plain(adopt), chosen.variables)
 
 
 class FilterModule:

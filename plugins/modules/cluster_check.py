@@ -19,18 +19,6 @@ description:
     OpenShift, the SecurityContextConstraints. Nothing is changed. Components are judged by what the role
     C(modelplane.fleet.serving_stack) would do.
 options:
-  resources:
-    description:
-      - Files, folders and glob patterns with the manifests of the fleet, which say what the clusters are for. Resources
-        on the control cluster count as well; of one that is in both, the manifest does.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description:
-      - The folder that relative paths of O(resources) start from.
-      - Without it, that is the folder of the playbook.
-    type: path
   components:
     description:
       - The components of the serving stack, as C(serving_stack_components) of its role. Without them nobody looks for
@@ -81,10 +69,8 @@ options:
     default: false
 extends_documentation_fragment:
   - modelplane.fleet.clusters
+  - modelplane.fleet.declared
   - modelplane.fleet.attributes.read_only
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
 author:
   - The modelplane.fleet authors (@modelplane)
 notes:
@@ -198,15 +184,14 @@ failed_clusters:
   sample: [onprem]
 """
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import (
-    build,
     cluster_arguments,
     cluster_modules,
+    declared,
     libraries,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
@@ -217,17 +202,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_arguments.CLUSTERS,
-        "resources": {"type": "list", "elements": "path", "default": []},
-        "chdir": {"type": "path"},
+        **declared.ARGUMENTS,
         "components": {"type": "list", "elements": "dict", "default": []},
         "choices": {"type": "dict", "default": {}},
         "adopt": {"type": "list", "elements": "str", "default": []},
@@ -319,21 +299,9 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
 
 def _resources(module: AnsibleModule) -> list[Object]:
     """Those on the control cluster, with the manifests over them."""
-    found: dict[tuple[str, str, str, str], Object] = {}
-    try:
-        loaded = build.read_manifests(module.params["resources"])
-        given = cluster_arguments.control_connection(module.params)
-        if given is not None:
-            with contextlib.closing(connect(given, write_cache=not module.check_mode)) as client:
-                for kind in _KINDS:
-                    for value in listed(client, api.KINDS[kind].group_version(), kind, labels=""):
-                        found[identity(value)] = value
-    except (ApiError, StoreError) as error:
-        module.fail_json(msg=str(error), clusters={}, failed_clusters=[])
-    if loaded.errors:
-        fail(module, loaded.errors)
-    for resource in loaded.resources:
-        found[identity(api.wire(resource))] = api.wire(resource)
+    live, resources = declared.declared(module, _KINDS)
+    # Of one that is in both, the manifest counts.
+    found = {identity(value): value for value in (*live, *map(api.wire, resources))}
     return list(found.values())
 
 

@@ -16,14 +16,6 @@ description:
     ports of nodes, it is the address of a node with that port. An address that is known stays while nothing else is.
   - Without an InferenceGateway there is nothing to do.
 options:
-  resources:
-    description: Files, folders and patterns with manifests. What they say of the InferenceGateway counts.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description: The folder that relative paths of O(resources) start from.
-    type: path
   state:
     description:
       - V(absent) writes that there is no gateway, and no address, for when it was taken away.
@@ -37,10 +29,8 @@ options:
     type: float
     default: 300
 extends_documentation_fragment:
+  - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
 author:
   - The modelplane.fleet authors (@modelplane)
 attributes:
@@ -96,8 +86,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, declared, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, parse, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
@@ -116,13 +105,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        "resources": {"type": "list", "elements": "path", "default": []},
-        "chdir": {"type": "path"},
+        **declared.ARGUMENTS,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait": {"type": "float", "default": 300.0},
-        "control": {"type": "dict", "options": OPTIONS},
-        "timeout": {"type": "float", "default": 30.0},
-        "retries": {"type": "int", "default": 5},
     },
     "supports_check_mode": True,
 }

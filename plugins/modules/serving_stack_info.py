@@ -15,21 +15,10 @@ description:
   - Tells of the InferenceGateway which releases of Helm it needs, and which objects.
   - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests, but for a
     ServingStack, which is composed and can only be changed on the control cluster.
-options:
-  resources:
-    description: Files, folders and patterns with manifests.
-    type: list
-    elements: path
-    default: []
-  chdir:
-    description: The folder that relative paths of O(resources) start from.
-    type: path
 extends_documentation_fragment:
+  - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
   - modelplane.fleet.attributes.read_only
-requirements:
-  - pydantic >= 2.10
-  - PyYAML
 author:
   - The modelplane.fleet authors (@modelplane)
 """
@@ -114,70 +103,40 @@ gateway:
     address_pool: 198.51.100.10-198.51.100.20
 """
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils import declared, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     declared_gateway,
     published_copy,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {
-        "resources": {"type": "list", "elements": "path", "default": []},
-        "chdir": {"type": "path"},
-        "control": {"type": "dict", "options": OPTIONS},
-        "timeout": {"type": "float", "default": 30.0},
-        "retries": {"type": "int", "default": 5},
-    },
+    "argument_spec": declared.ARGUMENTS,
     "supports_check_mode": True,
 }
+_KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
 
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    loaded = build.read_manifests(module.params["resources"])
-    if loaded.errors:
-        fail(module, loaded.errors)
-    resources = [api.wire(resource) for resource in loaded.resources]
-    live: list[Object] = []
+    live, resources = declared.declared(module, _KINDS)
     try:
-        control = cluster_arguments.control_connection(module.params)
-        if control is not None:
-            with connect(control, write_cache=not module.check_mode) as client:
-                live = list(_on_control(client))
-    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
-        module.fail_json(msg=str(error))
-    try:
-        gateway = _gateway(loaded.resources, live)
+        gateway = _gateway(resources, live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    module.exit_json(changed=False, clusters=_clusters([*live, *resources]), gateway=gateway)
-
-
-def _on_control(client: Client) -> Iterable[Object]:
-    """What the control cluster has of the kinds that matter here."""
-    for kind in ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica"):
-        # A control cluster without the definitions of the fleet's kinds has none.
-        with contextlib.suppress(NotServed):
-            yield from client.list(api.KINDS[kind].group_version(), kind).items
+    module.exit_json(changed=False, clusters=_clusters([*live, *map(api.wire, resources)]), gateway=gateway)
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:

@@ -55,6 +55,11 @@ REGISTRY = {
 _PROMETHEUS = ("monitoring.coreos.com/v1", "Prometheus")
 # Of which there are others after a while, whatever anybody does.
 _FLEETING = ("events", "events.events.k8s.io", "leases.coordination.k8s.io", "pods.metrics.k8s.io")
+# The controller of LeaderWorkerSets runs beside these clusters, and brings its definition before any stack does.
+_EQUIPMENT = {
+    "APIService /v1.leaderworkerset.x-k8s.io",
+    "CustomResourceDefinition /leaderworkersets.leaderworkerset.x-k8s.io",
+}
 
 
 class Operator:
@@ -152,10 +157,10 @@ def releases(live: LiveFleet, cluster: str) -> dict[str, str]:
 
 
 def everything(plane: ControlPlane) -> set[str]:
-    """Every object of a cluster, whosever it is, as KIND NAMESPACE/NAME."""
+    """Every object of a cluster, whosever it is but the tests', as KIND NAMESPACE/NAME."""
     kinds = set(kubectl(plane, "api-resources", "--verbs=list", "--output=name").split()) - set(_FLEETING)
     line = '{range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{"\\n"}{end}'
-    return set(kubectl(plane, "get", ",".join(sorted(kinds)), "-A", f"-o=jsonpath={line}").splitlines())
+    return set(kubectl(plane, "get", ",".join(sorted(kinds)), "-A", f"-o=jsonpath={line}").splitlines()) - _EQUIPMENT
 
 
 def check_bare(plane: ControlPlane, before: set[str], seconds: float = 120) -> None:
@@ -163,4 +168,4 @@ def check_bare(plane: ControlPlane, before: set[str], seconds: float = 120) -> N
     deadline = time.monotonic() + seconds
     while (now := everything(plane)) != before and time.monotonic() < deadline:
         time.sleep(1)
-    assert (sorted(now - before), sorted(before - now)) == ([], []), plane.name
+    assert (plane.name, sorted(now - before), sorted(before - now)) == (plane.name, [], [])

@@ -18,6 +18,7 @@ FLOORS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
+    ("module_utils/declared",),
     ("module_utils/module", "module_utils/apply_results", "module_utils/cluster_modules"),
     (
         "module_utils/build",

@@ -1,0 +1,49 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What manifests and the control cluster say of a fleet, for modules that ask for some kinds of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+ARGUMENTS: dict[str, Any] = {
+    "resources": {"type": "list", "elements": "path", "default": []},
+    "chdir": {"type": "path"},
+    "control": {"type": "dict", "options": OPTIONS},
+    "timeout": {"type": "float", "default": 30.0},
+    "retries": {"type": "int", "default": 5},
+}
+"""The argument spec of what `declared` reads."""
+
+
+def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object], tuple[api.Resource, ...]]:
+    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, in wire form, and all
+    that the manifests (`resources`) have, of any kind, which count where both have a name. What cannot be read fails
+    the module."""
+    loaded = build.read_manifests(module.params["resources"])
+    if loaded.errors:
+        fail(module, loaded.errors)
+    live: list[Object] = []
+    try:
+        control = cluster_arguments.control_connection(module.params)
+        if control is not None:
+            with connect(control, write_cache=not module.check_mode) as client:
+                for kind in kinds:
+                    live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
+    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
+        module.fail_json(msg=str(error))
+    return live, loaded.resources

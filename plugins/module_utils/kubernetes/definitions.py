@@ -1,0 +1,39 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The CustomResourceDefinitions of a cluster, and how many objects each has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
+
+
+def described(client: Client, groups: Collection[str], wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Those of these groups, and those of these names: `group`, `kind`, `managed_by` (the label) and `objects`, which
+    is -1 where no version is served and nobody can count them. Raises ApiError."""
+    found = {}
+    for value in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items:
+        name, group = text(value, "metadata", "name"), text(value, "spec", "group")
+        if group in groups or name in wanted:
+            found[name] = {
+                "group": group,
+                "kind": text(value, "spec", "names", "kind"),
+                "managed_by": text(value, "metadata", "labels", names.MANAGED_BY_LABEL),
+                "objects": _count(client, value),
+            }
+    return found
+
+
+def _count(client: Client, definition: Object) -> int:
+    """Those that were made in another version are served in each."""
+    spec = fields(definition, "spec")
+    served = [version["name"] for version in spec.get("versions") or () if version.get("served")]
+    if not served:
+        return -1
+    group_version = f"{text(spec, 'group')}/{served[0]}"
+    return len(listed(client, group_version, text(spec, "names", "kind"), labels=""))

@@ -1,0 +1,121 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.definition_info."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: definition_info
+short_description: Which CustomResourceDefinitions clusters have, and how many objects of each
+version_added: 0.2.0
+description:
+  - Tells which CustomResourceDefinitions could be removed without a loss. All objects of a kind go with its definition.
+  - A cluster is asked once for its definitions, and once for the objects of each that is wanted.
+options:
+  groups:
+    description: API groups whose definitions are wanted.
+    type: list
+    elements: str
+    default: []
+  names:
+    description: Definitions that are wanted besides.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+  - modelplane.fleet.attributes.read_only
+author:
+  - The modelplane.fleet authors (@modelplane)
+seealso:
+  - module: modelplane.fleet.helm_release_info
+"""
+
+EXAMPLES = r"""
+- name: See what is left of cert-manager
+  modelplane.fleet.definition_info:
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    groups: [cert-manager.io, acme.cert-manager.io]
+  register: left
+"""
+
+RETURN = r"""
+clusters:
+  description: What is on each workload cluster.
+  returned: always
+  type: dict
+  contains:
+    definitions:
+      description: The definitions by name.
+      type: dict
+      returned: when the cluster could be asked
+    changed:
+      description: Always V(false).
+      type: bool
+      returned: always
+    failed:
+      description: Whether the cluster could not be asked.
+      type: bool
+      returned: always
+    msg:
+      description: Why not.
+      type: str
+      returned: always
+  sample:
+    onprem:
+      changed: false
+      failed: false
+      msg: ""
+      definitions:
+        issuers.cert-manager.io:
+          group: cert-manager.io
+          kind: Issuer
+          # The label app.kubernetes.io/managed-by.
+          managed_by: Helm
+          # -1 where no version is served, so that nobody can count them.
+          objects: 0
+failed_clusters:
+  description: The clusters that could not be asked.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.definitions import described
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "groups": {"type": "list", "elements": "str", "default": []},
+        "names": {"type": "list", "elements": "str", "default": []},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "kubernetes")
+
+    def look(client: Client) -> dict[str, Any]:
+        return {"definitions": described(client, module.params["groups"], module.params["names"])}
+
+    with cluster_modules.telling_arguments(module):
+        cluster_modules.end(module, cluster_modules.on_each(module, look))
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

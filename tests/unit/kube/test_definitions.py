@@ -1,0 +1,57 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Definitions and the objects of their kinds, counted on a real API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.definitions import described
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+
+GROUP = "counted.example.org"
+
+
+def definition(kind: str, *, managed_by: str = "", **served: bool) -> dict[str, Any]:
+    """Its versions are served or not, the last one is stored."""
+    versions = [
+        {
+            "name": version,
+            "served": is_served,
+            "storage": version == list(served)[-1],
+            "schema": {"openAPIV3Schema": {"type": "object"}},
+        }
+        for version, is_served in served.items()
+    ]
+    names = {"kind": kind, "plural": f"{kind.lower()}s", "singular": kind.lower(), "listKind": f"{kind}List"}
+    labels = {"app.kubernetes.io/managed-by": managed_by} if managed_by else {}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.{GROUP}", "labels": labels},
+        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": versions},
+    }
+
+
+def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, client: Client) -> None:
+    cluster.apply(
+        [
+            definition("Used", managed_by="somebody", v1=True, v2=False),
+            definition("Unused", v1=True),
+            definition("Hidden", v1=False),
+        ]
+    )
+    cluster.wait_for("the kinds are served", lambda: cluster.objects.knows(f"{GROUP}/v1", "Used"))
+    cluster.wait_for("the kinds are served", lambda: cluster.objects.knows(f"{GROUP}/v1", "Unused"))
+    for name in ("one", "two"):
+        metadata = {"name": name, "namespace": "default"}
+        cluster.apply({"apiVersion": f"{GROUP}/v1", "kind": "Used", "metadata": metadata})
+    everything = {
+        f"useds.{GROUP}": {"group": GROUP, "kind": "Used", "managed_by": "somebody", "objects": 2},
+        f"unuseds.{GROUP}": {"group": GROUP, "kind": "Unused", "managed_by": "", "objects": 0},
+        f"hiddens.{GROUP}": {"group": GROUP, "kind": "Hidden", "managed_by": "", "objects": -1},
+    }
+    assert described(client, [GROUP], []) == everything
+    assert described(client, [], [f"useds.{GROUP}"]) == {f"useds.{GROUP}": everything[f"useds.{GROUP}"]}
+    assert described(client, [], ["things.counted.example.net"]) == {}
