@@ -432,7 +432,7 @@ def _install(helm: Helm, cluster: ControlPlane, name: str, archive: Path, folder
 
 
 def _uninstall(helm: Helm, cluster: ControlPlane, name: str) -> str:
-    return helm("uninstall", f"mp-{name}", "--kubeconfig", cluster.kubeconfig, "-n", ALL[name][0], "--wait")
+    return helm("uninstall", f"mp-{name}", "--kubeconfig", cluster.kubeconfig, "-n", ALL[name][0])
 
 
 def _not_ready(cluster: ControlPlane, names: set[str]) -> set[str]:
