@@ -34,7 +34,6 @@ KEYS = sorted({match for data in FILES.values() for match in data.decode().split
 
 fuzz = settings(
     max_examples=int(os.environ.get("FUZZ_EXAMPLES", "200")),
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

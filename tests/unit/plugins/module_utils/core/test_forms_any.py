@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import Canonical, FormError, canonical
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 DATA = Path(__file__).parents[4] / "data"
@@ -81,7 +81,6 @@ def mutated(draw: st.DrawFn) -> Any:
     return document
 
 
-@settings(deadline=None)
 @given(mutated())
 def test_any_document_is_converted_or_refused_and_conversion_is_idempotent(document: Any) -> None:
     before = repr(document)
@@ -100,7 +99,6 @@ def test_any_document_is_converted_or_refused_and_conversion_is_idempotent(docum
     assert all(problem.severity == "error" and problem.message for problem in problems)
 
 
-@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_any_value_is_converted_or_refused(spec: Any, document: Any) -> None:
     for value in (document, {"kind": "ModelDeployment", "spec": spec}, {"kind": "InferenceClass", "spec": spec}):

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology imp
     resolve,
     short_value,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 VALID = {
@@ -151,7 +151,6 @@ def test_short_value(value: object, text: str) -> None:
 AXIS = st.integers(min_value=1, max_value=70)
 
 
-@settings(deadline=None)
 @given(AXIS, AXIS, AXIS, AXIS)
 def test_the_axes_multiply(tensor: int, pipeline: int, data: int, local: int) -> None:
     written = {"tensor": tensor, "pipeline": pipeline, "data": data, "dataLocal": local}
@@ -172,7 +171,6 @@ KEYS = st.sampled_from(["tensor", "pipeline", "data", "dataLocal", "strategy", "
 TOPOLOGIES = JSON | st.dictionaries(KEYS | st.text(max_size=3), st.integers(-1, 70) | JSON, max_size=6)
 
 
-@settings(deadline=None)
 @given(TOPOLOGIES)
 def test_any_input_gives_a_shape_or_problems(topology: Any) -> None:
     try:
@@ -187,7 +185,6 @@ def test_any_input_gives_a_shape_or_problems(topology: Any) -> None:
     assert all(problem.message and problem.severity == "error" for problem in problems)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(KEYS, st.integers(-1, 70) | JSON, max_size=3))
 def test_any_workers_block_gives_copies_or_a_problem(workers: dict[str, Any]) -> None:
     try:

@@ -84,7 +84,7 @@ def mutate(document: Any, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(DOCUMENTS), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_mutated_documents(document: dict[str, Any], data: st.DataObject) -> None:
     document = copy.deepcopy(document)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -103,7 +103,7 @@ def test_mutated_documents(document: dict[str, Any], data: st.DataObject) -> Non
 
 
 @given(VALUES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_arbitrary_values(value: Any) -> None:
     resource, problems = outcome(value)
     assert (resource is None) == bool(problems)

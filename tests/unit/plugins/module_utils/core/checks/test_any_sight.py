@@ -99,7 +99,7 @@ DEFINITIONS = ["gateways.gateway.networking.k8s.io", "certificates.cert-manager.
 
 
 @given(sights(), spoiled(OBJECTS[-1]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_check_ends_and_every_finding_is_whole(sight: Sight, cluster: Any) -> None:
     want = wanted_of("onprem", resources(cluster=cluster), planned=PLANNED, rights=RIGHTS)
     findings = check(sight, want)

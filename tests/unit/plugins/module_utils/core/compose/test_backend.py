@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import InvalidUrl, Target, parse_url
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 Object = dict[str, Any]
@@ -94,7 +94,6 @@ def test_a_password_in_a_url_is_never_told() -> None:
     assert "hunter2" not in url_fault("http://user:hunter2@a.example")
 
 
-@settings(deadline=None)
 @given(st.text() | st.from_regex(r"https?://[-\[\]:.@%a-zA-Z0-9/ ]*"))
 def test_any_text_is_a_target_or_a_fault(url: str) -> None:
     if fault := url_fault(url):

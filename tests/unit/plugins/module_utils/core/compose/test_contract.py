@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
     replica_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 MANIFESTS = next(parent for parent in Path(__file__).parents if parent.name == "tests") / "data" / "manifests"
@@ -134,7 +134,7 @@ def valid_deployments(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(deployment=valid_deployments(), index=st.integers(0, 999))
 def test_h5_whatever_is_valid_composes_into_objects_with_valid_names(deployment: dict[str, Any], index: int) -> None:
     api.parse(deployment)

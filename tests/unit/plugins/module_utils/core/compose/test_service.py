@@ -250,7 +250,7 @@ def test_one_endpoint_more_changes_few_objects() -> None:
     assert max(changed) <= 40
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.permutations([f"e-{i}" for i in range(24)]))
 def test_the_same_endpoints_in_any_order_give_the_same_objects(names: list[str]) -> None:
     expected = objects(service(), [endpoint(f"e-{i}") for i in range(24)])

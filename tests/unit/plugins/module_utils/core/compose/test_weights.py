@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.weights import WEIGHT_LIMIT, reduced, split
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 
@@ -32,7 +32,6 @@ def test_table_of_the_reference_implementation(entries: list[tuple[int, int]], e
     assert split(entries) == expected
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 1_000_000), st.integers(0, 40)), max_size=6))
 def test_shares_are_those_of_the_entries(entries: list[tuple[int, int]]) -> None:
     shares = split(entries)
@@ -46,7 +45,6 @@ def test_shares_are_those_of_the_entries(entries: list[tuple[int, int]]) -> None
             assert not share or max(share) - min(share) <= 1
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=16))
 def test_reduced_keeps_proportions(weights: list[int]) -> None:
     found = reduced(weights)

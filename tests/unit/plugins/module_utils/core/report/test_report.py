@@ -205,7 +205,7 @@ def test_no_name_becomes_markup(hostile: str) -> None:
     assert page.values("href") == calm.values("href")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(max_size=12))
 def test_any_text_is_shown_as_it_is(name: str) -> None:
     model = small()

@@ -179,7 +179,7 @@ RESOURCES = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(sightings(WORKLOADS), sightings(CONTROL), st.booleans(), st.booleans())
 def test_any_observation_has_a_status(
     workloads: list[Any], controls: list[Any], provisioned: bool, stack: bool
@@ -201,7 +201,7 @@ def test_any_observation_has_a_status(
     assert evaluate(None, None, once, LATER)["cluster"] == once["cluster"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PAST, st.booleans())
 def test_any_past_has_a_future(past: Any, answers: bool) -> None:
     workload = seen.cluster(*WORKLOADS) if answers else seen.silent()

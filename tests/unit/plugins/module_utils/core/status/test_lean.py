@@ -25,7 +25,7 @@ import sightings as seen
 import test_any_observation as anything
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(anything.sightings(anything.WORKLOADS), anything.sightings(anything.CONTROL))
 def test_statuses_are_those_of_the_whole_objects(workloads: list[Any], controls: list[Any]) -> None:
     def told(workloads: list[Any], controls: list[Any]) -> anything.Told:
