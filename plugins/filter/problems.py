@@ -58,36 +58,60 @@ _value:
     - "control: fleet_biuld is no variable of modelplane.fleet, which all begin with fleet_. Did you mean fleet_build?"
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
+
+_ROLE_FOLDER = Path(__file__).parents[2] / "roles"
+_ROLES = {
+    "serving_stack_": "serving_stack",
+    "existing_cluster_": "existing_cluster",
+    "control_plane_gateway_": "control_plane",
+}
 
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True) -> list[str]:
     """What is wrong with the variables of a fleet."""
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError("modelplane.fleet.problems: the input must be hostvars, and hosts a list of names")
+    of_roles = _of_roles()
     return settings.problems(
         str(host),
-        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}),
+        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}, of_roles),
         {
-            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES})
+            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES}, of_roles)
             for name in hosts
             if name != host
         },
         build=build,
+        of_roles=of_roles,
     )
 
 
-def _read(variables: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+@functools.cache
+def _of_roles() -> dict[str, frozenset[str]]:
+    """What variables of roles begin with that no one else's do, and those that the roles read."""
+    found = {}
+    for prefix, role in _ROLES.items():
+        specs = yaml.safe_load((_ROLE_FOLDER / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))
+        options = (name for entry in specs["argument_specs"].values() for name in entry.get("options", ()))
+        found[prefix] = frozenset(name for name in options if name.startswith(prefix))
+    return found
+
+
+def _read(variables: Mapping[str, Any], names: set[str], of_roles: Mapping[str, Any]) -> dict[str, Any]:
     """The variables by these names, and those that look like one without their values, as Ansible's are templated when
     they are read."""
+    prefixes = (settings.PREFIX, *of_roles)
     return {
         name: variables[name] if name in names else None
         for name in variables
-        if name in names or name.startswith(settings.PREFIX)
+        if name in names or name.startswith(prefixes)
     }
 
 

@@ -95,13 +95,13 @@ def stack_plan(
     try:
         chosen = Choices(**plain(choices))
         planned = plan(plain(components), chosen)
+        if seen is None:
+            return planned
+        return actions(planned, plain(seen), float(stuck_after), plain(adopt), chosen.variables)
     except StackError as error:
         raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, ValueError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
-    if seen is None:
-        return planned
-    return actions(planned, plain(seen), float(stuck_after), plain(adopt), chosen.variables)
 
 
 class FilterModule:

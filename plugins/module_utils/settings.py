@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -79,13 +79,24 @@ KNOWN = frozenset(
 )
 
 
+OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state")
+"""Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
+_NO_ROLES: Mapping[str, Collection[str]] = {}
+
+
 def problems(
-    host: str, fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], *, build: bool
+    host: str,
+    fleet: Mapping[str, Any],
+    clusters: Mapping[str, Mapping[str, Any]],
+    *,
+    build: bool,
+    of_roles: Mapping[str, Collection[str]] = _NO_ROLES,
 ) -> list[str]:
     """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
-    host). `build`: whether there have to be manifests and a build folder. Of what makes up a connection no value is
-    repeated."""
-    found = _unknown({host: fleet, **clusters})
+    host). `build`: whether there have to be manifests and a build folder. `of_roles`: what variables of roles begin
+    with, and those that there are. Of what makes up a connection no value is repeated."""
+    known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
+    found = _unknown({host: fleet, **clusters}, known)
     found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
     for name, variables in clusters.items():
         found += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
@@ -105,24 +116,26 @@ def problems(
     return found
 
 
-def _unknown(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Variables of the fleet that nobody reads. One that all hosts have is told once."""
+def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collection[str]]) -> list[str]:
+    """Variables that nobody reads, and begin as those do that somebody reads. One that all hosts have is told once."""
     of_variable: dict[str, list[str]] = {}
     for host, variables in hosts.items():
         for name in variables:
-            if name.startswith(PREFIX) and name not in KNOWN:
+            if any(name.startswith(prefix) and name not in names for prefix, names in known.items()):
                 of_variable.setdefault(name, []).append(host)
     return [
         f"{found[0] if len(found) == 1 else f'{found[0]} and {len(found) - 1} more'}: {name} is no variable of "
-        f"modelplane.fleet, which all begin with {PREFIX}. {_hint(name)}"
+        f"modelplane.fleet{_hint(name, known)}"
         for name, found in sorted(of_variable.items())
     ]
 
 
-def _hint(name: str) -> str:
+def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
+    prefix = next(each for each in known if name.startswith(each))
     # What all of them begin with would make all of them look alike.
-    hint = nearest_key(name.removeprefix(PREFIX), (known.removeprefix(PREFIX) for known in KNOWN))
-    return hint.replace("mean ", f"mean {PREFIX}") if hint.startswith("Did") else "Give one of your own another name"
+    hint = nearest_key(name.removeprefix(prefix), (each.removeprefix(prefix) for each in known[prefix]))
+    hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Give one of your own another name"
+    return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
 
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:

@@ -105,10 +105,10 @@ def written(folder: Path, clusters: dict[str, Cluster], **variables: Any) -> Pat
     return path
 
 
-def check(folder: Path, inventory: Path, *arguments: str) -> str:
+def check(folder: Path, inventory: Path, *arguments: str, playbook: str = "check") -> str:
     out, told = ansible_run.run(
         "ansible-playbook",
-        "modelplane.fleet.check",
+        f"modelplane.fleet.{playbook}",
         "-i",
         str(inventory),
         *arguments,
@@ -141,6 +141,36 @@ def test_one_report_for_all_clusters(tmp_path: Path, clusters: dict[str, Cluster
 def test_nothing_is_contacted_before_it_is_known_what_to_do(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
     output = check(tmp_path, written(tmp_path, clusters), "-e", "existing_cluster_state=presnt")
     assert "existing_cluster_state is presnt, and must be one of checked, present, absent." in output
+    assert [cluster.server.seen for cluster in clusters.values()] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("playbook", "variables", "told"),
+    [
+        (
+            "serving_stack",
+            {"serving_stack_state": "absnet"},
+            "absnet, and must be one of present, absent",
+        ),
+        ("serving_stack", {"serving_stack_stats": {}}, "Did you mean serving_stack_states?"),
+        (
+            "serving_stack",
+            {"serving_stack_ca_file": "/nowhere.pem"},
+            "is /nowhere.pem, and there is no such file.",
+        ),
+        ("serving_stack", {"serving_stack_charts_dir": "/nowhere"}, "is /nowhere, and there is no such folder."),
+        ("serving_stack", {"serving_stack_image_pull_config": __file__}, "serving_stack_image_pull_secrets is not"),
+        ("serving_stack", {"fleet_target": "directory"}, "No host of the play has the target kubernetes"),
+        ("check", {"serving_stack_stuck_after": "soon"}, "'serving_stack_stuck_after' is of type"),
+        ("site", {"fleet_biuld": "x", "fleet_build": "y"}, "Did you mean fleet_build?"),
+    ],
+)
+def test_no_cluster_is_asked_with_a_wrong_variable(
+    tmp_path: Path, clusters: dict[str, Cluster], playbook: str, variables: dict[str, Any], told: str
+) -> None:
+    inventory = written(tmp_path, clusters)
+    output = check(tmp_path, inventory, "-e", json.dumps(variables), playbook=playbook)
+    assert told in " ".join(output.split())
     assert [cluster.server.seen for cluster in clusters.values()] == [[], []]
 
 

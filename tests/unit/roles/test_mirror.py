@@ -280,6 +280,8 @@ def test_an_archive_that_became_another_is_refused(world: World) -> None:
     [
         ({"mirror_mode": "copies"}, "mirror_mode"),
         ({"mirror_mode": "copy"}, "set mirror_charts_dir or mirror_chart_registry"),
+        ({"mirror_chart_registry": "mirror.example/charts"}, "must be of the form oci://HOST[:PORT][/FOLDER]"),
+        ({"mirror_image_registry": "https://mirror.example"}, "must be of the form HOST[:PORT][/FOLDER], without a"),
     ],
 )
 def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -161,7 +161,16 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
         ({"versions": {"envoygateway": "v1.8.1"}}, "Did you mean envoy-gateway?"),
         ({"states": {"prometeus": "managed"}}, "Did you mean prometheus?"),
         ({"states": {"prometheus": "present"}}, "managed, provided, disabled"),
-        ({"values": {"gateway": {}}}, "no component"),
+        ({"values": {"gatewy": {}}}, "serving_stack_values.gatewy is no component"),
+        ({"values": {"gateway": {}}}, "serving_stack_values.gateway: gateway is no chart"),
+        ({"values": {"prometheus": "x"}}, "serving_stack_values.prometheus is 'x', and must be a mapping"),
+        ({"states": "disabled"}, "serving_stack_states is 'disabled', and must be a mapping"),
+        ({"chart_repositories": ["a"]}, "serving_stack_chart_repositories is list, and must be a mapping"),
+        ({"chart_repositories": {"docker.io": "oci://m"}}, "'docker.io' must begin with oci://, https:// or http://"),
+        ({"chart_repositories": {"oci://docker.io": "m"}}, "'m' must begin with oci://, https:// or http://"),
+        ({"image_registries": {"docker.io": "https://m"}}, "'https://m' must be of the form HOST[:PORT][/FOLDER]"),
+        ({"image_registries": {"docker.io": None}}, "empty must be of the form HOST[:PORT][/FOLDER]"),
+        ({"charts_required": True}, "and serving_stack_charts_dir is not"),
         ({"charts_required": True, "charts_dir": "/charts"}, "lws-v0.8.0.tgz is not in /charts"),
     ],
 )
@@ -437,3 +446,8 @@ def test_what_cannot_be_read_is_of_no_chart() -> None:
     broken = {**stored(1, "deployed"), "data": {"release": "!!"}}
     found = helm_releases.releases(Secrets(broken), 1000.0, ())  # type: ignore[arg-type]
     assert (found[0]["status"], found[0]["chart"], found[0]["objects"]) == ("deployed", "", [])
+
+
+def test_only_components_can_be_adopted() -> None:
+    with pytest.raises(StackError, match=r"adopt: promethus is no component\. Did you mean prometheus"):
+        actions(plan(COMPONENTS, Choices(drivers=[NVIDIA])), seen(), 900.0, adopt=["promethus"])

@@ -181,7 +181,8 @@ def _outside(user: User, places: Places, archives: Sequence[str]) -> Choices:
         charts_dir=places.charts_dir,
         archives=archives,
         charts_required=False,
-        chart_repositories=places.sources,
+        # The others are about images.
+        chart_repositories={key: place for key, place in places.sources.items() if "://" in key},
         image_registries={},
         image_pull_secrets=(),
     )

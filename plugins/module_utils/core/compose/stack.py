@@ -58,6 +58,9 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
     installed (empty when it is), `holds`, the keys of those that are not brought there while it does not work, and, of
     what is a release, `release`, `version`, `ref`, `repository` (empty where `ref` says it all) and `values`. Raises
     StackError."""
+    problems = _misshapen(choices)
+    if problems:
+        raise StackError(problems)
     problems = _unknown(components, choices)
     planned = []
     for component in sorted(components, key=lambda component: int(component["wave"])):
@@ -74,6 +77,11 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
             # What is not installed needs no archive, and its version does not matter.
             entry.update(_release(component, choices, [] if why else problems))
         planned.append(entry)
+    if choices.charts_required and not choices.charts_dir and any(e.get("release") and not e["why"] for e in planned):
+        problems.append(
+            "serving_stack_charts_required is set, and serving_stack_charts_dir is not: it is the folder that charts "
+            "come from"
+        )
     if problems:
         raise StackError(problems)
     return planned
@@ -89,7 +97,12 @@ def actions(
     """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip,
     refuse) and `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module
     helm_release_info. `stuck_after`: seconds after which a release that another run left half done is recovered.
-    `variables` as in Choices."""
+    `variables` as in Choices. Raises StackError for a name in `adopt` that is no component's."""
+    planned, adopt = list(planned), list(adopt)
+    keys = {str(entry["key"]) for entry in planned}
+    unknown = [name for name in adopt if str(name) not in keys]
+    if unknown:
+        raise StackError([f"{variables}_adopt: {name} is no component. {nearest_key(name, keys)}" for name in unknown])
     return [_with_action(entry, seen, stuck_after, frozenset(adopt), variables) for entry in planned]
 
 
@@ -112,6 +125,53 @@ def mirrored(reference: str, prefixes: Mapping[str, str]) -> str:
     return reference
 
 
+def _misshapen(choices: Choices) -> list[str]:
+    """What is of the wrong type, or no place that charts or images can come from."""
+    prefix = choices.variables
+    # The others are those of the role serving_stack, whatever the components are.
+    mappings = {
+        f"{prefix}_states": choices.states,
+        f"{prefix}_versions": choices.versions,
+        f"{prefix}_values": choices.values,
+        "serving_stack_chart_repositories": choices.chart_repositories,
+        "serving_stack_image_registries": choices.image_registries,
+    }
+    problems = [
+        f"{name} is {_shown(value)}, and must be a mapping"
+        for name, value in mappings.items()
+        if not _is_mapping(value)
+    ]
+    if problems:
+        return problems
+    problems += [
+        f"{prefix}_values.{key} is {_shown(value)}, and must be a mapping of values of the chart"
+        for key, value in choices.values.items()
+        if not _is_mapping(value)
+    ]
+    for key, value in choices.chart_repositories.items():
+        problems += [
+            f"serving_stack_chart_repositories.{key}: {_shown(each)} must begin with oci://, https:// or http://"
+            for each in (key, value)
+            if not re.match(r"(oci|https?)://[^/]", str(each))
+        ]
+    for key, value in choices.image_registries.items():
+        problems += [
+            f"serving_stack_image_registries.{key}: {_shown(each)} must be of the form HOST[:PORT][/FOLDER], without a "
+            "scheme"
+            for each in (key, value)
+            if not isinstance(each, str) or "://" in each or not each
+        ]
+    return problems
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else type(value).__name__ if value is not None else "empty"
+
+
 def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
     keys = {str(component["key"]) for component in components}
     charts = {str(component["key"]) for component in components if component.get("chart")}
@@ -122,7 +182,9 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
         ("values", choices.values, charts),
     ):
         problems += [
-            f"{choices.variables}_{option}.{key} is no component. {nearest_key(key, known)}"
+            f"{choices.variables}_{option}.{key}: {key} is no chart, and always as this collection has it"
+            if str(key) in keys
+            else f"{choices.variables}_{option}.{key} is no component. {nearest_key(key, known)}"
             for key in given
             if str(key) not in known
         ]
@@ -164,16 +226,16 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     )
     floor = str(component.get("least_version", ""))
     if floor and _numbers(version) < _numbers(floor):
-        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer")
+        said = f"{choices.variables}_versions or spec.versions of the ServingStack"
+        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer ({said})")
     found = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
     if archive:
         return {**found, "ref": f"{choices.charts_dir.rstrip('/')}/{archive}", "repository": ""}
-    if choices.charts_required:
-        place = choices.charts_dir or "serving_stack_charts_dir, which is not set"
+    if choices.charts_required and choices.charts_dir:
         problems.append(
-            f"{key}: {_archives(chart, version)[0]} is not in {place}, and serving_stack_charts_required forbids to "
-            "get it from elsewhere"
+            f"{key}: {_archives(chart, version)[0]} is not in {choices.charts_dir}, and serving_stack_charts_required "
+            "forbids to get it from elsewhere"
         )
     source = mirrored(str(component["source"]), choices.chart_repositories)
     if source.startswith("oci://"):

@@ -70,3 +70,13 @@ def test_the_guide_lists_every_variable() -> None:
     about = {"fleet_source", "fleet_region", "fleet_labels"}
     assert documented == settings.KNOWN - about
     assert about <= set(re.findall(r"fleet_\w+", (ROOT / "docs/inventory.md").read_text()))
+
+
+def test_variables_of_roles_are_known_too() -> None:
+    of_roles = {"serving_stack_": ["serving_stack_states", "serving_stack_versions"]}
+    given = {"serving_stack_stats": None, "serving_stack_state": None, "serving_stack_versions": None, "serving": None}
+    found = settings.problems("control", {**FLEET, **given}, {}, build=True, of_roles=of_roles)
+    assert found == [
+        "control: serving_stack_stats is no variable of modelplane.fleet's roles. Did you mean serving_stack_states?"
+    ]
+    assert problems(**given) == []
