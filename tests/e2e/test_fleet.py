@@ -49,7 +49,7 @@ def first(live: LiveFleet) -> Run:
 
 
 def test_the_first_run_makes_everything_ready(live: LiveFleet, first: Run) -> None:
-    assert set(first.recap) == {"east", "west"}
+    assert set(first.recap) == {"control", "east", "west"}
     assert not first.failed
     ready = {
         "InferenceCluster": ["east", "west"],
