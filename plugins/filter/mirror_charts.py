@@ -54,15 +54,7 @@ options:
 EXAMPLES = r"""
 - name: Say which charts all clusters need
   ansible.builtin.debug:
-    msg: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], components) }}"
-  vars:
-    components:
-      - key: lws
-        wave: 1
-        chart: lws
-        source: oci://registry.k8s.io/lws/charts
-        version: v0.8.0
-        namespace: lws-system
+    msg: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], serving_stack_components) }}"
 """
 
 RETURN = r"""

@@ -50,15 +50,8 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ charts | modelplane.fleet.mirror_needs({'lws v0.8.0': ['registry.k8s.io/lws/lws:v0.8.0']}, places) }}"
   vars:
-    charts: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], components) }}"
+    charts: "{{ hostvars | modelplane.fleet.mirror_charts(groups['workload_clusters'], serving_stack_components) }}"
     places: {image_registry: mirror.example/fleet}
-    components:
-      - key: lws
-        wave: 1
-        chart: lws
-        source: oci://registry.k8s.io/lws/charts
-        version: v0.8.0
-        namespace: lws-system
 """
 
 RETURN = r"""
