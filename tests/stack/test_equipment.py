@@ -9,7 +9,7 @@ import hashlib
 import json
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -453,6 +453,24 @@ def _not_ready(cluster: ControlPlane, names: set[str]) -> set[str]:
     return {name for name in names if not name.startswith("Job ")} - ready
 
 
+def _wait_until_gone(cluster: ControlPlane, left: Callable[[], set[str]]) -> None:
+    """Wait until nothing is left. The garbage collector holds still while groups of the API come and go."""
+    found: set[str] = set()
+
+    def gone() -> bool:
+        # Nothing is found out of a server while one of its groups goes.
+        with contextlib.suppress(ResourceNotFoundError, NotFoundError):
+            found.clear()
+            found.update(left())
+            return not found
+        return False
+
+    try:
+        cluster.wait_for("everything else is gone", gone, seconds=300)
+    except TimeoutError as error:
+        raise AssertionError(f"{error}: {sorted(found)}") from error
+
+
 def test_the_stack_is_installed_and_removed_again(
     helm: Helm, nodes: ControlPlane, charts: Mapping[str, Path], tmp_path: Path
 ) -> None:
@@ -487,13 +505,7 @@ def test_the_stack_is_installed_and_removed_again(
             each for each in names if each.startswith("CustomResourceDefinition ") and each.partition(".")[2] in KEPT
         }
 
-    def gone() -> bool:
-        # Nothing is found out of a server while one of its groups goes.
-        with contextlib.suppress(ResourceNotFoundError, NotFoundError):
-            return left() == definitions(left())
-        return False
-
-    nodes.wait_for("everything else is gone", gone, seconds=60)
+    _wait_until_gone(nodes, lambda: left() - definitions(left()))
     # Another test may have left them before.
     kept = definitions(_everything(nodes))
     assert {each.partition(".")[2] for each in kept} == set(KEPT)
@@ -514,12 +526,12 @@ def test_the_charts_of_the_control_gateway_are_installed_and_removed_again(
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(80, 8000), (443, 8443)]
     for name in CONTROL:
         _uninstall(helm, nodes, name)
-    nodes.wait_for(
-        "everything else is gone",
-        lambda: all(
-            each.endswith((".traefik.io", ".gateway.networking.k8s.io")) for each in _everything(nodes) - before
-        ),
-    )
+
+    def left() -> set[str]:
+        found = _everything(nodes) - before
+        return {each for each in found if not each.endswith((".traefik.io", ".gateway.networking.k8s.io"))}
+
+    _wait_until_gone(nodes, left)
 
 
 def test_a_release_fails_on_demand_and_recovers(

@@ -34,7 +34,7 @@ def rights(cluster: ControlPlane) -> Iterator[None]:
 
 
 def seen(kubeconfig: Path, want: Wanted) -> Sight:
-    with connect(Connection("onprem", kubeconfig=str(kubeconfig), retries=0), write_cache=False) as client:
+    with connect(Connection("onprem", kubeconfig=str(kubeconfig)), write_cache=False) as client:
         return look(client, want)
 
 

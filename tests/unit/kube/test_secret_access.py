@@ -43,7 +43,7 @@ class Limited:
 
     def apply(self, *wanted: Object, check_mode: bool = False) -> Applied:
         options = Options(fleet="limited", scope="single", check_mode=check_mode)
-        with closing(connect(Connection("single", kubeconfig=str(self.kubeconfig), retries=0))) as client:
+        with closing(connect(Connection("single", kubeconfig=str(self.kubeconfig)))) as client:
             return apply(client, wanted, options)
 
     def actions(self, *wanted: Object, check_mode: bool = False) -> dict[str, str]:
