@@ -266,7 +266,7 @@ def kubectl(plane: ControlPlane, *arguments: str) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True, timeout=60).stdout
 
 
-def until(what: str, ask: Callable[[], Any], seconds: float = 60) -> Any:
+def until(what: str, ask: Callable[[], Any], seconds: float = 300) -> Any:
     """The first answer that is true."""
     deadline = time.monotonic() + seconds
     while not (found := ask()):

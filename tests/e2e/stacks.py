@@ -163,7 +163,7 @@ def everything(plane: ControlPlane) -> set[str]:
     return set(kubectl(plane, "get", ",".join(sorted(kinds)), "-A", f"-o=jsonpath={line}").splitlines()) - _EQUIPMENT
 
 
-def check_bare(plane: ControlPlane, before: set[str], seconds: float = 120) -> None:
+def check_bare(plane: ControlPlane, before: set[str], seconds: float = 300) -> None:
     """A cluster has the same objects as before, after what takes its time has gone."""
     deadline = time.monotonic() + seconds
     while (now := everything(plane)) != before and time.monotonic() < deadline:

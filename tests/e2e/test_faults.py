@@ -36,7 +36,7 @@ KILLS = 20
 # Of so many kills one hits ansible-playbook alone: what it has started works on for a while.
 ALONE = 4
 # Controllers, not runs, delete what is owned by something that went.
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 300.0
 TOKEN = "proxy-token-3f1c"
 
 _DRAINED = {"key": "test", "effect": "NoExecute"}

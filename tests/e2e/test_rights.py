@@ -281,7 +281,7 @@ def test_a_workload_cluster_refuses_everything_else(neighbours: Guide) -> None:
 
     assert not is_refused(lambda: fleet.apply(thing(CORE, "Namespace", "mp-mine")))
     assert not is_refused(lambda: fleet.apply(secrets_role("mp-mine")))
-    until("Secrets can be listed there", lambda: not is_refused(lambda: fleet.list(CORE, "Secret", "mp-mine")), 10)
+    until("Secrets can be listed there", lambda: not is_refused(lambda: fleet.list(CORE, "Secret", "mp-mine")))
     assert not is_refused(lambda: fleet.delete(CORE, "Namespace", "mp-mine"))
 
 

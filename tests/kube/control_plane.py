@@ -33,7 +33,7 @@ ADMIN = "admin"
 TESTS = "tests"
 _MASTERS = ("system:masters",)
 _SYSTEM_USERS = frozenset({TESTS, *(f"system:{name}" for name in WORKLOAD)})
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 # The controllers that composed objects need. Without node lifecycle: the nodes of kwok send no heartbeat here.
 _CONTROLLERS = (
     "cronjob-controller",

@@ -478,7 +478,7 @@ def test_the_stack_is_installed_and_removed_again(
     for name in WORKLOAD:
         _install(helm, nodes, name, charts[name], tmp_path)
     wanted = set().union(*(WORKLOADS[name] for name in WORKLOAD))
-    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted), seconds=60)
+    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted), seconds=300)
 
     kubelet_plugin = nodes.objects.list("v1", "Pod", "dra-driver-nvidia-gpu")
     assert [pod["spec"]["nodeName"] for pod in kubelet_plugin] == ["gpu-0"]
@@ -577,7 +577,7 @@ def test_older_definitions_of_gateway_api_are_refused_while_its_policy_is_there(
         return ""
 
     # A policy takes a moment to be known to the server.
-    nodes.wait_for("the policy holds", lambda: "before v1.5" in bundle("v1.4.1"), seconds=30)
+    nodes.wait_for("the policy holds", lambda: "before v1.5" in bundle("v1.4.1"), seconds=300)
     assert "Experimental" in bundle("v1.5.1", "experimental")
     assert bundle("v1.6.0") == ""
     assert bundle("v1.5.1") == ""

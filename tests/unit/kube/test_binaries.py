@@ -100,7 +100,7 @@ def test_may_be_killed(machine: dict[str, str], tmp_path: Path, who: str) -> Non
     wait = tmp_path / "bin" / "wait"
     wait.touch()
     with start(machine) as process:
-        wait_for("the first build", lambda: calls(tmp_path), seconds=10)
+        wait_for("the first build", lambda: calls(tmp_path), seconds=300)
         if who == "all":
             os.killpg(process.pid, signal.SIGKILL)
         else:
@@ -118,7 +118,7 @@ def test_may_run_twice_at_once(machine: dict[str, str], tmp_path: Path) -> None:
     wait = tmp_path / "bin" / "wait"
     wait.touch()
     with start(machine) as first:
-        wait_for("the first build", lambda: calls(tmp_path), seconds=10)
+        wait_for("the first build", lambda: calls(tmp_path), seconds=300)
         with start(machine) as second:
             assert second.stdout
             assert second.stdout.readline() == "etcd: another process is building it, waiting\n"

@@ -59,7 +59,7 @@ def test_the_fleet_has_the_rights_that_are_asked_for(cluster: ControlPlane, righ
     cluster.wait_for(
         "the authorizer knows the rights",
         lambda: seen(kubeconfig, want).denied == {EVERYTHING} or None,
-        seconds=20,
+        seconds=300,
     )
     sight = seen(kubeconfig, want)
     assert "Secret" in sight.unread

@@ -64,7 +64,7 @@ def pods(plane: ControlPlane, labels: str, *, count: int = 1, ready: bool = True
         done = len(each) == count and (not ready or all(condition(pod, "Ready") == "True" for pod in each))
         return each if done else None
 
-    answer: list[Object] = plane.wait_for(f"{count} pods {labels}", found, seconds=60)
+    answer: list[Object] = plane.wait_for(f"{count} pods {labels}", found, seconds=300)
     return answer
 
 
@@ -78,7 +78,7 @@ def container_state(plane: ControlPlane, labels: str, wanted: str) -> dict[str, 
                     return {**status, "pod_ready": condition(pod, "Ready"), "phase": pod["status"]["phase"]}
         return None
 
-    answer: dict[str, Any] = plane.wait_for(f"{wanted} of {labels}", found, seconds=60)
+    answer: dict[str, Any] = plane.wait_for(f"{wanted} of {labels}", found, seconds=300)
     return answer
 
 
@@ -134,7 +134,7 @@ def test_scheduler_allocates_the_device_a_claim_selects(cluster: ControlPlane) -
     cluster.wait_for(
         "the claim goes with its pod",
         lambda: not cluster.objects.list("resource.k8s.io/v1", "ResourceClaim", NAMESPACE),
-        seconds=60,
+        seconds=300,
     )
 
 
@@ -178,7 +178,7 @@ def test_a_group_of_three_has_three_ready_pods(cluster: ControlPlane) -> None:
         found = cluster.get("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "gang", NAMESPACE)
         return found is not None and condition(found, "Available") == "True"
 
-    cluster.wait_for("the group is available", available, seconds=60)
+    cluster.wait_for("the group is available", available, seconds=300)
     # Its own webhook refuses what the schema allows.
     group["spec"]["leaderWorkerTemplate"]["subGroupPolicy"] = {"subGroupSize": 4}
     group["metadata"] = {"name": "odd", "namespace": NAMESPACE}
@@ -251,7 +251,7 @@ def test_a_job_succeeds(cluster: ControlPlane) -> None:
         job = cluster.get("batch/v1", "Job", "job", NAMESPACE)
         return job is not None and condition(job, "Complete") == "True"
 
-    cluster.wait_for("the job is complete", complete, seconds=60)
+    cluster.wait_for("the job is complete", complete, seconds=300)
 
 
 @pytest.mark.usefixtures("nodes")
@@ -279,7 +279,7 @@ def test_volume_claims_are_bound(cluster: ControlPlane, wait_for_pod: bool) -> N
         volume = {"name": "weights", "persistentVolumeClaim": {"claimName": name}}
         cluster.apply(deployment(name, pod_template(name, volumes=[volume])))
         pods(cluster, f"app={name}")
-    cluster.wait_for(f"claim {name} is bound", bound, seconds=60)
+    cluster.wait_for(f"claim {name} is bound", bound, seconds=300)
 
 
 def test_custom_kinds_of_other_projects_are_served(cluster: ControlPlane) -> None:
@@ -356,7 +356,7 @@ def test_clusters_of_a_fleet_are_apart(fleet: Fleet) -> None:
     # Without a controller manager a namespace would stay in Terminating.
     fleet.control.objects.delete("v1", "Namespace", "apart")
     fleet.control.wait_for(
-        "the namespace is gone", lambda: not fleet.control.get("v1", "Namespace", "apart"), seconds=60
+        "the namespace is gone", lambda: not fleet.control.get("v1", "Namespace", "apart"), seconds=300
     )
     assert east.get("v1", "Namespace", "apart")
 
@@ -401,7 +401,7 @@ time.sleep(600)
         assert tests.stdout
         child = int(tests.stdout.readline())
         os.kill(tests.pid, signal.SIGKILL)
-    wait_for("etcd is gone", lambda: not alive(child), seconds=10)
+    wait_for("etcd is gone", lambda: not alive(child), seconds=300)
     shutil.rmtree(tmp_path / "data")
 
 

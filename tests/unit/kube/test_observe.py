@@ -66,7 +66,7 @@ def seen_when(
         found = look(connection)
         return found if told(found) else None
 
-    answer: ClusterLook = plane.wait_for(what, ask, seconds=60)
+    answer: ClusterLook = plane.wait_for(what, ask, seconds=300)
     return answer
 
 
@@ -93,7 +93,7 @@ def replica(stack: ControlPlane) -> Iterator[list[dict[str, Any]]]:
     for value in reversed(wanted):
         if value["kind"] != "Namespace":
             stack.objects.delete(value["apiVersion"], value["kind"], value["metadata"]["name"], seen.WORKLOADS)
-    stack.wait_for("the pods are gone", lambda: not stack.objects.list("v1", "Pod", seen.WORKLOADS), seconds=60)
+    stack.wait_for("the pods are gone", lambda: not stack.objects.list("v1", "Pod", seen.WORKLOADS), seconds=300)
 
 
 def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: list[dict[str, Any]]) -> None:
