@@ -97,7 +97,8 @@ class ControlPlane:
 
     `programs` are those of binaries.find. `folder` gets logs, keys and kubeconfigs. Without `etcd` it has one of its
     own. Works as a context manager that starts and stops it. `objects` reads and writes objects as the user `tests`;
-    what is tested uses `kubeconfig` or `user_kubeconfig`.
+    what is tested uses `kubeconfig` or `user_kubeconfig`. `token_review` is the URL of a webhook that says whose bearer
+    tokens are that this API server did not issue (TokenReview of authentication.k8s.io/v1).
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class ControlPlane:
         *,
         etcd: Etcd | None = None,
         components: Sequence[str] = WORKLOAD,
+        token_review: str = "",
     ) -> None:
         self.name = name
         self.folder = folder
@@ -124,6 +126,7 @@ class ControlPlane:
         self.kubeconfig = self._kubeconfig(ADMIN)
         self._audit = audit.AuditLog(folder / "audit.log")
         (folder / "audit-policy.json").write_text(json.dumps(audit.policy(_SYSTEM_USERS)), encoding="utf-8")
+        self._webhook = _write_webhook(folder / "token-review.json", token_review) if token_review else None
         self.objects = Objects(self._kubeconfig(TESTS))
         self.processes: dict[str, Process] = {}
 
@@ -172,6 +175,10 @@ class ControlPlane:
         disabled = ["TaintNodesByCondition"]  # Its taint of new nodes is taken away by the node lifecycle controller.
         if "kube-controller-manager" not in self.components:
             disabled.append("ServiceAccount")
+        webhook = (
+            f"--authentication-token-webhook-config-file={self._webhook}",
+            "--authentication-token-webhook-version=v1",
+        )
         self._run(
             "kube-apiserver",
             "--bind-address=127.0.0.1",
@@ -195,6 +202,7 @@ class ControlPlane:
             f"--audit-policy-file={folder / 'audit-policy.json'}",
             f"--audit-log-path={self._audit.path}",
             "--audit-log-maxsize=10000",
+            *(webhook if self._webhook else ()),
         )
         self.wait_for("the API server is ready", self.objects.ready)
 
@@ -418,6 +426,20 @@ def condition(thing: Mapping[str, Any], kind: str) -> str:
     """Status of a condition of an object ("True", "False", "Unknown"), empty where it has none of this type."""
     conditions = thing.get("status", {}).get("conditions") or []
     return next((each["status"] for each in conditions if each["type"] == kind), "")
+
+
+def _write_webhook(path: Path, url: str) -> Path:
+    """How an API server reaches a webhook: a kubeconfig."""
+    made = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "webhook", "cluster": {"server": url}}],
+        "users": [{"name": "api-server", "user": {}}],
+        "contexts": [{"name": "webhook", "context": {"cluster": "webhook", "user": "api-server"}}],
+        "current-context": "webhook",
+    }
+    path.write_text(json.dumps(made), encoding="utf-8")
+    return path
 
 
 def _binding(user: str, role: str, namespace: str) -> Object:

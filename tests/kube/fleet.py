@@ -17,7 +17,7 @@ CONTROL_CLUSTER = "control"
 
 class Fleet:
     """One control cluster and `workloads` by name. `control`: the components of the former, by default those for
-    objects, namespaces and garbage collection, without pods.
+    objects, namespaces and garbage collection, without pods. `token_review`: as ControlPlane has it, for the workloads.
 
     Starts when it is entered as a context manager. Logs are below `folder`.
     """
@@ -29,14 +29,17 @@ class Fleet:
         workloads: Sequence[str] = ("east", "west"),
         *,
         control: Sequence[str] = CONTROL,
+        token_review: str = "",
     ) -> None:
         self._etcd = Etcd(programs, folder / "etcd")
 
-        def cluster(name: str, components: Sequence[str]) -> ControlPlane:
-            return ControlPlane(programs, name, folder / name, etcd=self._etcd, components=components)
+        def cluster(name: str, components: Sequence[str], webhook: str = "") -> ControlPlane:
+            return ControlPlane(
+                programs, name, folder / name, etcd=self._etcd, components=components, token_review=webhook
+            )
 
         self.control = cluster(CONTROL_CLUSTER, control)
-        self.workloads = {name: cluster(name, WORKLOAD) for name in workloads}
+        self.workloads = {name: cluster(name, WORKLOAD, token_review) for name in workloads}
 
     @property
     def all(self) -> list[ControlPlane]:
