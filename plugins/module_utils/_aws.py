@@ -22,6 +22,7 @@ def load_aws() -> SimpleNamespace:
         ClientError=exceptions.ClientError,
         Config=config.Config,
         DeferredRefreshableCredentials=credentials.DeferredRefreshableCredentials,
+        ProfileNotFound=exceptions.ProfileNotFound,
         Session=session.Session,
         SigV4QueryAuth=auth.SigV4QueryAuth,
         create_assume_role_refresher=credentials.create_assume_role_refresher,

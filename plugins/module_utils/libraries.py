@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
@@ -18,7 +20,17 @@ _ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "kube
 
 
 def need(module: AnsibleModule, *packages: str) -> None:
-    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes) that cannot be imported."""
+    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes, boto3) that cannot be imported."""
     for package in packages:
-        if _ERRORS[package]:
-            module.fail_json(msg=missing_required_lib(package), exception=_ERRORS[package])
+        error = _aws_error() if package == AWS_PACKAGE else _ERRORS[package]
+        if error:
+            module.fail_json(msg=missing_required_lib(package), exception=error)
+
+
+def _aws_error() -> str | None:
+    """Why the AWS SDK cannot be imported. Unlike the others it is only imported when a module needs it."""
+    try:
+        load_aws()
+    except ImportError:
+        return traceback.format_exc()
+    return None

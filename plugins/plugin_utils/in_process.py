@@ -97,6 +97,10 @@ class _Face:
     def warn(self, text: str) -> None:
         Display().warning(remove_values(text, self._secrets))
 
+    def log(self, text: str) -> None:
+        """What goes on in a long wait: seen with -v while it lasts."""
+        Display().v(remove_values(text, self._secrets))
+
     def exit_json(self, **result: Any) -> NoReturn:
         raise _Ended({"changed": False, **result}, self._secrets)
 

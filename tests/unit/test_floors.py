@@ -23,6 +23,7 @@ FLOORS = [
     (
         "module_utils/build",
         "module_utils/apply",
+        "module_utils/aws",
         "module_utils/cluster_arguments",
         "module_utils/fingerprint",
         "module_utils/settings",

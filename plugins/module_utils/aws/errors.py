@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What AWS answers when it refuses, as one sentence that says what to do. No text holds a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+
+_LONGEST = 1000
+# What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
+_FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)
+# Answers that another try may make good, after those that the SDK made itself.
+_PASSING = {
+    "ConnectTimeoutError",
+    "ConnectionClosedError",
+    "ConnectionError",
+    "EndpointConnectionError",
+    "HTTPClientError",
+    "InternalError",
+    "InternalFailure",
+    "InternalServerError",
+    "ProxyConnectionError",
+    "ReadTimeoutError",
+    "RequestLimitExceeded",
+    "ResponseStreamingError",
+    "ServerException",
+    "ServiceUnavailable",
+    "ServiceUnavailableException",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "Unavailable",
+}
+
+
+class AwsError(Exception):
+    """AWS refuses something, cannot be reached, or something there failed.
+
+    `code`: the error code of the API, the class of the SDK's exception where no answer came, or empty. `message`: what
+    was said, without code and advice. `str()` is all of it in one text.
+    """
+
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "") -> None:
+        parts = (what.strip(), code, message.strip())
+        text = ": ".join(part for part in parts if part).rstrip(". ")
+        super().__init__(f"{text}. {hint}" if hint else text)
+        self.code = code
+        self.message = message.strip()
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Whatever the AWS SDK raises becomes an AwsError: `{what}: {code}: {message}. {advice}`.
+
+    `what` says what is being done on which object, as in "create node group gpu of cluster west".
+    """
+    aws = load_aws()
+    try:
+        yield
+    except aws.ClientError as error:
+        told = error.response.get("Error", {})
+        code, message = str(told.get("Code") or "Unknown"), _shown(str(told.get("Message") or ""))
+        raise AwsError(what, message, code=code) from None
+    except aws.BotoCoreError as error:
+        code, message = type(error).__name__, _shown(str(error))
+        raise AwsError(what, message, code=code) from None
+
+
+def is_code(error: AwsError, *codes: str) -> bool:
+    """Whether AWS answered with one of these codes. That something is absent is only ever known by a code."""
+    return error.code in codes
+
+
+def passing(error: AwsError) -> bool:
+    """Whether it may be well the next time: AWS was busy or could not be reached."""
+    return error.code in _PASSING
+
+
+def _shown(message: str) -> str:
+    text = " ".join(masked(_FOR_PROGRAMS.sub("", message)).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,157 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Who we are to AWS: one set of arguments for all modules, and clients that are made once each."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+# The names are those of amazon.aws, so that one dictionary of module_defaults serves both.
+ARGUMENTS: dict[str, Any] = {
+    "region": {"type": "str", "required": True},
+    "profile": {"type": "str"},
+    "access_key": {"type": "str", "no_log": True},
+    "secret_key": {"type": "str", "no_log": True},
+    "session_token": {"type": "str", "no_log": True},
+    "endpoint_url": {"type": "str"},
+    "aws_ca_bundle": {"type": "path"},
+}
+_SETTINGS = {
+    "connect_timeout": 10,
+    "read_timeout": 60,
+    "max_pool_connections": 32,
+    "retries": {"total_max_attempts": 6, "mode": "standard"},
+    "user_agent_extra": "modelplane.fleet",
+}
+
+
+class Account:
+    """Clients of one account and region. They may be used by several threads at once."""
+
+    def __init__(self, session: Any, region: str, endpoint_url: str = "", ca_bundle: str = "") -> None:
+        self.region = region
+        self._session = session
+        self._more: dict[str, Any] = {"region_name": region}
+        if endpoint_url:
+            self._more["endpoint_url"] = endpoint_url
+        if ca_bundle:
+            self._more["verify"] = ca_bundle
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def client(self, service: str) -> Any:
+        """The client of a service ("eks"), made when it is first asked for; raises AwsError."""
+        with self._lock:
+            if service not in self._clients:
+                with guarded(f"connect to AWS ({service}, {self.region})"):
+                    config = load_aws().Config(**_SETTINGS)
+                    self._clients[service] = self._session.create_client(service, config=config, **self._more)
+            return self._clients[service]
+
+
+def account(module: Any) -> Account:
+    """The account that the arguments of a module name; fails the module where there is none."""
+    libraries.need(module, AWS_PACKAGE)
+    try:
+        return from_params(module.params)
+    except AwsError as error:
+        module.fail_json(msg=str(error))
+        raise
+
+
+def from_params(params: Mapping[str, Any]) -> Account:
+    """The account of the arguments; raises AwsError that says which of them is wrong."""
+    given = {name: str(params.get(name) or "") for name in ARGUMENTS}
+    _check_keys(given)
+    session = _session(given)
+    _check_region(session, given)
+    _check_credentials(session, given)
+    return Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
+
+
+def _check_keys(given: Mapping[str, str]) -> None:
+    if bool(given["access_key"]) != bool(given["secret_key"]):
+        missing = "secret_key" if given["access_key"] else "access_key"
+        raise AwsError("log in to AWS", f"{missing} is missing", hint="Give access_key and secret_key, or none of both")
+    if given["session_token"] and not given["access_key"]:
+        raise AwsError("log in to AWS", "session_token is given without access_key and secret_key")
+    if given["profile"] and given["access_key"]:
+        raise AwsError("log in to AWS", "both profile and access_key are given", hint="Give one of both")
+    bundle = given["aws_ca_bundle"]
+    if bundle and not Path(bundle).is_file():
+        raise AwsError(
+            "log in to AWS", f"aws_ca_bundle {bundle} is no file", hint="It names a file of certificates (PEM)"
+        )
+
+
+def _session(given: Mapping[str, str]) -> Any:
+    """A session whose profile is there."""
+    aws = load_aws()
+    session = aws.Session(profile=given["profile"] or None)
+    try:
+        with guarded("log in to AWS"):
+            session.get_scoped_config()
+            session.set_config_variable("sts_regional_endpoints", "regional")
+            session.set_config_variable("region", given["region"])
+    except AwsError as error:
+        if error.code != aws.ProfileNotFound.__name__:
+            raise
+        raise _unknown_profile(given["profile"]) from None
+    if given["access_key"]:
+        session.set_credentials(given["access_key"], given["secret_key"], given["session_token"] or None)
+    return session
+
+
+def _check_credentials(session: Any, given: Mapping[str, str]) -> None:
+    """Credentials were found and are complete. Whether AWS accepts them is seen at the first call."""
+    with guarded("log in to AWS"):
+        credentials = session.get_credentials()
+        if credentials is not None:
+            credentials.get_frozen_credentials()
+    if credentials is None:
+        raise AwsError(
+            "log in to AWS",
+            f"profile {given['profile']} has no credentials" if given["profile"] else "no credentials were found",
+            hint="Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give profile"
+            " (eks_cluster_profile in the inventory)",
+        )
+
+
+def _unknown_profile(given: str) -> AwsError:
+    profile = given or os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
+    # Listed by a session without a profile: one whose profile does not exist cannot read anything.
+    known = load_aws().Session(profile=None).full_config.get("profiles", {})
+    hint = nearest_key(profile, known) if known else "There are none in ~/.aws/config and ~/.aws/credentials."
+    return AwsError("log in to AWS", f"there is no profile {profile}", code="ProfileNotFound", hint=hint.rstrip("."))
+
+
+def _check_region(session: Any, given: Mapping[str, str]) -> None:
+    """A mistyped region is told at once, and not after a minute of attempts to reach a host that does not exist."""
+    region = given["region"]
+    if given["endpoint_url"] or os.environ.get("AWS_ENDPOINT_URL"):
+        return
+    with guarded("read the regions that the AWS SDK knows"):
+        partitions = session.get_available_partitions()
+        known = {name for partition in partitions for name in session.get_available_regions("ec2", partition)}
+    if region not in known:
+        raise AwsError(
+            "log in to AWS",
+            f"there is no region {region}",
+            hint=f"{_nearest_region(region, known)} For a region that is newer than the installed {AWS_PACKAGE}, update"
+            f" that: pip install -U {AWS_PACKAGE}",
+        )
+
+
+def _nearest_region(region: str, known: set[str]) -> str:
+    if region[:-1] in known:
+        return f"{region} looks like a zone of {region[:-1]}, which is the region."
+    return nearest_key(region, known)
