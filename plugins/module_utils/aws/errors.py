@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 
 _LONGEST = 1000
@@ -65,10 +66,10 @@ def guarded(what: str) -> Iterator[None]:
     except aws.ClientError as error:
         told = error.response.get("Error", {})
         code, message = str(told.get("Code") or "Unknown"), _shown(str(told.get("Message") or ""))
-        raise AwsError(what, message, code=code) from None
+        raise AwsError(what, message, code=code, hint=advice(code, message)) from None
     except aws.BotoCoreError as error:
         code, message = type(error).__name__, _shown(str(error))
-        raise AwsError(what, message, code=code) from None
+        raise AwsError(what, message, code=code, hint=advice(code, message)) from None
 
 
 def is_code(error: AwsError, *codes: str) -> bool:
