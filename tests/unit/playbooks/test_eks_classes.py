@@ -1,0 +1,168 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The InferenceClasses for EKS that come with the collection, against what EC2 says of the same instance types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
+from moto import mock_aws
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "playbooks/files/classes/eks"
+MANIFESTS = ROOT / "tests/data/manifests"
+CLASSES = [
+    document
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+]
+NAMES = [entry["metadata"]["name"] for entry in CLASSES]
+MEBIBYTE = re.compile(r"(\d+)Mi")
+
+
+def machine(entry: Mapping[str, Any]) -> str:
+    return str(entry["spec"]["provisioning"]["eks"]["instanceType"])
+
+
+def devices(entry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {device["name"]: device for device in entry["spec"]["devices"]}
+
+
+@pytest.fixture(scope="module")
+def described() -> Iterator[dict[str, dict[str, Any]]]:
+    """What EC2 says of the instance types of all classes."""
+    with mock_aws():
+        ec2 = boto3.client("ec2", "us-west-2", aws_access_key_id="x", aws_secret_access_key="x")
+        pages = ec2.get_paginator("describe_instance_types").paginate(
+            InstanceTypes=sorted({machine(entry) for entry in CLASSES})
+        )
+        yield {found["InstanceType"]: found for page in pages for found in page["InstanceTypes"]}
+
+
+def test_the_catalogue_is_a_valid_set_of_manifests() -> None:
+    loaded = build.read_manifests([str(FOLDER)])
+    assert (loaded.errors, loaded.warnings) == ((), ())
+    assert sorted(resource.name for resource in loaded.resources) == sorted(NAMES)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_every_family_is_there() -> None:
+    families = {machine(entry).partition(".")[0] for entry in CLASSES}
+    assert families == {"g6", "g6e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200"}
+
+
+@pytest.mark.parametrize("entry", CLASSES, ids=NAMES)
+def test_a_class_is_what_ec2_says_of_its_machine(entry: dict[str, Any], described: dict[str, dict[str, Any]]) -> None:
+    found = described[machine(entry)]
+    gpu = devices(entry)["gpu"]
+    assert len(found["GpuInfo"]["Gpus"]) == 1
+    real = found["GpuInfo"]["Gpus"][0]
+    count = gpu["count"]
+    assert (real["Count"], real["Manufacturer"]) == (count, "NVIDIA")
+    assert entry["spec"]["provisioning"]["eks"]["accelerator"]["count"] == count
+    assert real["Name"] in gpu["attributes"]["productName"]["string"].replace("-", " ").split()
+    # EC2 rounds, to either side: an L4 is 22888 MiB to it, and 23034 to its driver.
+    told = int(MEBIBYTE.fullmatch(gpu["capacity"]["memory"]["value"])[1])  # type: ignore[index]
+    assert told == pytest.approx(real["MemoryInfo"]["SizeInMiB"], rel=0.01)
+    assert found["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"]
+
+
+@pytest.mark.parametrize("entry", CLASSES, ids=NAMES)
+def test_a_class_is_named_after_its_machine(entry: dict[str, Any]) -> None:
+    name = f"eks-{machine(entry).replace('.', '-')}"
+    assert entry["metadata"]["name"] == (f"{name}-efa" if "efa" in devices(entry) else name)
+    assert machine(entry) in entry["spec"]["description"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [entry for entry in CLASSES if "efa" in devices(entry)],
+    ids=[name for name in NAMES if name.endswith("-efa")],
+)
+def test_a_class_with_efa_has_an_interface_per_network_card(
+    entry: dict[str, Any], described: dict[str, dict[str, Any]]
+) -> None:
+    network = described[machine(entry)]["NetworkInfo"]
+    assert (
+        devices(entry)["efa"]["count"] == network["EfaInfo"]["MaximumEfaInterfaces"] == network["MaximumNetworkCards"]
+    )
+
+
+def matching(expression: str) -> set[str]:
+    """The models of GPU that a selector takes."""
+    selector = compile_selector(expression)
+    return {
+        gpu["attributes"]["productName"]["string"]
+        for gpu in (devices(entry)["gpu"] for entry in CLASSES)
+        if selector.evaluate(Device.from_wire(gpu)).match
+    }
+
+
+BIG = {"NVIDIA H200", "NVIDIA B200"}
+EIGHTY = {"NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", *BIG}
+FORTY = {"NVIDIA L40S", "NVIDIA A100-SXM4-40GB", *EIGHTY}
+ALL = {"NVIDIA L4", *FORTY}
+
+
+@pytest.mark.parametrize(
+    ("least", "models"),
+    [("20Gi", ALL), ("35Gi", FORTY), ("40Gi", FORTY), ("60Gi", EIGHTY), ("120Gi", BIG), ("200Gi", set())],
+)
+def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
+    assert matching(f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{least}")) >= 0') == models
+
+
+@pytest.mark.parametrize(
+    ("expression", "models"),
+    [
+        ('device.attributes["gpu.nvidia.com"].architecture == "Hopper"', {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}),
+        (
+            'device.attributes["gpu.nvidia.com"].cudaComputeCapability.isGreaterThan(semver("8.9.0"))',
+            {"NVIDIA H100 80GB HBM3", *BIG},
+        ),
+        ('device.attributes["gpu.nvidia.com"].productName.lowerAscii().contains("l40s")', {"NVIDIA L40S"}),
+        ('device.driver == "gpu.nvidia.com" && device.attributes["gpu.nvidia.com"].type == "gpu"', ALL),
+    ],
+)
+def test_attributes_tell_the_models_apart(expression: str, models: set[str]) -> None:
+    assert matching(expression) == models
+
+
+def selectors(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("cel"), str):
+            yield value["cel"]
+        for entry in value.values():
+            yield from selectors(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from selectors(entry)
+
+
+EXAMPLES = sorted(
+    {
+        expression
+        for path in MANIFESTS.rglob("model-deployment*.yaml")
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        for expression in selectors(document)
+        if "gpu.nvidia.com" in expression
+    }
+)
+
+
+@pytest.mark.parametrize("expression", EXAMPLES)
+def test_every_example_finds_a_class(expression: str) -> None:
+    assert matching(expression)
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) > 3
