@@ -37,7 +37,7 @@ FLOORS = [
         "module_utils/core/applying",
         "module_utils/core/checks",
     ),
-    ("module_utils/core/references", "module_utils/core/status"),
+    ("module_utils/core/references", "module_utils/core/status", "module_utils/core/cloud"),
     ("module_utils/core/compose",),
     ("module_utils/core/scheduling",),
     ("module_utils/core/forms",),

@@ -1,0 +1,127 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.eks_plan`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: eks_plan
+author:
+  - The modelplane.fleet authors
+version_added: 0.3.0
+short_description: All that an EKSCluster becomes in AWS
+description:
+  - Turns an EKSCluster into the names and settings of everything that is made for it, from the VPC to the addons. IDs,
+    which things get when they are made, are not in it.
+  - All that is wrong with the EKSCluster is told at once. For one that is composed of an InferenceCluster it is told
+    where it is written there.
+options:
+  _input:
+    description: The EKSCluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
+    type: dict
+    required: true
+  fleet:
+    description: The name of the fleet, which becomes the tag C(modelplane.ai/fleet) of everything in AWS.
+    type: str
+    default: default
+  options:
+    description: What is chosen beside the EKSCluster.
+    type: dict
+    default: {}
+    suboptions:
+      tags:
+        description: More tags for everything in AWS.
+        type: dict
+      zones:
+        description:
+          - The names of the zones that the region offers. Without, they have the letters a, b, c and so on. If one of
+            these is not offered, the first ones that are get the subnets.
+        type: list
+        elements: str
+      addons:
+        description:
+          - By the name of an addon, its C(version) (a text; empty is what EKS chooses) and its C(configuration) (a
+            mapping). Addons of other names are added.
+        type: dict
+"""
+
+EXAMPLES = r"""
+- name: Say what would be made
+  ansible.builtin.debug:
+    msg: "{{ cluster | modelplane.fleet.eks_plan(fleet='production', options={'tags': {'team': 'ml'}}) }}"
+  vars:
+    cluster:
+      apiVersion: infrastructure.modelplane.ai/v1alpha1
+      kind: EKSCluster
+      metadata: {name: eks-us-west, namespace: modelplane-system}
+      spec:
+        region: us-west-2
+        nodePools:
+          - name: gpu-l4
+            role: GPU
+            instanceType: g6.12xlarge
+            gpu: {acceleratorType: nvidia-l4}
+            zones: [us-west-2a]
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(object) (namespace and name), C(name) (in AWS), C(region), C(partition), C(version), C(zones) and C(tags).
+    - C(vpc), C(subnets), C(internet_gateway), C(nat_gateway), C(route_tables), C(security_groups), C(roles),
+      C(policies), C(cluster), C(launch_templates), C(node_groups) (those of controllers first), C(addons),
+      C(pod_identities) and C(file_system), each with its settings.
+    - C(storage_class) (without the ID of the file system), C(secret) (where its kubeconfig goes on the control cluster)
+      and C(efa) (whether a pool has it).
+  type: dict
+  returned: always
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.basic import missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+_NAME = "modelplane.fleet.eks_plan"
+_OPTIONS = ("addons", "tags", "zones")
+
+
+def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
+    """What an EKSCluster becomes."""
+    if PYDANTIC_IMPORT_ERROR:
+        raise AnsibleFilterError(missing_required_lib("pydantic"))
+    chosen = options or {}
+    if not isinstance(cluster, Mapping) or not isinstance(chosen, Mapping):
+        raise AnsibleFilterError(f"{_NAME}: the input must be an EKSCluster, the options a mapping")
+    for key in chosen:
+        if key not in _OPTIONS:
+            raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
+    for key in ("addons", "tags"):
+        if not isinstance(chosen.get(key) or {}, Mapping):
+            raise AnsibleFilterError(f"{_NAME}: options.{key} must be a mapping")
+    if isinstance(chosen.get("zones") or [], (str, Mapping)):
+        raise AnsibleFilterError(f"{_NAME}: options.zones must be a list")
+    try:
+        return plan(
+            plain(cluster),
+            str(fleet),
+            Options(
+                tags={key: str(value) for key, value in plain(chosen.get("tags") or {}).items()},
+                zones=tuple(plain(chosen.get("zones") or [])),
+                addons=plain(chosen.get("addons") or {}),
+            ),
+        )
+    except EksError as error:
+        raise AnsibleFilterError(f"this EKSCluster cannot be built:\n{error}") from None
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"eks_plan": eks_plan}

@@ -1,0 +1,101 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Ranges of IPv4 addresses in a cloud: the private twin of a public range, overlap, what cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+
+TWIN_OFFSET = 48
+"""How far the third octet of a private range is above that of its public one, as in the reference implementation."""
+
+_RESERVED = (
+    ("0.0.0.0/8", "addresses of this network"),
+    ("127.0.0.0/8", "loopback addresses"),
+    ("169.254.0.0/16", "link-local addresses, where instances ask for their metadata"),
+    ("224.0.0.0/4", "multicast addresses"),
+    ("240.0.0.0/4", "reserved addresses"),
+)
+
+
+class AddressError(ValueError):
+    """A text is no range, or a range cannot be made; the message is the rest of a sentence about it."""
+
+
+def network(cidr: str) -> IPv4Network:
+    """A range, such as `10.0.0.0/20`. Raises AddressError."""
+    if "/" not in cidr:
+        raise AddressError("must be a range of IPv4 addresses, such as 10.0.0.0/16")
+    try:
+        loose = IPv4Network(cidr, strict=False)
+    except ValueError:
+        raise AddressError("must be a range of IPv4 addresses, such as 10.0.0.0/16") from None
+    if str(loose) != cidr:
+        raise AddressError(f"must begin with the first address of the range: write {loose}")
+    return loose
+
+
+def private_twin(public: IPv4Network) -> IPv4Network:
+    """The private range beside a public one: as large, the third octet 48 higher. Raises AddressError."""
+    first = int(public.network_address)
+    third = (first >> 8) & 0xFF
+    if third + TWIN_OFFSET > 0xFF:
+        raise AddressError(
+            f"has no private range: that begins {TWIN_OFFSET} higher in the third octet, which would be "
+            f"{third + TWIN_OFFSET}"
+        )
+    twin = first + (TWIN_OFFSET << 8)
+    if twin & int(public.hostmask):
+        raise AddressError(
+            f"has no private range: {TWIN_OFFSET} higher in the third octet no range of /{public.prefixlen} begins"
+        )
+    return IPv4Network((twin, public.prefixlen))
+
+
+def within(inner: IPv4Network, outer: IPv4Network) -> bool:
+    """Whether all addresses of `inner` are of `outer`."""
+    return inner.subnet_of(outer)
+
+
+def reserved(of: IPv4Network) -> str:
+    """What addresses of a range are that no network can have, empty when there are none."""
+    for cidr, words in _RESERVED:
+        if of.overlaps(IPv4Network(cidr)):
+            return f"{words} ({cidr})"
+    return ""
+
+
+def suggested(outer: IPv4Network, count: int, prefix: int) -> list[str]:
+    """`count` public ranges of /`prefix` in `outer` that collide neither with each other nor with the private twins of
+    any of them; empty when there is no room."""
+    chosen: list[IPv4Network] = []
+    taken: list[IPv4Network] = []
+    if not outer.prefixlen <= prefix <= 28:
+        return []
+    for candidate in outer.subnets(new_prefix=prefix):
+        try:
+            twin = private_twin(candidate)
+        except AddressError:
+            continue
+        if within(twin, outer) and not any(_either(candidate, twin, other) for other in taken):
+            chosen.append(candidate)
+            taken += [candidate, twin]
+        if len(chosen) == count:
+            return [str(each) for each in chosen]
+    return []
+
+
+def overlapping(cidrs: Sequence[str]) -> list[tuple[int, int]]:
+    """The pairs of indices whose ranges have addresses in common. Raises AddressError."""
+    networks = [network(cidr) for cidr in cidrs]
+    return [
+        (one, other)
+        for one in range(len(networks))
+        for other in range(one + 1, len(networks))
+        if networks[one].overlaps(networks[other])
+    ]
+
+
+def _either(candidate: IPv4Network, twin: IPv4Network, other: IPv4Network) -> bool:
+    return candidate.overlaps(other) or twin.overlaps(other)

@@ -1,0 +1,328 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is wrong with an EKSCluster that its schema cannot tell: what AWS refuses, or what never becomes ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Network
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+
+Object = Mapping[str, Any]
+
+LARGEST, SMALLEST = 16, 28
+"""Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""
+_CIDRS = "spec.networking.subnetCidrs"
+_MOST_TAGS = 40
+"""Of our own: AWS allows 50 on an object, and some are set by EKS and by controllers."""
+_LONGEST_NAME = 251
+"""AWS allows 255 characters in the name of a security group, which is this name and four more."""
+_VERSION = re.compile(r"1\.[0-9]{1,3}")
+_DIRECTLY = "write an EKSCluster of that name in place of it, which has networking.subnetCidrs"
+_LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
+
+
+class EksError(ValueError):
+    """An EKSCluster cannot be built; `problems` says all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def found(cluster: Object, others: Sequence[Object] = ()) -> list[Problem]:
+    """All that is wrong with an EKSCluster (wire form), by itself and beside `others`, told where the user wrote it."""
+    try:
+        read = reading.read(cluster)
+    except api.InvalidResource as error:
+        return list(error.problems)
+    every = (*_of_names(read, others), *_of_place(read), *_of_addresses(read), *_of_pools(read))
+    return [_where_written(problem, read) for problem in every]
+
+
+def placed(read: reading.Read, available: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The public ranges and their zones. Ranges that the user did not write are as many as there are zones, at least
+    two; there are fewer zones than ranges when the region has not so many."""
+    zones = regions.zones_for(read.region, len(read.subnet_cidrs), available)
+    cidrs = list(read.subnet_cidrs)
+    if not read.own_cidrs and len(zones) < len(cidrs):
+        cidrs = cidrs[: max(len(zones), 2)]
+    return cidrs, zones
+
+
+def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> list[Problem]:
+    """What is wrong with the zones that the subnets are in, and with those of the pools beside them."""
+    if len(zones) < len(cidrs):
+        offered = f"{len(zones)} zones in {read.region} ({', '.join(zones) or 'none'})"
+        told = f"AWS offers {offered}, and there are {len(cidrs)} ranges"
+        hint = "give one range for each zone" if len(zones) > 1 else "choose a region with two zones or more"
+        return [_where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
+    more = f"or {_DIRECTLY}" if read.composed else f"or add a range to {_CIDRS}"
+    return [
+        _where_written(
+            Problem(
+                f"the cluster has no subnet in this zone, only in {', '.join(zones)}",
+                f"{read.path(pool)}.zones[{index}]",
+                short_value(zone),
+                f"choose one of these, {more}",
+            ),
+            read,
+        )
+        for pool in read.pools
+        for index, zone in enumerate(pool.get("zones") or ())
+        if zone not in zones
+    ]
+
+
+def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
+    """What is wrong with the options of a plan."""
+    problems = []
+    if len(tags) > _MOST_TAGS:
+        problems.append(Problem(f"must be at most {_MOST_TAGS}, as AWS allows 50 with those of others", "tags"))
+    for key in tags:
+        if key == "Name" or key.lower().startswith(("aws:", "modelplane.ai/", "kubernetes.io/", "k8s.io/")):
+            problems.append(
+                Problem("is set by AWS, Kubernetes or this collection", f"tags.{key}", hint="Use another key")
+            )
+        elif len(key) > 128 or len(str(tags[key])) > 256:
+            problems.append(Problem("must be at most 128 characters, its value at most 256", f"tags.{key[:60]}"))
+    for name, addon in addons.items():
+        if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
+            problems.append(
+                Problem("must be a mapping of version and configuration, which is a mapping too", f"addons.{name}")
+            )
+        else:
+            problems += [
+                Problem("is not a known key", f"addons.{name}.{key}", hint="Known here: configuration, version.")
+                for key in sorted(set(addon) - {"version", "configuration"})
+            ]
+    return problems
+
+
+def _where_written(problem: Problem, read: reading.Read) -> Problem:
+    """A problem at its place in the manifest: that of the InferenceCluster when the EKSCluster is composed of one."""
+    if problem.ref:
+        return problem
+    if not read.composed:
+        return replace(problem, ref=Ref(reading.KIND, read.namespace, read.name))
+    path = problem.path
+    for field in ("region", "kubernetesVersion"):
+        if path == f"spec.{field}":
+            path = f"spec.cluster.eks.{field}"
+    path = path.replace(".gpu.acceleratorType", ".className").replace(".instanceType", ".className")
+    return replace(problem, path=path, ref=Ref("InferenceCluster", "", read.name))
+
+
+def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]:
+    name = read.name
+    if "." in name:
+        yield Problem(
+            "must have no dots, which the names of EKS clusters cannot have",
+            "metadata.name",
+            short_value(name),
+            "choose another name",
+        )
+    if name.startswith("sg-"):
+        yield Problem(
+            "must not begin with sg-, as names of security groups do then, which AWS refuses",
+            "metadata.name",
+            short_value(name),
+            "choose another name",
+        )
+    if len(name) > _LONGEST_NAME:
+        yield Problem(
+            f"must be at most {_LONGEST_NAME} characters, as security groups are named after it",
+            "metadata.name",
+            short_value(name),
+            "choose a shorter name",
+        )
+    for other in others:
+        yield from _beside(read, other)
+
+
+def _beside(read: reading.Read, other: Object) -> Iterator[Problem]:
+    """What two clusters would both call their own. The names of IAM count in all regions."""
+    try:
+        that = reading.read(other)
+    except api.InvalidResource:
+        return
+    if (that.namespace, that.name) == (read.namespace, read.name):
+        return
+    ref = Ref(reading.KIND, that.namespace, that.name)
+    if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
+        yield Problem(
+            f"{ref} would have the same name in AWS", "metadata.name", short_value(read.name), "rename one of the two"
+        )
+        return
+    shared = read.template_names() & that.template_names() if that.region == read.region else set()
+    if shared:
+        yield Problem(
+            f"{ref} in the same region would have the same launch template {min(shared)}",
+            "metadata.name",
+            short_value(read.name),
+            "rename one of the two, or the pool in one of them",
+        )
+
+
+def _of_place(read: reading.Read) -> Iterator[Problem]:
+    if not regions.REGION.fullmatch(read.region):
+        zone = read.region[:-1]
+        hint = f"write {zone}" if regions.REGION.fullmatch(zone) else "write a region such as us-west-2"
+        yield Problem("is no name of an AWS region", "spec.region", short_value(read.region), hint)
+    if not _VERSION.fullmatch(read.version):
+        yield Problem(
+            "must be a minor version of Kubernetes, as EKS chooses the patch",
+            "spec.kubernetesVersion",
+            short_value(read.version),
+            'write it such as "1.36"',
+        )
+
+
+def _of_addresses(read: reading.Read) -> Iterator[Problem]:
+    vpc_path = "spec.networking.vpcCidr"
+    vpc, told = _range(read.vpc_cidr, vpc_path)
+    yield from told
+    ranges: dict[str, IPv4Network] = {}
+    for index, cidr in enumerate(read.subnet_cidrs):
+        path = f"{_CIDRS}[{index}]"
+        each, told = _range(cidr, path)
+        yield from told
+        if each is None:
+            continue
+        ranges[path] = each
+        twin = f"the private range of {path}"
+        try:
+            ranges[twin] = addresses.private_twin(each)
+        except addresses.AddressError as error:
+            yield Problem(str(error), path, cidr, _suggestion(read, vpc))
+            continue
+        if vpc is not None:
+            yield from _outside(path, cidr, ranges[path], ranges[twin], read, vpc)
+    yield from _collisions(ranges, read, vpc)
+
+
+def _range(cidr: str, path: str) -> tuple[IPv4Network | None, list[Problem]]:
+    try:
+        each = addresses.network(cidr)
+    except addresses.AddressError as error:
+        return None, [Problem(str(error), path, short_value(cidr))]
+    if not LARGEST <= each.prefixlen <= SMALLEST:
+        told = f"must be between /{LARGEST} and /{SMALLEST}, as AWS has it"
+        return None, [Problem(told, path, short_value(cidr), "choose a range of another size")]
+    reserved = addresses.reserved(each)
+    if reserved:
+        return None, [Problem(f"has {reserved}", path, short_value(cidr), "choose a range such as 10.0.0.0/16")]
+    return each, []
+
+
+def _outside(
+    path: str, cidr: str, public: IPv4Network, twin: IPv4Network, read: reading.Read, vpc: IPv4Network
+) -> Iterator[Problem]:
+    if not addresses.within(public, vpc):
+        yield Problem(f"is not within spec.networking.vpcCidr ({vpc})", path, cidr, _suggestion(read, vpc))
+    elif not addresses.within(twin, vpc):
+        yield Problem(
+            f"its private range {twin} ({addresses.TWIN_OFFSET} higher in the third octet) is not within "
+            f"spec.networking.vpcCidr ({vpc})",
+            path,
+            cidr,
+            _suggestion(read, vpc),
+        )
+
+
+def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4Network | None) -> Iterator[Problem]:
+    """Ranges that share addresses, told at the later one that the user wrote. Twins of ranges that collide do too,
+    which is not worth a second line."""
+    written = [path for path in ranges if path.startswith(_CIDRS)]
+    for place, path in enumerate(written):
+        for other in written[:place]:
+            if ranges[path].overlaps(ranges[other]):
+                yield Problem(
+                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(read, vpc)
+                )
+    for one in written:
+        twin = ranges.get(f"the private range of {one}")
+        for path in written:
+            if twin is not None and twin.overlaps(ranges[path]):
+                yield Problem(
+                    f"has addresses of the private range of {one} ({twin}, {addresses.TWIN_OFFSET} higher in the third "
+                    "octet)",
+                    path,
+                    str(ranges[path]),
+                    _suggestion(read, vpc),
+                )
+
+
+def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
+    """Ranges that do, of the size of those that are written."""
+    if vpc is None:
+        return "choose other ranges"
+    for cidr in read.subnet_cidrs:
+        try:
+            prefix = addresses.network(cidr).prefixlen
+        except addresses.AddressError:
+            continue
+        good = addresses.suggested(vpc, len(read.subnet_cidrs), prefix)
+        if good:
+            return f"choose for example subnetCidrs: [{', '.join(good)}]"
+    return "Choose smaller ranges, or a larger vpcCidr"
+
+
+def _of_pools(read: reading.Read) -> Iterator[Problem]:
+    for pool in read.pools:
+        path = read.path(pool)
+        if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
+            yield Problem(
+                f"a GPU pool cannot be named {SYSTEM_POOL}: that is the pool of controllers that every cluster gets",
+                f"{path}.name",
+                hint="Choose another name",
+            )
+        accelerator = (pool.get("gpu") or {}).get("acceleratorType", "")
+        if not _LABEL_VALUE.fullmatch(accelerator):
+            yield Problem(
+                "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, as it becomes "
+                "the value of a label of nodes",
+                f"{path}.gpu.acceleratorType",
+                short_value(accelerator),
+            )
+        if pool["role"] == pools.SYSTEM and not pool["maxNodeCount"]:
+            yield Problem(
+                "a pool of role System needs nodes, as controllers run there",
+                f"{path}.maxNodeCount",
+                "0",
+                "set it to 1 or more",
+            )
+        yield from _of_pool_zones(read, pool, path)
+    used = sorted({zone for pool in read.pools for zone in pool.get("zones") or ()})
+    if len(used) > len(read.subnet_cidrs):
+        hint = f"use fewer, or {_DIRECTLY}" if read.composed else f"use fewer, or add ranges to {_CIDRS}"
+        yield Problem(
+            f"the pools name {len(used)} zones ({', '.join(used)}), and the cluster has subnets in "
+            f"{len(read.subnet_cidrs)}",
+            "spec.nodePools",
+            hint=hint,
+        )
+
+
+def _of_pool_zones(read: reading.Read, pool: Object, path: str) -> Iterator[Problem]:
+    zones = list(pool.get("zones") or ())
+    for index, zone in enumerate(zones):
+        place = f"{path}.zones[{index}]"
+        if zone in zones[:index]:
+            yield Problem("is named twice", place, short_value(zone), "remove one")
+        elif re.fullmatch("[a-z]", zone):
+            yield Problem("is only a letter", place, short_value(zone), f"write {read.region}{zone}")
+        elif not re.fullmatch(re.escape(read.region) + "[a-z]", zone):
+            yield Problem(
+                f"is no zone of the region {read.region}", place, short_value(zone), f"write one such as {read.region}a"
+            )

@@ -1,0 +1,84 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Launch templates: of pools with a Capacity Block or with EFA, which node groups alone cannot express."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+
+EFA = "EFA"
+ROOT_DEVICE = "/dev/xvda"
+"""Of Amazon Linux 2023."""
+_NETWORK_CARDS = {
+    "p5.48xlarge": 32,
+    "p5e.48xlarge": 32,
+    "p5en.48xlarge": 16,
+    "p4d.24xlarge": 4,
+    "p4de.24xlarge": 4,
+}
+
+
+def network_cards(instance_type: str) -> int:
+    """How many network cards an instance has, each of which can have an EFA."""
+    return _NETWORK_CARDS.get(instance_type, 1)
+
+
+def has_efa(pool: Mapping[str, Any]) -> bool:
+    """Whether the nodes of a pool (wire form) talk through EFA."""
+    return pool.get("fabric") == EFA
+
+
+def reservation(pool: Mapping[str, Any]) -> str:
+    """The ID of a pool's Capacity Block, empty without one."""
+    return str((pool.get("capacityBlock") or {}).get("capacityReservationId", ""))
+
+
+def needs_template(pool: Mapping[str, Any]) -> bool:
+    """Whether a pool's nodes are described by a launch template."""
+    return bool(has_efa(pool) or reservation(pool))
+
+
+def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
+    """The launch template of a pool of the EKSCluster of that name, but for its network interfaces."""
+    data: dict[str, Any] = {
+        "InstanceType": pool["instanceType"],
+        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"]}}],
+    }
+    if reservation(pool):
+        data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+        data["CapacityReservationSpecification"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "CapacityReservationTarget": {"CapacityReservationId": reservation(pool)},
+        }
+    return {
+        "pool": pool["name"],
+        "name": names.launch_template_name(name, pool["name"]),
+        "data": data,
+        "network_cards": network_cards(pool["instanceType"]) if has_efa(pool) else 0,
+    }
+
+
+def complete_data(template: Mapping[str, Any], groups: Sequence[str]) -> dict[str, Any]:
+    """The whole data of a launch template of a plan; `groups` are the IDs of the security groups for EFA and of the
+    cluster, which exist only once the cluster does.
+
+    Both are on every interface: once a template lists interfaces, EKS adds its own group no more, without which a node
+    does not reach the API server. Only the first card's interface carries IP: a second one with an address keeps the
+    node from joining. None has a public address, which AWS refuses beside several interfaces.
+    """
+    data: dict[str, Any] = deepcopy(dict(template["data"]))
+    if template["network_cards"]:
+        data["NetworkInterfaces"] = [
+            {
+                "NetworkCardIndex": card,
+                "DeviceIndex": 1 if card else 0,
+                "InterfaceType": "efa-only" if card else "efa",
+                "Groups": list(groups),
+            }
+            for card in range(template["network_cards"])
+        ]
+    return data

@@ -1,0 +1,63 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The network of an EKSCluster: subnets, gateways, routes, and the groups that say who may talk to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.addresses import network, private_twin
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+
+ELB_TAG = "kubernetes.io/role/elb"
+"""Marks the subnets that load balancers for the internet are put in."""
+PUBLIC = "public"
+PRIVATE = "private"
+NFS_PORT = 2049
+
+_EFS_DESCRIPTION = "NFS access to the ModelCache EFS mount targets"
+_EFA_DESCRIPTION = "EFA OS-bypass traffic between gang nodes"
+
+
+def subnets(name: str, zones: Sequence[str], cidrs: Sequence[str]) -> list[dict[str, Any]]:
+    """A public subnet in each zone, then a private one in each, in the order of the zones. Raises AddressError."""
+    tiers = {PUBLIC: list(cidrs), PRIVATE: [str(private_twin(network(cidr))) for cidr in cidrs]}
+    return [
+        {
+            "name": names.subnet_name(name, tier, zone),
+            "tier": tier,
+            "zone": zone,
+            "cidr": cidr,
+            "map_public": tier == PUBLIC,
+            "tags": {ELB_TAG: "1"} if tier == PUBLIC else {},
+        }
+        for tier, ranges in tiers.items()
+        for zone, cidr in zip(zones, ranges, strict=True)
+    ]
+
+
+def security_groups(name: str, vpc_cidr: str, *, efa: bool) -> list[dict[str, Any]]:
+    """The security groups. What they do not allow is refused: the one of EFS lets nothing out.
+
+    EFA bypasses the operating system, and needs to be allowed in both directions within its own group. Ports are empty
+    where the protocol is all of them (`-1`).
+    """
+    nfs = {"proto": "tcp", "ports": [NFS_PORT, NFS_PORT], "cidr_ip": vpc_cidr}
+    groups = [_group("efs", name, _EFS_DESCRIPTION, [nfs], [])]
+    if efa:
+        itself = {"proto": "-1", "ports": [], "self": True}
+        groups.append(_group("efa", name, _EFA_DESCRIPTION, [itself], [dict(itself)]))
+    return groups
+
+
+def _group(
+    key: str, name: str, description: str, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "key": key,
+        "name": f"{name}-{key}",
+        "description": description,
+        "ingress": ingress,
+        "egress": egress,
+    }

@@ -1,0 +1,43 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The managed node groups of an EKSCluster, one for each pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, names
+
+CAPACITY_BLOCK = "CAPACITY_BLOCK"
+_AMI_TYPES = {pools.SYSTEM: "AL2023_x86_64_STANDARD", pools.GPU: "AL2023_x86_64_NVIDIA"}
+
+
+def node_group(name: str, pool: Mapping[str, Any], zones: Sequence[str]) -> dict[str, Any]:
+    """The node group of a pool (wire form, with defaults) of the EKSCluster of that name; `zones` are the cluster's.
+
+    `disk_size` is None where AWS or the launch template decides. EKS refuses a desired size outside the bounds, and a
+    largest size of 0: a pool of no nodes may have one, which nothing asks for as no replica is placed on it.
+    """
+    templated = launch_templates.needs_template(pool)
+    key, value = pools.GPU_TAINT
+    least = pool["minNodeCount"]
+    most = max(pool["maxNodeCount"], 1)
+    return {
+        "name": pool["name"],
+        "role": pool["role"],
+        "ami_type": _AMI_TYPES[pool["role"]],
+        "instance_types": [] if templated else [pool["instanceType"]],
+        "disk_size": None if templated else pool["diskSizeGb"],
+        "launch_template": names.launch_template_name(name, pool["name"]) if templated else "",
+        "capacity_type": CAPACITY_BLOCK if launch_templates.reservation(pool) else "",
+        "zones": list(pool.get("zones") or zones),
+        "min_size": least,
+        "max_size": most,
+        "desired_size": min(max(pool["nodeCount"], least), most),
+        "labels": pools.labels(pool),
+        "taints": [{"key": key, "value": value, "effect": "NO_SCHEDULE"}] if pool["role"] == pools.GPU else [],
+        "capacity_reservation": launch_templates.reservation(pool),
+        "instance_type": pool["instanceType"],
+    }
