@@ -57,7 +57,24 @@ CONTROL: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
 }
-ALL = {**WORKLOAD, **CONTROL}
+# What belongs to clusters of EKS.
+EKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "cluster-autoscaler": (
+        "kube-system",
+        {
+            "cloudProvider": "aws",
+            "awsRegion": "us-west-2",
+            "autoDiscovery": {"clusterName": "east"},
+            "rbac": {"serviceAccount": {"name": "cluster-autoscaler"}},
+            "extraArgs": {"balance-similar-node-groups": True},
+        },
+    ),
+    "aws-dranet": (
+        "kube-system",
+        {"tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]},
+    ),
+}
+ALL = {**WORKLOAD, **CONTROL, **EKS}
 VERSIONS = {
     "cert-manager": "v1.17.1",
     "kube-prometheus-stack": "72.6.2",
@@ -70,6 +87,8 @@ VERSIONS = {
     "keda": "2.21.1",
     "metallb": "0.14.9",
     "traefik": "40.2.0",
+    "cluster-autoscaler": "9.57.0",
+    "aws-dranet": "1.0.0",
 }
 # Chart -> its workloads as release mp-CHART, hooks too.
 WORKLOADS = {
@@ -104,4 +123,6 @@ WORKLOADS = {
     },
     "metallb": {"DaemonSet mp-metallb-speaker", "Deployment mp-metallb-controller"},
     "traefik": {"Deployment mp-traefik"},
+    "cluster-autoscaler": {"Deployment mp-cluster-autoscaler-aws-cluster-autoscaler"},
+    "aws-dranet": {"DaemonSet mp-aws-dranet"},
 }

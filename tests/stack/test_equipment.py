@@ -62,6 +62,10 @@ MIRRORED: Mapping[str, Mapping[str, Any]] = {
         "image": {"registry": MIRROR, "repository": "traefik"},
         "deployment": {"imagePullSecrets": SECRETS},
     },
+    "cluster-autoscaler": {
+        "image": {"repository": f"{MIRROR}/autoscaler", "pullSecrets": [secret["name"] for secret in SECRETS]}
+    },
+    "aws-dranet": {"image": {"repository": f"{MIRROR}/dranet"}, "imagePullSecrets": SECRETS},
 }
 OFFLINE = ("--kube-version", "1.36.0", "--api-versions", "resource.k8s.io/v1")
 CREDENTIALS = ("robot", "correct horse")
