@@ -118,6 +118,11 @@ def read_manifests(paths: Sequence[str], folder: str = "", more: Sequence[Source
     return replace(loaded, problems=(*unread, *loaded.problems))
 
 
+def scheduled(folder: str) -> list[Mapping[str, Any]]:
+    """The ModelReplicas and ModelEndpoints in a build folder, in wire form. Raises StoreError."""
+    return _existing(folder, DirectoryStore(folder).read())
+
+
 def decide(settings: Settings) -> Outcome:
     """Read and decide; write nothing. Raises ManifestError and StoreError."""
     return _decide(settings, DirectoryStore(settings.folder).read() if settings.folder else {})

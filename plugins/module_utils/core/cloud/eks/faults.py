@@ -65,7 +65,7 @@ def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> 
     if len(zones) < len(cidrs):
         offered = f"{len(zones)} zones in {read.region} ({', '.join(zones) or 'none'})"
         told = f"AWS offers {offered}, and there are {len(cidrs)} ranges"
-        hint = "give one range for each zone" if len(zones) > 1 else "choose a region with two zones or more"
+        hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
         return [_where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
     more = f"or {_DIRECTLY}" if read.composed else f"or add a range to {_CIDRS}"
     return [
@@ -74,7 +74,7 @@ def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> 
                 f"the cluster has no subnet in this zone, only in {', '.join(zones)}",
                 f"{read.path(pool)}.zones[{index}]",
                 short_value(zone),
-                f"choose one of these, {more}",
+                f"Choose one of these, {more}",
             ),
             read,
         )
@@ -130,21 +130,21 @@ def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]
             "must have no dots, which the names of EKS clusters cannot have",
             "metadata.name",
             short_value(name),
-            "choose another name",
+            "Choose another name",
         )
     if name.startswith("sg-"):
         yield Problem(
             "must not begin with sg-, as names of security groups do then, which AWS refuses",
             "metadata.name",
             short_value(name),
-            "choose another name",
+            "Choose another name",
         )
     if len(name) > _LONGEST_NAME:
         yield Problem(
             f"must be at most {_LONGEST_NAME} characters, as security groups are named after it",
             "metadata.name",
             short_value(name),
-            "choose a shorter name",
+            "Choose a shorter name",
         )
     for other in others:
         yield from _beside(read, other)
@@ -161,7 +161,7 @@ def _beside(read: reading.Read, other: Object) -> Iterator[Problem]:
     ref = Ref(reading.KIND, that.namespace, that.name)
     if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
         yield Problem(
-            f"{ref} would have the same name in AWS", "metadata.name", short_value(read.name), "rename one of the two"
+            f"{ref} would have the same name in AWS", "metadata.name", short_value(read.name), "Rename one of the two"
         )
         return
     shared = read.template_names() & that.template_names() if that.region == read.region else set()
@@ -170,21 +170,21 @@ def _beside(read: reading.Read, other: Object) -> Iterator[Problem]:
             f"{ref} in the same region would have the same launch template {min(shared)}",
             "metadata.name",
             short_value(read.name),
-            "rename one of the two, or the pool in one of them",
+            "Rename one of the two, or the pool in one of them",
         )
 
 
 def _of_place(read: reading.Read) -> Iterator[Problem]:
     if not regions.REGION.fullmatch(read.region):
         zone = read.region[:-1]
-        hint = f"write {zone}" if regions.REGION.fullmatch(zone) else "write a region such as us-west-2"
+        hint = f"Write {zone}" if regions.REGION.fullmatch(zone) else "Write a region such as us-west-2"
         yield Problem("is no name of an AWS region", "spec.region", short_value(read.region), hint)
     if not _VERSION.fullmatch(read.version):
         yield Problem(
             "must be a minor version of Kubernetes, as EKS chooses the patch",
             "spec.kubernetesVersion",
             short_value(read.version),
-            'write it such as "1.36"',
+            'Write it such as "1.36"',
         )
 
 
@@ -218,10 +218,10 @@ def _range(cidr: str, path: str) -> tuple[IPv4Network | None, list[Problem]]:
         return None, [Problem(str(error), path, short_value(cidr))]
     if not LARGEST <= each.prefixlen <= SMALLEST:
         told = f"must be between /{LARGEST} and /{SMALLEST}, as AWS has it"
-        return None, [Problem(told, path, short_value(cidr), "choose a range of another size")]
+        return None, [Problem(told, path, short_value(cidr), "Choose a range of another size")]
     reserved = addresses.reserved(each)
     if reserved:
-        return None, [Problem(f"has {reserved}", path, short_value(cidr), "choose a range such as 10.0.0.0/16")]
+        return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
     return each, []
 
 
@@ -266,7 +266,7 @@ def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4
 def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
     """Ranges that do, of the size of those that are written."""
     if vpc is None:
-        return "choose other ranges"
+        return "Choose other ranges"
     for cidr in read.subnet_cidrs:
         try:
             prefix = addresses.network(cidr).prefixlen
@@ -274,7 +274,7 @@ def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
             continue
         good = addresses.suggested(vpc, len(read.subnet_cidrs), prefix)
         if good:
-            return f"choose for example subnetCidrs: [{', '.join(good)}]"
+            return f"Choose for example subnetCidrs: [{', '.join(good)}]"
     return "Choose smaller ranges, or a larger vpcCidr"
 
 
@@ -300,12 +300,12 @@ def _of_pools(read: reading.Read) -> Iterator[Problem]:
                 "a pool of role System needs nodes, as controllers run there",
                 f"{path}.maxNodeCount",
                 "0",
-                "set it to 1 or more",
+                "Set it to 1 or more",
             )
         yield from _of_pool_zones(read, pool, path)
     used = sorted({zone for pool in read.pools for zone in pool.get("zones") or ()})
     if len(used) > len(read.subnet_cidrs):
-        hint = f"use fewer, or {_DIRECTLY}" if read.composed else f"use fewer, or add ranges to {_CIDRS}"
+        hint = f"Use fewer, or {_DIRECTLY}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
         yield Problem(
             f"the pools name {len(used)} zones ({', '.join(used)}), and the cluster has subnets in "
             f"{len(read.subnet_cidrs)}",
@@ -319,10 +319,10 @@ def _of_pool_zones(read: reading.Read, pool: Object, path: str) -> Iterator[Prob
     for index, zone in enumerate(zones):
         place = f"{path}.zones[{index}]"
         if zone in zones[:index]:
-            yield Problem("is named twice", place, short_value(zone), "remove one")
+            yield Problem("is named twice", place, short_value(zone), "Remove one")
         elif re.fullmatch("[a-z]", zone):
-            yield Problem("is only a letter", place, short_value(zone), f"write {read.region}{zone}")
+            yield Problem("is only a letter", place, short_value(zone), f"Write {read.region}{zone}")
         elif not re.fullmatch(re.escape(read.region) + "[a-z]", zone):
             yield Problem(
-                f"is no zone of the region {read.region}", place, short_value(zone), f"write one such as {read.region}a"
+                f"is no zone of the region {read.region}", place, short_value(zone), f"Write one such as {read.region}a"
             )

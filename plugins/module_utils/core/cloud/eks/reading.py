@@ -14,7 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import needs_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import launch_template_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import with_system_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    CLUSTER_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
 
 KIND = "EKSCluster"
 
@@ -46,11 +50,17 @@ class Read:
         return {launch_template_name(self.name, pool["name"]) for pool in self.pools if needs_template(pool)}
 
 
+def is_composed(cluster: Mapping[str, Any]) -> bool:
+    """Whether an EKSCluster or GKECluster is what an InferenceCluster became; nobody else sets both labels."""
+    labels = (cluster.get("metadata") or {}).get("labels") or {}
+    return labels.get(MANAGED_BY_LABEL) == MANAGED_BY and CLUSTER_LABEL in labels
+
+
 def read(cluster: Mapping[str, Any]) -> Read:
     """What an EKSCluster (wire form) says. Raises InvalidResource."""
     resource: Any = api.parse({key: value for key, value in cluster.items() if key != "status"})
     written = api.wire(resource)["spec"]
-    composed = resource.labels.get(MANAGED_BY_LABEL) == MANAGED_BY
+    composed = is_composed(cluster)
     networking = resource.spec.networking or EKSNetworking()
     return Read(
         namespace=resource.namespace,

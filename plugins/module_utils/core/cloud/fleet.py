@@ -1,0 +1,198 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which clusters of a fleet are to be made in a cloud, and as what: from the resources of the fleet.
+
+A cluster is made for an InferenceCluster with source EKS or GKE, or of an EKSCluster or a GKECluster that somebody
+wrote. One that was written has a network of its own choice, and serves the fleet as an InferenceCluster with source
+Existing and the Secret of its kubeconfig. Both may have the same name: they are one cluster then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+
+Object = dict[str, Any]
+
+PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
+_SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
+_METADATA = ("name", "namespace", "labels")
+
+
+def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dict[str, Any]]:
+    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
+    `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
+    there is none), `replicas` (how many are scheduled there) and `problems`, a line each.
+
+    `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
+    one. What an InferenceCluster became earlier counts only when that is no more: nobody makes such a cluster anew, and
+    it can be removed.
+    """
+    known = _by_kind((*live, *written))
+    sources = known.get("InferenceCluster", {})
+    classes = {name: value for (_, name), value in known.get("InferenceClass", {}).items()}
+    direct = _direct(known, {name for _, name in sources})
+    found = {}
+    for _, name in sorted(sources):
+        found[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
+    for name, objects in sorted(direct.items()):
+        found[name] = _of_objects(objects)
+    every = [entry["object"] for entry in found.values() if entry["provider"] == "eks" and entry["object"]]
+    replicas = list(known.get("ModelReplica", {}).values())
+    for name, entry in found.items():
+        if entry["provider"] == "eks" and entry["object"]:
+            entry["problems"] += faults.found(entry["object"], every)
+        entry["problems"] = [str(problem) for problem in entry["problems"]]
+        value = label_value(name)
+        entry["replicas"] = sum(
+            1 for replica in replicas if text(replica, "metadata", "labels", CLUSTER_LABEL) == value
+        )
+    return dict(sorted(found.items()))
+
+
+def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Object]]:
+    """Resources by kind, and by namespace and name; later ones win."""
+    found: dict[str, dict[tuple[str, str], Object]] = {}
+    for value in resources:
+        kind = text(value, "kind")
+        model = api.KINDS.get(kind)
+        if model is None or text(value, "apiVersion") != model.group_version():
+            continue
+        ref = _ref(value)
+        found.setdefault(kind, {})[ref.namespace, ref.name] = value
+    return found
+
+
+def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[str]) -> dict[str, list[Object]]:
+    """The EKSClusters and GKEClusters by name, those of the fleet's own namespace first, without those that became of
+    an InferenceCluster which is there."""
+    found: dict[str, list[Object]] = {}
+    for kind in PROVIDERS:
+        for (_, name), value in sorted(known.get(kind, {}).items()):
+            if not (is_composed(value) and name in sources):
+                found.setdefault(name, []).append(value)
+    for objects in found.values():
+        objects.sort(key=lambda value: _ref(value).namespace != SYSTEM_NAMESPACE)
+    return found
+
+
+def _of_inference_cluster(cluster: Object, classes: Mapping[str, Object], beside: Sequence[Object]) -> dict[str, Any]:
+    source = text(cluster, "spec", "cluster", "source")
+    ref = Ref("InferenceCluster", "", text(cluster, "metadata", "name"))
+    kind = _SOURCES.get(source, "")
+    if not kind:
+        return _joined(cluster, source, ref, beside)
+    composed, problems = _composed(cluster, kind, classes, ref)
+    for value in beside:
+        problems.append(
+            Problem(
+                f"becomes {kind} {SYSTEM_NAMESPACE}/{ref.name}, and {_ref(value)} is written beside it",
+                "spec.cluster.source",
+                hint="Remove one of the two: without the InferenceCluster, or with its source Existing and "
+                f"secretRef.name {kubeconfig_secret(ref.name)}, the cluster is made as it is written there",
+                ref=ref,
+            )
+        )
+    return {"source": source, "provider": PROVIDERS[kind], "object": composed, "problems": problems}
+
+
+def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) -> dict[str, Any]:
+    """An InferenceCluster that is not made in a cloud, unless by what is written beside it under its name."""
+    if not beside:
+        return {"source": source, "provider": "", "object": {}, "problems": []}
+    entry = {**_of_objects(beside), "source": source}
+    secret = kubeconfig_secret(ref.name)
+    where = _ref(beside[0]).namespace
+    logs_in = text(cluster, "spec", "cluster", "existing", "secretRef", "name")
+    if source != "Existing" or logs_in != secret or where != SYSTEM_NAMESPACE:
+        entry["problems"].append(
+            Problem(
+                f"is another cluster than {_ref(beside[0])}, which is written beside it under its name",
+                "spec.cluster",
+                hint=f"Rename one of the two; to make them one, write source: Existing with secretRef.name {secret}, "
+                f"and put the {text(beside[0], 'kind')} into the namespace {SYSTEM_NAMESPACE}",
+                ref=ref,
+            )
+        )
+    return entry
+
+
+def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
+    first = objects[0]
+    kind = text(first, "kind")
+    problems = [
+        Problem(
+            f"{_ref(other)} has the same name, which has to be that of one cluster in the fleet",
+            "metadata.name",
+            hint="Rename one of the two",
+            ref=_ref(first),
+        )
+        for other in objects[1:]
+    ]
+    if is_composed(first):
+        problems.append(
+            Problem(
+                "was made for an InferenceCluster that is no more",
+                hint="Write that InferenceCluster again to keep the cluster, or remove the cluster with "
+                "modelplane.fleet.teardown",
+                ref=_ref(first),
+            )
+        )
+    return {
+        "source": next(source for source, its in _SOURCES.items() if its == kind),
+        "provider": PROVIDERS[kind],
+        "object": _cleaned(first),
+        "problems": problems,
+    }
+
+
+def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Ref) -> tuple[Object, list[Problem]]:
+    """What an InferenceCluster becomes, or what is wrong with it, told at its pools."""
+    plain = {key: value for key, value in cluster.items() if key != "status"}
+    try:
+        made = [value for value in cluster_objects(plain, classes) if value["kind"] == kind]
+        return made[0], []
+    except api.InvalidResource as error:
+        return {}, list(error.problems)
+    except InvalidPool as error:
+        problems = list(_of_pools(plain, classes, ref))
+        return {}, problems or [Problem(str(error), "spec.nodePools", ref=ref)]
+
+
+def _of_pools(cluster: Object, classes: Mapping[str, Object], ref: Ref) -> Iterable[Problem]:
+    """What is wrong with each pool by itself."""
+    for index, pool in enumerate(entries(cluster, "spec", "nodePools")):
+        alone = {**cluster, "spec": {**cluster["spec"], "nodePools": [dict(pool)]}}
+        try:
+            cluster_objects(alone, classes)
+        except InvalidPool as error:
+            yield Problem(str(error), f"spec.nodePools[{index}]", ref=ref)
+
+
+def _cleaned(value: Object) -> Object:
+    """What somebody asked for, without what others say of it."""
+    metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
+    return {
+        "apiVersion": value["apiVersion"],
+        "kind": value["kind"],
+        "metadata": {**metadata, "namespace": _ref(value).namespace},
+        "spec": deepcopy(value["spec"]),
+    }
+
+
+def _ref(value: Object) -> Ref:
+    kind = text(value, "kind")
+    namespace = text(value, "metadata", "namespace") or DEFAULT_NAMESPACE
+    return Ref(kind, namespace if api.KINDS[kind].NAMESPACED else "", text(value, "metadata", "name"))
