@@ -234,12 +234,11 @@ def _policies(plan: Found, found: Found) -> list[Difference]:
     result = []
     for policy in plan["policies"]:
         name, have = policy["name"], found["policies"].get(policy["key"])
-        wanted = normal_document(policy["document"])
         if not have:
-            made = {"document": wanted, "tags": dict(plan["tags"])}
+            made = {"document": policy["document"], "tags": dict(plan["tags"])}
             result.append(_make("policies", name, f"IAM policy {name} is made", made))
             continue
-        changed = _scalars({"document": normal_document(have["document"])}, {"document": wanted})
+        changed = _documents("document", have["document"], policy["document"])
         result += _change("policies", name, f"IAM policy {name}", changed, _tag_change(have, plan["tags"]))
     return result
 
@@ -249,16 +248,12 @@ def _roles(plan: Found, found: Found, ids: Found) -> list[Difference]:
     for role in plan["roles"]:
         name, have = role["name"], found["roles"].get(role["key"])
         own = [ids["policies"][role["policy"]]] if role["policy"] else []
-        wanted = {
-            "trust": normal_document(role["trust"]),
-            "managed_policies": sorted([*role["managed_policies"], *own]),
-        }
+        wanted = {"managed_policies": sorted([*role["managed_policies"], *own])}
         if not have:
-            made = {**wanted, "tags": dict(plan["tags"])}
+            made = {"trust": role["trust"], **wanted, "tags": dict(plan["tags"])}
             result.append(_make("roles", name, f"IAM role {name} is made", made))
             continue
-        seen = {"trust": normal_document(have["trust"]), "managed_policies": have["managed_policies"]}
-        changed = _scalars(seen, wanted)
+        changed = {**_documents("trust", have["trust"], role["trust"]), **_scalars(have, wanted)}
         result += _change("roles", name, f"IAM role {name}", changed, _tag_change(have, plan["tags"]))
     return result
 
@@ -330,6 +325,11 @@ def _tag_change(have: Found, wanted: Mapping[str, str]) -> dict[str, tuple[Any, 
 
 def _scalars(have: Found, wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     return {key: (have[key], value) for key, value in wanted.items() if have[key] != value}
+
+
+def _documents(key: str, have: Any, wanted: Any) -> dict[str, tuple[Any, Any]]:
+    """Two policy documents, as they were written, where they do not mean the same."""
+    return {} if normal_document(have) == normal_document(wanted) else {key: (document(have), wanted)}
 
 
 def _make(part: str, name: str, told: str, after: dict[str, Any]) -> Difference:
