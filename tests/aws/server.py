@@ -1,0 +1,240 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The process of the double: requests of AWS clients, and beside them the control interface under /double/.
+
+Every request is parsed, held against botocore's model, logged, refused if a test wants that, and then served: by the
+double's own operations, or by moto.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from typing import Any
+
+from moto.moto_api._internal.models import moto_api_backend
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+from . import hooks, identities, node_groups, tokens  # noqa: F401 their operations register themselves
+from .eks import HANDLERS
+from .refusals import Refusals
+from .wire import Answer, Call, Refusal, UnknownOperation, answer, error_answer, parse
+from .world import World
+
+Json = dict[str, Any]
+Environ = dict[str, Any]
+
+_PREFIX = "/double/"
+
+
+class Application:
+    """A WSGI application. Requests are served one after the other, so that states need no locks of their own."""
+
+    def __init__(self) -> None:
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._lock = threading.Lock()
+        self.world = World()
+        self.refusals = Refusals()
+        self.calls: list[Json] = []
+        self.invalid: list[str] = []
+
+    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        with self._lock:
+            path = environ.get("PATH_INFO", "")
+            status, headers, content = (
+                self._control(path, body) if path.startswith(_PREFIX) else self._serve(environ, body)
+            )
+        if status == 0:
+            # The answer gets lost: the client sees that the connection is closed.
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise ConnectionAbortedError
+        start_response(f"{status} -", [*headers.items(), ("Content-Length", str(len(content)))])
+        return [content]
+
+    def _serve(self, environ: Environ, body: bytes) -> Answer:
+        try:
+            call = parse(environ, body)
+        except UnknownOperation as error:
+            self.invalid.append(str(error))
+            return 400, {"Content-Type": "text/plain"}, f"UnknownOperation: {error}".encode()
+        if call is None:
+            return self._forward(environ, body)
+        record = {
+            "service": call.service,
+            "operation": call.operation,
+            "region": call.region,
+            "parameters": call.parameters,
+            "mutating": call.mutating,
+            "error": "",
+        }
+        self.calls.append(record)
+        try:
+            lost = self._check(call)
+            given = self._answer(call, environ, body)
+        except Refusal as refusal:
+            record["error"] = refusal.code
+            return error_answer(call.service, refusal)
+        if given[0] >= 400:
+            record["error"] = _code(given)
+        return (0, {}, b"") if lost else given
+
+    def _check(self, call: Call) -> bool:
+        """Refuses what cannot be served. Whether the answer is to get lost."""
+        keys = self.world.settings.access_keys
+        if keys and call.access_key not in keys:
+            code = {"ec2": "AuthFailure", "eks": "UnrecognizedClientException"}.get(
+                call.service, "InvalidClientTokenId"
+            )
+            raise Refusal(code, "The security token included in the request is invalid.", 403)
+        if call.region in self.world.settings.disabled_regions:
+            code = {"ec2": "AuthFailure", "eks": "UnrecognizedClientException"}.get(
+                call.service, "InvalidClientTokenId"
+            )
+            raise Refusal(code, "The security token included in the request is invalid.", 403)
+        if call.faults:
+            told = f"{call.service} {call.operation}: {'; '.join(call.faults)}"
+            self.invalid.append(told)
+            raise Refusal("InvalidParameterValue" if call.service == "ec2" else "ValidationException", told, 400)
+        return self.refusals.check(call)
+
+    def _answer(self, call: Call, environ: Environ, body: bytes) -> Answer:
+        def forward() -> Answer:
+            return self._forward(environ, body)
+
+        handler = HANDLERS.get(call.operation) if call.service == "eks" else None
+        if handler is not None:
+            result: Any = handler(self.world, call)
+        elif call.service == "eks":
+            told = f"eks {call.operation}: the double does not have it"
+            self.invalid.append(told)
+            raise Refusal("NotInTheDouble", told, 501)
+        else:
+            hook = hooks.HOOKS.get((call.service, call.operation))
+            result = hook(self.world, call, forward) if hook else forward()
+        if isinstance(result, tuple):
+            if result[0] in (404, 500) and result[2].lstrip()[:9].lower() == b"<!doctype":
+                told = f"{call.service} {call.operation}: moto does not have it"
+                self.invalid.append(told)
+                raise Refusal("NotInTheDouble", told, 501)
+            return result  # type: ignore[return-value]
+        given, told_faults = answer(call, result)
+        self.invalid += [f"answer of {call.service} {call.operation}: {fault}" for fault in told_faults]
+        return given
+
+    def _forward(self, environ: Environ, body: bytes) -> Answer:
+        """What moto answers."""
+        got: Json = {}
+
+        def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> None:
+            got["status"], got["headers"] = int(status.split()[0]), dict(headers)
+
+        content = b"".join(self._moto({**environ, "wsgi.input": BytesIO(body)}, start_response))
+        got["headers"].pop("Content-Length", None)
+        return got["status"], got["headers"], content
+
+    def _control(self, path: str, body: bytes) -> Answer:
+        """The control interface: JSON in, JSON out."""
+        name = path.removeprefix(_PREFIX).replace("-", "_").strip("/")
+        method = getattr(self, f"control_{name}", None)
+        if method is None:
+            return 404, {"Content-Type": "application/json"}, b'{"message": "no such control"}'
+        try:
+            told = method(**(json.loads(body) if body else {}))
+        except (TypeError, ValueError) as error:
+            return 400, {"Content-Type": "application/json"}, json.dumps({"message": str(error)}).encode()
+        return 200, {"Content-Type": "application/json"}, json.dumps(told, default=str).encode()
+
+    def control_calls(self) -> list[Json]:
+        return self.calls
+
+    def control_forget_calls(self) -> None:
+        self.calls = []
+
+    def control_invalid(self) -> list[str]:
+        return self.invalid
+
+    def control_refuse(self, **wanted: Any) -> None:
+        self.refusals.add(**wanted)
+
+    def control_refusals(self) -> list[Json]:
+        return self.refusals.pending()
+
+    def control_refuse_each_once(self, **wanted: Any) -> None:
+        self.refusals.each_once(**wanted)
+
+    def control_settings(self, **wanted: Any) -> Json:
+        for name, value in wanted.items():
+            if not hasattr(self.world.settings, name):
+                raise ValueError(f"there is no setting {name}")
+            setattr(self.world.settings, name, value)
+        return vars(self.world.settings)
+
+    def control_fail(
+        self, kind: str, name: str = "", code: str = "InternalFailure", message: str = "It failed."
+    ) -> None:
+        self.world.failures.append({"kind": kind, "name": name, "code": code, "message": message})
+
+    def control_cluster_server(self, url: str, ca_pem: str = "", name: str = "") -> None:
+        self.world.servers[name] = (url, ca_pem)
+
+    def control_capacity_reservation(self, region: str = "us-west-2", **reservation: Any) -> Json:
+        return hooks.add_reservation(self.world, region, reservation)
+
+    def control_token_review(self, **review: Any) -> Json:
+        return tokens.review(self.world, review)
+
+    def control_reset(self) -> None:
+        moto_api_backend.reset()
+        self.world, self.refusals = World(), Refusals()
+        self.calls, self.invalid = [], []
+
+
+def _code(given: Answer) -> str:
+    """The code of an error that moto gave."""
+    _, headers, content = given
+    named = {name.lower(): value for name, value in headers.items()}.get("x-amzn-errortype", "")
+    if named:
+        return str(named).split(":")[0]
+    text = content.decode(errors="replace")
+    if "<Code>" in text:
+        return text.split("<Code>")[1].split("</Code>")[0]
+    try:
+        told = json.loads(text)
+        return str(told.get("__type") or told.get("ErrorCode") or given[0]).rpartition("#")[2]
+    except (ValueError, AttributeError):
+        return str(given[0])
+
+
+class _Handler(MotoRequestHandler):
+    """Says nothing of each request."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log(self, *_: Any) -> None:
+        pass
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="A double of AWS; prints its address once it serves.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--with-parent", action="store_true", help="end when the standard input is closed")
+    arguments = parser.parse_args(argv)
+    server = make_server(arguments.host, arguments.port, Application(), threaded=True, request_handler=_Handler)
+    if arguments.with_parent:
+        threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    print(f"http://{arguments.host}:{server.server_address[1]}", flush=True)
+    server.serve_forever()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

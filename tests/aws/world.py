@@ -1,0 +1,188 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What there is in the double: the states of moto, those that the double adds, and what a test has set."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import functools
+import itertools
+import json
+import random
+import string
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from moto.autoscaling.models import autoscaling_backends
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+from moto.efs.models import efs_backends
+from moto.elb.models import elb_backends
+from moto.elbv2.models import elbv2_backends
+from moto.iam.models import AWSManagedPolicy, iam_backends
+
+Json = dict[str, Any]
+
+ACCOUNT = DEFAULT_ACCOUNT_ID
+# Of the managed policies of AWS, those that a cluster needs: all 1,600 would make every list of policies slow.
+_MANAGED_POLICIES = (
+    "AmazonEKS",
+    "AmazonEFSCSIDriverPolicy",
+    "AmazonEC2ContainerRegistry",
+    "AmazonSSMManagedInstanceCore",
+)
+
+
+@dataclass
+class Settings:
+    """What a test sets. `phases` is how often an object is described before what happens to it is done."""
+
+    phases: int = 1
+    # Minor versions that EKS offers. The last one is the default.
+    versions: list[str] = field(default_factory=lambda: ["1.32", "1.33", "1.34", "1.35", "1.36"])
+    # Regions of the account that are not enabled.
+    disabled_regions: list[str] = field(default_factory=list)
+    # Quotas of the account: {service code: {quota code: value}}.
+    quotas: dict[str, dict[str, float]] = field(
+        default_factory=lambda: {
+            "ec2": {"L-1216C47A": 1920.0, "L-417A185B": 768.0, "L-DB2E81BA": 768.0, "L-3819A6DF": 768.0}
+        }
+    )
+    # The credentials that are valid. Empty: all are.
+    access_keys: list[str] = field(default_factory=list)
+    # Whether coredns and the EFS driver are DEGRADED as long as no node takes their pods.
+    addons_need_nodes: bool = True
+
+
+@dataclass
+class Transition:
+    """What becomes of an object once it has been described often enough."""
+
+    left: int
+    done: Callable[[], None]
+
+
+class Changing:
+    """Something whose state changes while it is looked at."""
+
+    transition: Transition | None = None
+
+    def look(self) -> None:
+        if self.transition is None:
+            return
+        if self.transition.left > 0:
+            self.transition.left -= 1
+            return
+        done, self.transition = self.transition.done, None
+        done()
+
+
+class World:
+    """All state of the double. Not thread-safe: the server takes a lock around each request."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.clusters: dict[tuple[str, str], Any] = {}
+        self.reservations: dict[str, list[Json]] = {}
+        self.failures: list[Json] = []
+        self.servers: dict[str, tuple[str, str]] = {}
+        self.changing: dict[str, Changing] = {}
+        self.client_tokens: dict[tuple[str, str, str], Any] = {}
+        self._numbers = itertools.count(1)
+        self._random = random.Random(0)
+        self.load_policies("aws")
+
+    def ec2(self, region: str) -> Any:
+        return ec2_backends[ACCOUNT][region]
+
+    def efs(self, region: str) -> Any:
+        return efs_backends[ACCOUNT][region]
+
+    def elb(self, region: str) -> Any:
+        return elb_backends[ACCOUNT][region]
+
+    def elbv2(self, region: str) -> Any:
+        return elbv2_backends[ACCOUNT][region]
+
+    def autoscaling(self, region: str) -> Any:
+        return autoscaling_backends[ACCOUNT][region]
+
+    def iam(self, partition: str) -> Any:
+        self.load_policies(partition)
+        return iam_backends[ACCOUNT][partition]
+
+    def load_policies(self, partition: str) -> None:
+        """Puts the managed policies of AWS into IAM, once."""
+        backend = iam_backends[ACCOUNT][partition]
+        if backend.aws_managed_policies:
+            return
+        for name, data in managed_policies():
+            policy = AWSManagedPolicy.from_data(name, ACCOUNT, partition, data)
+            backend.aws_managed_policies.append(policy)
+            backend.managed_policies[policy.arn] = policy
+
+    def after_phases(self, thing: Changing, done: Callable[[], None]) -> None:
+        thing.transition = Transition(self.settings.phases, done)
+
+    def number(self) -> int:
+        return next(self._numbers)
+
+    def token(self, length: int, letters: str = string.ascii_lowercase + string.digits) -> str:
+        return "".join(self._random.choices(letters, k=length))
+
+    def failure(self, kind: str, name: str) -> Json | None:
+        """The failure that a test wants of the next one of these, which is used up by that."""
+        for failure in self.failures:
+            if failure["kind"] == kind and failure["name"] in ("", name):
+                self.failures.remove(failure)
+                return failure
+        return None
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+
+
+@functools.cache
+def managed_policies() -> list[tuple[str, Json]]:
+    """Name and data of each managed policy that the double has."""
+    from moto.iam.aws_managed_policies import aws_managed_policies_data
+
+    return [
+        (name, data)
+        for name, data in json.loads(aws_managed_policies_data).items()
+        if name.startswith(_MANAGED_POLICIES)
+    ]
+
+
+@functools.cache
+def authority() -> str:
+    """base64 of the PEM of a certificate authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    start = now() - datetime.timedelta(days=1)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + datetime.timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return base64.b64encode(certificate.public_bytes(serialization.Encoding.PEM)).decode()
+
+
+def of_region(world: World, region: str) -> Iterator[Any]:
+    """The clusters of a region by name."""
+    for (where, _), cluster in sorted(world.clusters.items()):
+        if where == region:
+            yield cluster
