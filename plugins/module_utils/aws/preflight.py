@@ -1,0 +1,200 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What has to be known of an account before a planned EKS cluster is made in it. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
+
+Plan = Mapping[str, Any]
+
+_WIDTH = 16
+# Whoever may make a cluster need not have every right to look: what cannot be looked at is told, and stops nothing.
+_DENIED = (
+    "AccessDenied",
+    "AccessDeniedException",
+    "Client.UnauthorizedOperation",
+    "OperationNotPermitted",
+    "UnauthorizedOperation",
+)
+# AWS tells soon enough, and clearly, what is wrong with these.
+_BEST_EFFORT = ("versions", "quotas")
+_NO_RESERVATION = ("InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Whose credentials these are (empty when AWS refuses them), what was found, what could not be looked at because
+    something is wrong (`problems`), and what could not be looked at for want of a right (`warnings`)."""
+
+    account: str
+    arn: str
+    found: Found
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def look(account: Account, plan: Plan | None) -> Look:
+    """Ask AWS all that the judgement of a plan needs; without a plan, who we are and which zones there are."""
+    region = account.region
+    try:
+        with guarded(f"ask AWS in {region} whose credentials these are"):
+            caller = account.client("sts").get_caller_identity()
+    except AwsError as error:
+        return Look("", "", Found(region), problems=(str(error),))
+    read, failed = _at_once(_work(account, plan))
+    version, node_groups = read.get("there") or ("", frozenset())
+    found = Found(
+        region,
+        zones=read.get("zones"),
+        offerings=read.get("offerings"),
+        types=read.get("types"),
+        versions=read.get("versions"),
+        reservations={name.partition(" ")[2]: value for name, value in read.items() if name.startswith("reservation ")},
+        quotas=read.get("quotas") or {},
+        version=version,
+        node_groups=node_groups,
+    )
+    passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
+    problems = [str(error) for name, error in failed.items() if name not in passed]
+    warnings = [f"not looked at: {failed[name]}" for name in failed if name in passed]
+    return Look(str(caller["Account"]), str(caller["Arn"]), found, tuple(dict.fromkeys(problems)), tuple(warnings))
+
+
+def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
+    work: dict[str, Callable[[], Any]] = {"zones": partial(_zones, account)}
+    if plan is None:
+        return work
+    types = preflight.instance_types(plan)
+    codes = sorted({code for code in map(preflight.quota_code, types) if code})
+    work |= {
+        "types": partial(_types, account, types),
+        "offerings": partial(_offerings, account, types),
+        "versions": partial(_versions, account),
+        "there": partial(_there, account, plan["name"]),
+        "quotas": partial(_quotas, account, codes),
+    }
+    for name in preflight.reservations(plan):
+        work[f"reservation {name}"] = partial(_reservation, account, name)
+    return work
+
+
+def _at_once(work: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], dict[str, AwsError]]:
+    """What the pieces of work came to, and which failed."""
+    with ThreadPoolExecutor(max_workers=min(_WIDTH, len(work)), thread_name_prefix="aws") as pool:
+        futures = {name: pool.submit(action) for name, action in work.items()}
+    read: dict[str, Any] = {}
+    failed: dict[str, AwsError] = {}
+    for name, future in futures.items():
+        try:
+            read[name] = future.result()
+        except AwsError as error:
+            failed[name] = error
+    return read, failed
+
+
+def _zones(account: Account) -> tuple[str, ...]:
+    """The zones that a control plane can be in: no local zones, and none that the account has not opted into."""
+    with guarded(f"list the zones of {account.region}"):
+        zones = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
+    return tuple(
+        sorted(
+            zone["ZoneName"]
+            for zone in zones
+            if zone.get("State") == "available"
+            and zone.get("ZoneType", "availability-zone") == "availability-zone"
+            and zone.get("OptInStatus") != "not-opted-in"
+        )
+    )
+
+
+def _types(account: Account, types: Iterable[str]) -> dict[str, Any]:
+    with guarded(f"describe instance types in {account.region}"):
+        pages = account.client("ec2").get_paginator("describe_instance_types").paginate(Filters=_of_type(types))
+        return {found["InstanceType"]: found for page in pages for found in page["InstanceTypes"]}
+
+
+def _offerings(account: Account, types: Iterable[str]) -> dict[str, frozenset[str]]:
+    with guarded(f"list where instance types are offered in {account.region}"):
+        pages = (
+            account.client("ec2")
+            .get_paginator("describe_instance_type_offerings")
+            .paginate(LocationType="availability-zone", Filters=_of_type(types))
+        )
+        found = [(one["InstanceType"], one["Location"]) for page in pages for one in page["InstanceTypeOfferings"]]
+    return {kind: frozenset(zone for of, zone in found if of == kind) for kind in types}
+
+
+def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
+    return [{"Name": "instance-type", "Values": list(types)}]
+
+
+def _versions(account: Account) -> dict[str, str]:
+    """The status of each version that EKS has."""
+    with guarded(f"list the Kubernetes versions of EKS in {account.region}"):
+        pages = account.client("eks").get_paginator("describe_cluster_versions").paginate()
+        return {
+            found["clusterVersion"]: found.get("versionStatus") or _status(found.get("status", ""))
+            for page in pages
+            for found in page["clusterVersions"]
+        }
+
+
+def _status(older: str) -> str:
+    """The older field `status` in the words of `versionStatus`."""
+    return older.upper().replace("-", "_")
+
+
+def _there(account: Account, name: str) -> tuple[str, frozenset[str]]:
+    """The version and the node groups of the cluster, where it is there already."""
+    eks = account.client("eks")
+    try:
+        with guarded(f"describe EKS cluster {name}"):
+            version = str(eks.describe_cluster(name=name)["cluster"].get("version", ""))
+        with guarded(f"list the node groups of EKS cluster {name}"):
+            pages = eks.get_paginator("list_nodegroups").paginate(clusterName=name)
+            return version, frozenset(group for page in pages for group in page["nodegroups"])
+    except AwsError as error:
+        if is_code(error, "ResourceNotFoundException"):
+            return "", frozenset()
+        raise
+
+
+def _reservation(account: Account, name: str) -> Any:
+    """A capacity reservation as EC2 describes it, None for one that does not exist."""
+    try:
+        with guarded(f"describe capacity reservation {name}"):
+            found = account.client("ec2").describe_capacity_reservations(CapacityReservationIds=[name])
+    except AwsError as error:
+        if is_code(error, *_NO_RESERVATION):
+            return None
+        raise
+    return next(iter(found["CapacityReservations"]), None)
+
+
+def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
+    """vCPUs that may run at once, by quota."""
+    return {code: _quota(account, code) for code in codes}
+
+
+def _quota(account: Account, code: str) -> float:
+    quotas = account.client("service-quotas")
+    what = f"read the quota {code} of EC2"
+    try:
+        with guarded(what):
+            return float(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+    except AwsError as error:
+        if not is_code(error, "NoSuchResourceException"):
+            raise
+    # No value was ever set for the account: then that of AWS holds.
+    with guarded(what):
+        return float(quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])

@@ -1,0 +1,296 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What would keep a planned EKS cluster from being made: a look at AWS in, problems and warnings out."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+Wire = Mapping[str, Any]
+
+QUOTAS = {
+    "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    "L-DB2E81BA": "Running On-Demand G and VT instances",
+    "L-417A185B": "Running On-Demand P instances",
+}
+"""Quotas of EC2, in vCPUs, by code (Service Quotas, service `ec2`)."""
+_FAMILIES = {**dict.fromkeys("acdhimrtz", "L-1216C47A"), "g": "L-DB2E81BA", "gr": "L-DB2E81BA", "p": "L-417A185B"}
+_BLOCK = "CAPACITY_BLOCK"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What AWS said. None stands for what could not be read.
+
+    `zones`: names of the available zones. `offerings`: the zones that have each instance type, of those asked for.
+    `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
+    DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of QUOTAS.
+    `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
+    """
+
+    region: str
+    zones: tuple[str, ...] | None = None
+    offerings: Mapping[str, frozenset[str]] | None = None
+    types: Mapping[str, Wire] | None = None
+    versions: Mapping[str, str] | None = None
+    reservations: Mapping[str, Wire | None] = field(default_factory=dict)
+    quotas: Mapping[str, float] = field(default_factory=dict)
+    version: str = ""
+    node_groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Lines for people: what has to be put right first, and what one should know."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    problem: bool = True
+
+
+def instance_types(plan: Wire) -> list[str]:
+    """The instance types of all node groups, sorted."""
+    return sorted({group["instance_type"] for group in plan["node_groups"]})
+
+
+def reservations(plan: Wire) -> list[str]:
+    """The capacity reservations of all node groups, sorted."""
+    return sorted({group["capacity_reservation"] for group in plan["node_groups"] if group["capacity_reservation"]})
+
+
+def quota_code(instance_type: str) -> str:
+    """The quota that On-Demand instances of this type count against; empty for families without one of ours."""
+    family = re.match(r"[a-z]*", instance_type)
+    return _FAMILIES.get(family[0], "") if family else ""
+
+
+def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
+    """What is wrong with a plan where AWS is as found, in the order of the plan.
+
+    `others` are the other clusters of the fleet: name, region, cidr. What concerns a node group that is there already
+    is a warning, as nothing is made for it.
+    """
+    lines = [
+        *_version(plan, found),
+        *_zones(plan, found),
+        *(line for group in plan["node_groups"] for line in _group(plan, group, found)),
+        *_quotas(plan, found),
+        *_networks(plan, others),
+    ]
+    return Verdict(
+        tuple(dict.fromkeys(line.text for line in lines if line.problem)),
+        tuple(dict.fromkeys(line.text for line in lines if not line.problem)),
+    )
+
+
+def _version(plan: Wire, found: Found) -> Iterator[_Line]:
+    version = plan["version"]
+    if found.versions is None or version == found.version:
+        return
+    status = found.versions.get(version)
+    if status is None or status == "UNSUPPORTED":
+        offered = ", ".join(sorted((v for v, s in found.versions.items() if s != "UNSUPPORTED"), key=_numbers))
+        yield _Line(
+            f"spec.kubernetesVersion: EKS does not offer Kubernetes {version} in {found.region}. It offers {offered}"
+        )
+    elif status == "EXTENDED_SUPPORT":
+        yield _Line(
+            f"spec.kubernetesVersion: Kubernetes {version} is in extended support, where EKS costs more per hour. Take "
+            "a newer version when you can",
+            problem=False,
+        )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
+
+
+def _zones(plan: Wire, found: Found) -> Iterator[_Line]:
+    """Enough zones for the subnets. Which ones they are is for the plan to choose, of those that are available."""
+    if found.zones is None:
+        return
+    if len(found.zones) < len(plan["zones"]):
+        yield _Line(
+            f"spec.networking.subnetCidrs: has {len(plan['zones'])} entries, one for each zone, and {found.region} has "
+            f"{len(found.zones)} zones for this account ({', '.join(found.zones)}). Leave out some entries"
+        )
+
+
+def _group(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
+    """What is wrong with one node group."""
+    there = group["name"] in found.node_groups
+    for line in (
+        *_offered(group, found),
+        *_machine(group, found),
+        *_fabric(plan, group, found),
+        *_reservation(group, found),
+    ):
+        yield _Line(line.text, line.problem and not there)
+
+
+def _place(group: Wire) -> str:
+    return f"node pool {group['name']}"
+
+
+def _offered(group: Wire, found: Found) -> Iterator[_Line]:
+    """The zones exist and have the instance type."""
+    kind, gpu = group["instance_type"], group["role"] != "System"
+    if found.zones is not None and gpu:
+        for zone in group["zones"]:
+            if zone not in found.zones:
+                hint = nearest_key(zone, found.zones)
+                yield _Line(f"{_place(group)}: zone {zone} is not available to this account in {found.region}. {hint}")
+    if found.types is not None and kind not in found.types:
+        yield _Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Look for a typing error")
+        return
+    if found.offerings is None:
+        return
+    having = found.offerings.get(kind, frozenset())
+    told = f"It is offered in {', '.join(sorted(having))}" if having else "No zone of this region offers it"
+    lacking = [zone for zone in group["zones"] if zone not in having and (found.zones is None or zone in found.zones)]
+    if not lacking:
+        return
+    if gpu or len(lacking) == len(group["zones"]):
+        yield _Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {told}")
+
+
+def _machine(group: Wire, found: Found) -> Iterator[_Line]:
+    """The instance type is one for the image that the nodes get."""
+    machine = (found.types or {}).get(group["instance_type"])
+    if machine is None:
+        return
+    kind = group["instance_type"]
+    processors = machine.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    if "x86_64" not in processors:
+        yield _Line(
+            f"{_place(group)}: {kind} has {' and '.join(processors) or 'unknown'} processors, and the nodes' image is "
+            "for x86_64. Take another instance type"
+        )
+    makers = {gpu.get("Manufacturer") for gpu in machine.get("GpuInfo", {}).get("Gpus", [])}
+    if group["role"] == "GPU" and "NVIDIA" not in makers:
+        yield _Line(f"{_place(group)}: {kind} has no NVIDIA GPU. Take another instance type")
+
+
+def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
+    """The instance type has the EFA interfaces that its launch template asks for."""
+    cards = next((t["network_cards"] for t in plan["launch_templates"] if t["name"] == group["launch_template"]), 0)
+    machine = (found.types or {}).get(group["instance_type"])
+    if not cards or machine is None:
+        return
+    kind, network = group["instance_type"], machine.get("NetworkInfo", {})
+    if not network.get("EfaSupported"):
+        yield _Line(f"{_place(group)}: {kind} has no EFA. Leave fabric out, or take another instance type")
+        return
+    most = min(network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards))
+    if cards > most:
+        yield _Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {most}")
+    elif cards < most:
+        yield _Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
+
+
+def _reservation(group: Wire, found: Found) -> Iterator[_Line]:
+    """The capacity reservation is there for these nodes, and active."""
+    name = group["capacity_reservation"]
+    if not name or name not in found.reservations:
+        return
+    reservation, place = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
+    if reservation is None:
+        yield _Line(f"{place} does not exist in {found.region} for this account. Look at the id and the region")
+        return
+    kind = reservation.get("ReservationType")
+    if group["capacity_type"] == _BLOCK and kind != "capacity-block":
+        yield _Line(f"{place} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
+    yield from _state(place, group, reservation)
+    if reservation.get("InstanceType") != group["instance_type"]:
+        yield _Line(f"{place} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
+    zone = reservation.get("AvailabilityZone")
+    if list(group["zones"]) != [zone]:
+        yield _Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
+    total = reservation.get("TotalInstanceCount", 0)
+    if group["desired_size"] > total:
+        yield _Line(f"{place} has {total} instances, and nodeCount is {group['desired_size']}. Lower nodeCount")
+    elif group["max_size"] > total:
+        yield _Line(
+            f"{place} has {total} instances, and maxNodeCount is {group['max_size']}: more will not start",
+            problem=False,
+        )
+
+
+def _state(place: str, group: Wire, reservation: Wire) -> Iterator[_Line]:
+    state = reservation.get("State")
+    if state == "active":
+        return
+    if state == "scheduled":
+        starts = f", it starts at {reservation['StartDate']}" if reservation.get("StartDate") else ""
+        if max(group["desired_size"], group["min_size"]) > 0:
+            yield _Line(
+                f"{place} is not active yet{starts}. Set nodeCount and minNodeCount to 0 until then, or run again when "
+                "it is active"
+            )
+        else:
+            yield _Line(f"{place} is not active yet{starts}: no node starts before", problem=False)
+        return
+    yield _Line(f"{place} is {state}, so nothing starts in it. Give the id of one that is active")
+
+
+def _quotas(plan: Wire, found: Found) -> Iterator[_Line]:
+    """The vCPUs of node groups that are to be made, against the quota. What else runs in the account is not counted."""
+    for code, quota in sorted(found.quotas.items()):
+        groups = [
+            group
+            for group in plan["node_groups"]
+            if quota_code(group["instance_type"]) == code and group["capacity_type"] != _BLOCK
+        ]
+        now = sum(_vcpus(g, found) * g["desired_size"] for g in groups if g["name"] not in found.node_groups)
+        most = sum(_vcpus(group, found) * group["max_size"] for group in groups)
+        names = ", ".join(group["name"] for group in groups)
+        told = f'the account\'s quota "{QUOTAS[code]}" in {found.region} is {quota:g} vCPUs'
+        ask = "Ask for more in Service Quotas (EC2)"
+        if now > quota:
+            yield _Line(f"node pools {names}: start with {now} vCPUs, and {told}. {ask}, or lower nodeCount")
+        elif most > quota:
+            yield _Line(
+                f"node pools {names}: may grow to {most} vCPUs, and {told}, with what else runs there. {ask} before "
+                "they grow",
+                problem=False,
+            )
+
+
+def _vcpus(group: Wire, found: Found) -> int:
+    machine = (found.types or {}).get(group["instance_type"], {})
+    return int(machine.get("VCpuInfo", {}).get("DefaultVCpus", 0))
+
+
+def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[_Line]:
+    """Clusters whose networks overlap can never be joined by peering or a transit gateway. Nothing else is wrong."""
+    own = ipaddress.ip_network(plan["vpc"]["cidr"], strict=False)
+    overlapping = [
+        f"{other['name']} ({other['cidr']}, {other['region']})"
+        for other in sorted(others, key=lambda other: str(other["name"]))
+        if other["name"] != plan["object"]["name"] and _overlaps(own, other["cidr"])
+    ]
+    if overlapping:
+        yield _Line(
+            f"spec.networking.vpcCidr: {own} overlaps the network of {', '.join(overlapping)}, so their VPCs cannot be "
+            "joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; it cannot change later",
+            problem=False,
+        )
+
+
+def _overlaps(own: ipaddress.IPv4Network | ipaddress.IPv6Network, cidr: str) -> bool:
+    try:
+        other = ipaddress.ip_network(cidr, strict=False)
+    except ValueError:
+        return False
+    return own.version == other.version and own.overlaps(other)
