@@ -61,6 +61,10 @@ clusters:
         - The EKSCluster or GKECluster. Empty when there is none, or when the InferenceCluster cannot become one.
       type: dict
       returned: always
+    cloud_name:
+      description: The name of an EKS cluster in AWS; empty for others.
+      type: str
+      returned: always
     replicas:
       description: How many ModelReplicas are scheduled on it.
       type: int
@@ -92,6 +96,7 @@ clusters:
               maxNodeCount: 4
               gpu: {acceleratorType: nvidia-l4}
               zones: [us-west-2a]
+      cloud_name: modelplane-system-eks-us-west-eks-03b8e
       replicas: 0
       problems: []
 """
