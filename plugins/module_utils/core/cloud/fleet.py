@@ -16,7 +16,10 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name, kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import (
+    cluster_name,
+    kubeconfig_secret,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -34,8 +37,8 @@ _METADATA = ("name", "namespace", "labels")
 def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dict[str, Any]]:
     """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
     `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
-    there is none), `cloud_name` (of an EKS cluster, in AWS), `replicas` (how many are scheduled there) and `problems`, a
-    line each.
+    there is none), `cloud_name` (of an EKS cluster, in AWS), `replicas` (how many are scheduled there) and
+    `problems`, a line each.
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one. What an InferenceCluster became earlier counts only when that is no more: nobody makes such a cluster anew, and
