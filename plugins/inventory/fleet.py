@@ -13,7 +13,10 @@ short_description: The clusters of a fleet as hosts, from its manifests or from 
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
     group C(control_plane).
-  - Reads C(modelplane.ai/v1alpha1) manifests, the InferenceClusters of the control cluster, or both.
+  - An EKSCluster or a GKECluster that somebody wrote is a host, too. If an InferenceCluster with source C(Existing) has
+    its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
+  - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
+    of these kinds, or both.
   - Groups the clusters by their source (C(source_eks)), by their region (C(region_us_west_2)), by their labels
     (C(label_modelplane_ai_tier_gold)), and by whether they are worked on or are files only (C(target_kubernetes),
     C(target_directory)). Characters that a group name cannot have become underscores.
@@ -23,7 +26,8 @@ description:
   - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
   - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
-  - Only InferenceClusters are looked at. What is wrong with other manifests, and whether the InferenceClasses that a
+  - Only InferenceClusters, EKSClusters and GKEClusters are looked at. The latter two are passed over on a control
+    cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that a
     cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
   - With O(strict=false), a manifest with errors is told as a warning, and its cluster is no host. Nothing on that
     cluster changes then.
@@ -46,7 +50,7 @@ options:
     default: []
   control:
     description:
-      - How to reach the control cluster, to read InferenceClusters from it. It becomes the variable C(fleet_control),
+      - How to reach the control cluster, to read clusters from it. It becomes the variable C(fleet_control),
         too.
       - A mapping with the keys of C(fleet_connection), without C(secret). As variables are shown by
         C(ansible-inventory), C(token), C(kubeconfig_text), and passwords in URLs are refused. Relative paths start from
@@ -120,24 +124,33 @@ from ansible.template import trust_as_template
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import load
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    PUBLISHED_LABEL,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 ENDINGS = ("fleet.yml", "fleet.yaml", "modelplane.yml", "modelplane.yaml")
-KIND = "InferenceCluster"
+KINDS = ("InferenceCluster", "EKSCluster", "GKECluster")
 REGION_LABEL = "modelplane.ai/region"
 # Changes whenever what is cached does.
-_CACHE_FORM = 1
+_CACHE_FORM = 2
 _MOST_WARNINGS = 20
-_OF_CLUSTERS = re.compile(rb"inferencec", re.IGNORECASE)
+_OF_CLUSTERS = re.compile(rb"inferencec|ekscluster|gkecluster", re.IGNORECASE)
 # Names that Ansible gives a meaning of its own.
 _TAKEN = ("all", "ungrouped", "localhost")
 _REGION_FIELDS = {"EKS": "region", "GKE": "region", "AKS": "location", "Vultr": "region"}
+
+Cluster = api.InferenceCluster | api.EKSCluster | api.GKECluster
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -157,7 +170,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._read_config_data(path)
         config = self._checked(path)
         found = self._cached(path, config, cache)
-        self._refuse_names(config["control_host"], [cluster["name"] for cluster in found])
+        self._refuse_names(config["control_host"], found)
         self._fill(config, found)
 
     def _checked(self, path: str) -> dict[str, Any]:
@@ -222,34 +235,33 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 hint="Delete one of the two, or make them equal",
                 ref=cluster.ref,
             )
-            for name, cluster in sorted(written.items())
-            if name in live and _conflict(cluster, live[name])
+            for ref, cluster in sorted(written.items())
+            if ref in live and _conflict(cluster, live[ref])
         ]
         # Nobody can tell which of the two is right, so this is no matter of strictness.
         self._tell([*problems, *conflicts], fatal=bool(conflicts))
-        found = {**live, **written}
-        return [_told(found[name]) for name in sorted(found)]
+        return _hosts({**live, **written}.values())
 
     def _tell(self, problems: Iterable[Problem], *, fatal: bool) -> None:
         lines = [str(problem) for problem in problems]
         if lines and (fatal or self.get_option("strict")):
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-            raise AnsibleParserError(f"{count} in the InferenceClusters of the fleet:\n" + "\n".join(lines))
+            raise AnsibleParserError(f"{count} in the clusters of the fleet:\n" + "\n".join(lines))
         for line in lines[:_MOST_WARNINGS]:
             self.display.warning(line)
         if len(lines) > _MOST_WARNINGS:
             self.display.warning(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.validate tells all of them")
 
-    def _refuse_names(self, control_host: str, names: list[str]) -> None:
-        if control_host in names:
-            raise AnsibleParserError(
-                f"InferenceCluster {control_host} has the name of the host in {CONTROL_PLANE}: set control_host to "
-                "another name"
-            )
-        for name in names:
+    def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:
+        for cluster in found:
+            name, kind = cluster["name"], cluster["kind"]
+            if name == control_host:
+                raise AnsibleParserError(
+                    f"{kind} {name} has the name of the host in {CONTROL_PLANE}: set control_host to another name"
+                )
             if name in _TAKEN:
                 raise AnsibleParserError(
-                    f"InferenceCluster {name} cannot be a host, as Ansible uses that name itself: write the inventory "
+                    f"{kind} {name} cannot be a host, as Ansible uses that name itself: write the inventory "
                     f"by hand, where a host of another name has fleet_cluster: {name}"
                 )
 
@@ -307,24 +319,55 @@ def _groups(cluster: Mapping[str, Any]) -> list[str]:
     return [to_safe_group_name(name, force=True, silent=True) for name in names]
 
 
-def _told(cluster: api.InferenceCluster) -> dict[str, Any]:
+def _hosts(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
+    """What is told of each host, sorted by name."""
+    found: dict[str, list[Cluster]] = {}
+    for cluster in clusters:
+        found.setdefault(cluster.name, []).append(cluster)
+    return [_host(found[name]) for name in sorted(found)]
+
+
+def _host(same: list[Cluster]) -> dict[str, Any]:
+    """What is told of all that has one name. The module cloud_cluster_info says what is wrong with several."""
+    same.sort(key=lambda cluster: (KINDS.index(cluster.kind), cluster.namespace != SYSTEM_NAMESPACE, cluster.namespace))
+    told = _told(same[0])
+    if told["kind"] != KINDS[0] or len(same) == 1 or same[1].namespace != SYSTEM_NAMESPACE:
+        return told
+    secret = told["connection"].get("secret") or {}
+    if told["source"] == "Existing" and secret.get("name") == kubeconfig_secret(told["name"]):
+        made = _told(same[1])
+        told.update(connection=made["connection"], region=made["region"])
+    return told
+
+
+def _told(cluster: Cluster) -> dict[str, Any]:
     """What variables, groups and the cache tell of a cluster; nothing of it is a secret."""
     return {
+        "kind": cluster.kind,
         "name": cluster.name,
-        "source": cluster.spec.cluster.source,
+        "source": _source(cluster),
         "region": _region(cluster),
         "labels": _labels(cluster),
         "connection": connections.of_manifest(cluster),
     }
 
 
-def _labels(cluster: api.InferenceCluster) -> dict[str, str]:
-    """The labels somebody gave the cluster, sorted; not the one that copies on the control cluster are marked with."""
-    return {key: value for key, value in sorted(cluster.labels.items()) if key != MANAGED_BY_LABEL}
+def _source(cluster: Cluster) -> str:
+    if isinstance(cluster, api.InferenceCluster):
+        return cluster.spec.cluster.source
+    return cluster.kind.removesuffix("Cluster")
 
 
-def _region(cluster: api.InferenceCluster) -> str:
+def _labels(cluster: Cluster) -> dict[str, str]:
+    """The labels somebody gave the cluster, sorted; not those that copies on the control cluster are marked with."""
+    marks = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
+    return {key: value for key, value in sorted(cluster.labels.items()) if key not in marks}
+
+
+def _region(cluster: Cluster) -> str:
     """The region in the words of the cloud; for sources that name none, what the label says."""
+    if not isinstance(cluster, api.InferenceCluster):
+        return cluster.spec.region
     source = cluster.spec.cluster.source
     field = _REGION_FIELDS.get(source)
     block = getattr(cluster.spec.cluster, source.lower(), None)
@@ -332,8 +375,8 @@ def _region(cluster: api.InferenceCluster) -> str:
     return str(found or cluster.labels.get(REGION_LABEL, ""))
 
 
-def _from_manifests(paths: list[str]) -> tuple[dict[str, api.InferenceCluster], list[Problem]]:
-    """The InferenceClusters below `paths`, and what is wrong with them."""
+def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]]:
+    """The clusters below `paths`, and what is wrong with them."""
     sources, problems = manifests.read(paths)
     # A fleet has many more deployments than clusters, and to validate them here would take its time. InferenceClasses
     # are read along, so that what an invalid cluster says of them is judged right.
@@ -341,14 +384,15 @@ def _from_manifests(paths: list[str]) -> tuple[dict[str, api.InferenceCluster], 
     problems += [
         problem
         for problem in loaded.errors
-        if problem.ref is None or (problem.ref.kind == KIND and problem.ref in loaded.invalid)
+        if problem.ref is None or (problem.ref.kind in KINDS and problem.ref in loaded.invalid)
     ]
     found = (*loaded.resources, *loaded.unresolved)
-    return {each.name: each for each in found if isinstance(each, api.InferenceCluster)}, problems
+    return {each.ref: each for each in found if isinstance(each, Cluster)}, problems
 
 
-def _from_control(control: Mapping[str, Any]) -> tuple[dict[str, api.InferenceCluster], list[Problem]]:
-    """The InferenceClusters on the control cluster, and what is wrong with them. Raises AnsibleParserError."""
+def _from_control(control: Mapping[str, Any]) -> tuple[dict[Ref, Cluster], list[Problem]]:
+    """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became. Raises
+    AnsibleParserError."""
     if not control:
         return {}, []
     # The client library takes most of a second to import, and manifests need none of it.
@@ -358,25 +402,37 @@ def _from_control(control: Mapping[str, Any]) -> tuple[dict[str, api.InferenceCl
 
     try:
         with connect(connection("control", control), write_cache=not context.CLIARGS.get("check")) as client:
-            listing = client.list(api.InferenceCluster.group_version(), KIND)
+            items = [item for kind in KINDS for item in _items(client, kind)]
     except ApiError as error:
         raise AnsibleParserError(str(error)) from None
-    found: dict[str, api.InferenceCluster] = {}
+    found: dict[Ref, Cluster] = {}
     problems: list[Problem] = []
-    for item in listing.items:
+    for item in items:
         try:
             cluster = api.parse(item)
         except api.InvalidResource as error:
             name = (item.get("metadata") or {}).get("name", "")
-            place = f"control cluster, {KIND} {name}"
+            place = f"control cluster, {item.get('kind')} {name}"
             problems.extend(problem.at(file=place, line=None, document=None) for problem in error.problems)
             continue
-        if isinstance(cluster, api.InferenceCluster):
-            found[cluster.name] = cluster
+        if isinstance(cluster, Cluster) and not is_composed(item):
+            found[cluster.ref] = cluster
     return found, problems
 
 
-def _conflict(written: api.InferenceCluster, live: api.InferenceCluster) -> bool:
+def _items(client: Any, kind: str) -> list[dict[str, Any]]:
+    """All of a kind. Who sees InferenceClusters need not see what is built for them. Raises ApiError."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
+
+    try:
+        return list(client.list(api.KINDS[kind].group_version(), kind).items)
+    except (Forbidden, NotServed):
+        if kind == KINDS[0]:
+            raise
+        return []
+
+
+def _conflict(written: Cluster, live: Cluster) -> bool:
     """Whether two descriptions of one cluster differ, and nobody can tell which of them is newer."""
     if live.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
         return False

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key, short_value
@@ -203,13 +204,17 @@ def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
     return _absolute(connection, folder)
 
 
-def of_manifest(cluster: api.InferenceCluster) -> dict[str, Any]:
+def of_manifest(cluster: api.InferenceCluster | api.EKSCluster | api.GKECluster) -> dict[str, Any]:
     """How a cluster is reached as its manifest tells it, empty when it does not.
 
     An Existing cluster by its kubeconfig, a Secret on the control cluster. A cluster that is built for the fleet by its
     name in the cloud, which follows from the manifest's name. The kubeconfigs of AKS, Nebius and Vultr are not told by
     manifests.
     """
+    if cluster.kind == "EKSCluster":
+        return {"eks": {"cluster": eks_name(cluster.name, cluster.namespace), "region": cluster.spec.region}}
+    if cluster.kind == "GKECluster":
+        return _gke(cluster.spec, gke_name(cluster.name, cluster.namespace))
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing is not None:
         ref = source.existing.secret_ref
@@ -217,9 +222,13 @@ def of_manifest(cluster: api.InferenceCluster) -> dict[str, Any]:
     if source.source == "EKS" and source.eks is not None:
         return {"eks": {"cluster": eks_name(cluster.name), "region": source.eks.region}}
     if source.source == "GKE" and source.gke is not None:
-        project = {"project": source.gke.project} if source.gke.project else {}
-        return {"gke": {**project, "location": source.gke.region, "cluster": gke_name(cluster.name)}}
+        return _gke(source.gke, gke_name(cluster.name))
     return {}
+
+
+def _gke(place: Any, name: str) -> dict[str, Any]:
+    project = {"project": place.project} if place.project else {}
+    return {"gke": {**project, "location": place.region, "cluster": name}}
 
 
 def target_of(connection: Mapping[str, Any], control: bool) -> str:
@@ -233,14 +242,15 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
     return KUBERNETES
 
 
-def eks_name(cluster: str) -> str:
-    """The name in AWS of the EKS cluster that is built for an InferenceCluster, as in the reference implementation."""
-    return child_name(SYSTEM_NAMESPACE, cluster, "eks")
+def eks_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
+    """The name in AWS of the EKS cluster that is built for an InferenceCluster, or for an EKSCluster."""
+    return cluster_name(namespace, cluster)
 
 
-def gke_name(cluster: str) -> str:
-    """The name in Google Cloud of the GKE cluster that is built for an InferenceCluster, at most 40 characters."""
-    return child_name(SYSTEM_NAMESPACE, cluster, "gke", limit=_GKE_NAME)
+def gke_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
+    """The name in Google Cloud of the GKE cluster that is built for an InferenceCluster, or for a GKECluster, at most
+    40 characters."""
+    return child_name(namespace, cluster, "gke", limit=_GKE_NAME)
 
 
 def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any], problems: list[str]) -> None:
