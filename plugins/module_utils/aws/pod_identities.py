@@ -1,0 +1,177 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Pod identity associations of an EKS cluster: which role the pods of a service account have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes, tags_after
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
+
+_GONE = "ResourceNotFoundException"
+_EXISTS = "ResourceInUseException"
+# What EKS answers while IAM does not know a new role everywhere.
+_UNKNOWN_ROLE = ("InvalidParameterException", "InvalidRequestException")
+_ROLE_SECONDS = 60.0
+T = TypeVar("T")
+Place = tuple[str, str]
+"""Namespace and name of a service account; a cluster has one association for each."""
+
+
+class PodIdentities:
+    """The associations of a cluster. `wait`: how to wait (`timeout`, `delay`, `progress` of `wait_for`)."""
+
+    def __init__(
+        self, eks: Any, cluster: str, tags: Mapping[str, str], changes: Changes, wait: Mapping[str, Any]
+    ) -> None:
+        self._eks = eks
+        self._cluster = cluster
+        self._tags = dict(tags)
+        self._changes = changes
+        self._wait = {**wait, "timeout": min(float(wait["timeout"]), _ROLE_SECONDS)}
+
+    def places(self) -> dict[Place, str]:
+        """The ids of all associations of the cluster. In check mode a cluster that is still to be made has none."""
+        try:
+            with guarded(f"list the pod identity associations of cluster {self._cluster}"):
+                pages = self._eks.get_paginator("list_pod_identity_associations").paginate(clusterName=self._cluster)
+                found = [entry for page in pages for entry in page["associations"]]
+        except AwsError as error:
+            if not (is_code(error, _GONE) and self._changes.check_mode):
+                raise
+            return {}
+        return {(entry["namespace"], entry["serviceAccount"]): entry["associationId"] for entry in found}
+
+    def bring(self, wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The associations as wanted (`namespace`, `service_account`, `role_arn`), as EKS describes them.
+
+        Raises AwsError, also for one that is not ours and has another role."""
+        there = self.places()
+        found = []
+        for entry in wanted:
+            place, role = (entry["namespace"], entry["service_account"]), entry["role_arn"]
+            live = self._describe(there[place], place) if place in there else None
+            found.append(self._create(place, role) if live is None else self._updated(live, place, role))
+        return found
+
+    def remove(self, places: Iterable[Place], *, only_ours: bool = True) -> list[str]:
+        """Remove associations; `namespace/service account` of those that were there.
+
+        One that is not ours is passed over with `only_ours`, and else refused with an AwsError."""
+        there = self.places()
+        removed = []
+        for place in sorted(set(places) & set(there)):
+            live = self._describe(there[place], place)
+            refused = self._refused(live, place) if live is not None else ""
+            if live is None or (refused and only_ours):
+                continue
+            if refused:
+                raise AwsError(refused)
+            if self._delete(there[place], place, live):
+                removed.append("/".join(place))
+        return removed
+
+    def _refused(self, live: Mapping[str, Any], place: Place) -> str:
+        return aws_tags.refusal(self._named(place), live.get("tags") or {}, self._tags)
+
+    def _named(self, place: Place) -> str:
+        return f"pod identity association of {'/'.join(place)} in cluster {self._cluster}"
+
+    def _describe(self, identity: str, place: Place) -> dict[str, Any] | None:
+        try:
+            with guarded(f"read the {self._named(place)}"):
+                found: dict[str, Any] = self._eks.describe_pod_identity_association(
+                    clusterName=self._cluster, associationId=identity
+                )["association"]
+        except AwsError as error:
+            if not is_code(error, _GONE):
+                raise
+            return None
+        return found
+
+    def _create(self, place: Place, role: str) -> dict[str, Any]:
+        """The new association, or the one that another run made in the meantime."""
+        namespace, account = place
+        made = {"clusterName": self._cluster, "namespace": namespace, "serviceAccount": account, "roleArn": role}
+        if not self._changes.check_mode:
+            try:
+                answer = self._with_role(
+                    f"create the {self._named(place)}",
+                    lambda: self._eks.create_pod_identity_association(**made, tags=self._tags),
+                )
+            except AwsError as error:
+                identity = self.places().get(place) if is_code(error, _EXISTS) else None
+                twin = self._describe(identity, place) if identity else None
+                if twin is None:
+                    raise
+                return self._updated(twin, place, role)
+            made = answer["association"]
+        self._changes.tell("/".join(place), None, {"role_arn": role, "tags": self._tags})
+        return {"associationId": "", **made}
+
+    def _updated(self, live: dict[str, Any], place: Place, role: str) -> dict[str, Any]:
+        identity, name, have = live["associationId"], "/".join(place), live.get("tags") or {}
+        refused = self._refused(live, place)
+        if refused:
+            if live["roleArn"] != role:
+                raise AwsError(refused)
+            return live
+        if live["roleArn"] != role:
+            before = live["roleArn"]
+            if not self._changes.check_mode:
+                live = self._with_role(
+                    f"give another role to the {self._named(place)}",
+                    lambda: self._eks.update_pod_identity_association(
+                        clusterName=self._cluster, associationId=identity, roleArn=role
+                    ),
+                )["association"]
+            self._changes.tell(name, {"role_arn": before}, {"role_arn": role})
+        to_set, to_remove = aws_tags.differences(have, self._tags)
+        if to_set or to_remove:
+            if not self._changes.check_mode:
+                with guarded(f"tag the {self._named(place)}"):
+                    if to_set:
+                        self._eks.tag_resource(resourceArn=live["associationArn"], tags=to_set)
+                    if to_remove:
+                        self._eks.untag_resource(resourceArn=live["associationArn"], tagKeys=to_remove)
+            self._changes.tell(name, {"tags": dict(have)}, {"tags": tags_after(have, self._tags)})
+        return {**live, "roleArn": role, "tags": tags_after(have, self._tags)}
+
+    def _delete(self, identity: str, place: Place, live: Mapping[str, Any]) -> bool:
+        """Whether it was there to be deleted."""
+        if not self._changes.check_mode:
+            try:
+                with guarded(f"delete the {self._named(place)}"):
+                    self._eks.delete_pod_identity_association(clusterName=self._cluster, associationId=identity)
+            except AwsError as error:
+                if not is_code(error, _GONE):
+                    raise
+                return False
+        self._changes.tell("/".join(place), {"role_arn": live["roleArn"]}, None)
+        return True
+
+    def _with_role(self, what: str, call: Callable[[], T]) -> T:
+        """Do what needs a role that may be so new that EKS does not see it yet."""
+        refused: list[AwsError] = []
+
+        def attempt() -> Seen:
+            try:
+                with guarded(what):
+                    return Seen("done", done=True, value=call())
+            except AwsError as error:
+                if not (is_code(error, *_UNKNOWN_ROLE) and "role" in error.message.lower()):
+                    raise
+                refused.append(error)
+                return Seen(f"EKS does not know the role yet: {error.message}")
+
+        try:
+            answer: T = wait_for(attempt, what=what, **self._wait).value
+        except AwsError as error:
+            if refused and is_code(error, "WaitTimeout"):
+                raise refused[-1] from None
+            raise
+        return answer

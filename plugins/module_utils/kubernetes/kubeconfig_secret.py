@@ -1,0 +1,169 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
+
+The token in it ends (that of EKS after 15 minutes), so that it is made anew with each run. That alone is no change:
+where the cluster is and which certificate it has are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import (
+    kubeconfig_of,
+    kubeconfig_with,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import shown_url
+
+FIELD_MANAGER = "modelplane.fleet.provision"
+"""Not that of applying, which would take the Secret for one of its own that is no longer wanted."""
+
+_KIND = ("v1", "Secret")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
+    `renewed`: its token is a new one and all else is as it was. `server`: the URL, empty where it is not known."""
+
+    changed: bool
+    renewed: bool = False
+    server: str = ""
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+
+def bring(
+    control: Client, cluster: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool
+) -> Written:
+    """The Secret with a kubeconfig that reaches `cluster`, and a token of now. Raises ApiError and AccessError; also
+    for a Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be
+    there either."""
+    wanted = _labels(labels)
+    live = _look(control, place)
+    _check_ours(control, place, live, wanted)
+    if live is None and check_mode:
+        return Written(True, after={"labels": wanted, "keys": [place.key]})
+    target = cluster.target()
+    here = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
+    before = _shown(live, place.key) if live is not None else {}
+    after = {"labels": {**before.get("labels", {}), **wanted}, "kubeconfig": here}
+    changed = before != after
+    if not check_mode:
+        if live is None:
+            _make_namespace(control, place.namespace)
+        control.apply(
+            _secret(place, wanted, kubeconfig_of(cluster.name, target), live),
+            manager=FIELD_MANAGER,
+            # A key or label of ours that somebody else set is set right; in a Secret that is new to us none can be.
+            force=live is not None,
+        )
+    return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
+
+
+def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
+    """Delete the Secret. Raises ApiError, also for one that is not ours."""
+    live = _look(control, place)
+    if live is None:
+        return Written(False)
+    _check_ours(control, place, live, _labels(labels))
+    uid = text(live, "metadata", "uid")
+    was_there = check_mode or control.delete(*_KIND, place.name, place.namespace, uid=uid)
+    return Written(was_there, before=_shown(live, place.key))
+
+
+def _labels(labels: Mapping[str, str]) -> dict[str, str]:
+    return {**labels, names.MANAGED_BY_LABEL: names.MANAGED_BY}
+
+
+def _look(control: Client, place: SecretRef) -> Object | None:
+    return control.get(*_KIND, place.name, place.namespace)
+
+
+def _check_ours(control: Client, place: SecretRef, live: Object | None, wanted: Mapping[str, str]) -> None:
+    have = fields(live, "metadata", "labels")
+    if live is None or all(
+        have.get(key) == wanted[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in wanted
+    ):
+        return
+    if have.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+        owner = have.get(names.CLUSTER_LABEL) or "nobody"
+        why = f"it is the kubeconfig of another cluster (its label {names.CLUSTER_LABEL} names {owner})"
+    else:
+        why = f"it was not made by modelplane.fleet (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY})"
+    raise ApiError(
+        why,
+        cluster=control.name,
+        action=f"touch Secret {place.namespace}/{place.name}",
+        hint="Rename or remove it, and run again",
+    )
+
+
+def _make_namespace(control: Client, namespace: str) -> None:
+    """A namespace that is not there. That of the system is labelled, as it is ours; another one is the user's."""
+    if control.get("v1", "Namespace", namespace) is not None:
+        return
+    if namespace == SYSTEM_NAMESPACE:
+        control.apply(system_namespace())
+    else:
+        control.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+
+
+def _secret(
+    place: SecretRef, labels: Mapping[str, str], kubeconfig: dict[str, Any], live: Object | None
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": place.name, "namespace": place.namespace, "labels": dict(labels)}
+    if live is not None:
+        # That very Secret, and none that took its place meanwhile.
+        metadata["uid"] = text(live, "metadata", "uid")
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        # The type of a Secret never changes.
+        "type": text(live, "type") or "Opaque",
+        "data": {place.key: base64.b64encode(to_yaml(kubeconfig).encode("utf-8")).decode("ascii")},
+    }
+
+
+def _shown(live: Object, key: str) -> dict[str, Any]:
+    """What is no secret in it."""
+    labels = dict(fields(live, "metadata", "labels"))
+    try:
+        data = base64.b64decode(text(live, "data", key), validate=True)
+        read = list(documents(Source(key, data)))
+    except (binascii.Error, ValueError):
+        read = []
+    value = read[0].value if len(read) == 1 and not read[0].problems else None
+    return {"labels": labels, "kubeconfig": _without_user(value) if isinstance(value, Mapping) and value else {}}
+
+
+def _without_user(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
+    """A kubeconfig with nothing of a user but the name, and nothing that may be secret in URLs."""
+    clusters = []
+    for entry in entries(kubeconfig, "clusters"):
+        cluster = {
+            key: shown_url(value) if key in ("server", "proxy-url") and isinstance(value, str) else value
+            for key, value in fields(entry, "cluster").items()
+        }
+        clusters.append({"name": text(entry, "name"), "cluster": cluster})
+    return {
+        "clusters": clusters,
+        "contexts": [dict(entry) for entry in entries(kubeconfig, "contexts")],
+        "current-context": text(kubeconfig, "current-context"),
+        "users": [text(entry, "name") for entry in entries(kubeconfig, "users")],
+    }

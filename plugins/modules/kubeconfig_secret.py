@@ -1,0 +1,181 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.kubeconfig_secret."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kubeconfig_secret
+short_description: Keep the kubeconfig of a cluster in a Secret on the control cluster
+version_added: 0.1.0
+description:
+  - Writes a Secret on the control cluster with a kubeconfig that reaches one cluster just as the modules of this
+    collection do, whichever way that is, so that what runs on the control cluster can reach it too.
+  - The kubeconfig holds the credentials themselves and names neither files nor programs. A token of EKS or GKE is made
+    anew with each run, as that of EKS ends after 15 minutes. A new token alone is no change, but told as RV(renewed).
+  - The namespace is made when it is not there. A Secret without the label
+    C(app.kubernetes.io/managed-by=modelplane.fleet), or with the label C(modelplane.ai/cluster) of another cluster, is
+    neither changed nor deleted, and fails the task.
+options:
+  secret:
+    description: Where the kubeconfig is kept.
+    type: dict
+    required: true
+    suboptions:
+      namespace:
+        description: Namespace of the Secret.
+        type: str
+        required: true
+      name:
+        description: Name of the Secret.
+        type: str
+        required: true
+      key:
+        description: The key that holds the kubeconfig.
+        type: str
+        default: kubeconfig
+  labels:
+    description:
+      - Labels of the Secret, besides C(app.kubernetes.io/managed-by).
+      - With C(modelplane.ai/cluster), a Secret of another cluster is refused.
+    type: dict
+    default: {}
+  state:
+    description:
+      - V(absent) removes the Secret. No cluster is needed for that.
+    type: str
+    choices: [present, absent]
+    default: present
+extends_documentation_fragment:
+  - modelplane.fleet.clusters
+requirements:
+  - PyYAML
+author:
+  - The modelplane.fleet authors (@modelplane)
+attributes:
+  check_mode:
+    support: full
+    description:
+      - Nothing is written, and no token is made. The cluster need not be there as long as the Secret is not.
+  diff_mode:
+    support: full
+    description: Labels, servers and certificates are shown, and no credentials.
+  idempotent:
+    support: full
+    description: The token is renewed with each run, which is told as RV(renewed) and not as a change.
+notes:
+  - O(clusters) has exactly one entry here, and O(control) is needed.
+seealso:
+  - module: modelplane.fleet.cluster_kubeconfig
+"""
+
+EXAMPLES = r"""
+- name: Publish how a cluster of EKS is reached
+  modelplane.fleet.kubeconfig_secret:
+    control: {}
+    clusters:
+      - name: eks-us-west
+        eks: {cluster: modelplane-system-eks-us-west-eks-03b8e, region: us-west-2}
+    secret: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123}
+    labels: {modelplane.ai/cluster: eks-us-west}
+
+- name: Remove it
+  modelplane.fleet.kubeconfig_secret:
+    control: {}
+    secret: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123}
+    state: absent
+"""
+
+RETURN = r"""
+secret:
+  description: Where the kubeconfig is, as O(secret).
+  returned: success
+  type: dict
+  sample: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123, key: kubeconfig}
+renewed:
+  description: Whether the credentials were made anew and nothing else changed (in check mode, whether that would be).
+  returned: success
+  type: bool
+  sample: true
+server:
+  description: The API server, without what may be secret in its URL; empty where it is not known.
+  returned: when O(state=present)
+  type: str
+  sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **cluster_arguments.CLUSTERS,
+        "secret": {
+            "type": "dict",
+            "required": True,
+            # It says where the Secret is, and holds nothing of it.
+            "no_log": False,
+            "options": {
+                "namespace": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "key": {"type": "str", "default": "kubeconfig", "no_log": False},
+            },
+        },
+        "labels": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "PyYAML", "kubernetes")
+    params = module.params
+    try:
+        given = cluster_arguments.control_connection(params)
+        if given is None:
+            raise cluster_arguments.ArgumentsError("control is missing: the Secret is on the control cluster")
+        with connect(given, write_cache=not module.check_mode) as control:
+            written = _written(module, control)
+    except cluster_arguments.ArgumentsError as error:
+        module.fail_json(msg=str(error))
+    except (ApiError, AccessError) as error:
+        hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
+        module.fail_json(msg=f"{error}{hint}")
+    module.exit_json(
+        changed=written.changed,
+        renewed=written.renewed,
+        secret=params["secret"],
+        diff={"before": written.before, "after": written.after},
+        **({"server": written.server} if params["state"] == "present" else {}),
+    )
+
+
+def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Written:
+    params = module.params
+    place = SecretRef(**params["secret"])
+    labels = {str(key): str(value) for key, value in params["labels"].items()}
+    if params["state"] == "absent":
+        return kubeconfig_secret.remove(control, place, labels, check_mode=module.check_mode)
+    connections = list(cluster_arguments.connections(params).values())
+    if len(connections) != 1:
+        raise cluster_arguments.ArgumentsError(f"clusters has {len(connections)} entries: give one")
+    with connect(connections[0], control, write_cache=not module.check_mode) as cluster:
+        return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
