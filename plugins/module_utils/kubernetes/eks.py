@@ -85,11 +85,11 @@ class _Account:
         session_name: str = "",
     ) -> None:
         with _sessions_lock:
-            self._session, self._sts, self.credentials = _session(
+            self._session, sts, self.credentials = _session(
                 region, profile, role_arn, settings, keys, external_id, session_name
             )
-        self.region = self._sts.meta.region_name
-        self.sts_url = self._sts.meta.endpoint_url
+        self.region = sts.meta.region_name
+        self.sts_url = sts.meta.endpoint_url
 
     def client(self, service: str, **more: Any) -> Any:
         frozen = self.credentials.get_frozen_credentials()
@@ -127,14 +127,16 @@ def _session(
     credentials = session.get_credentials()
     if credentials is None:
         raise AccessError("no AWS credentials were found", "Set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give a profile")
-    sts = session.create_client("sts", region_name=region, config=aws.Config(**_TIMEOUTS))
     if role_arn:
+        sts = session.create_client("sts", region_name=region, config=aws.Config(**_TIMEOUTS))
         wanted = {"RoleArn": role_arn, "RoleSessionName": session_name or "modelplane-fleet"}
         if external_id:
             wanted["ExternalId"] = external_id
         refresher = aws.create_assume_role_refresher(sts, wanted)
         credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
-    return session, sts, credentials
+    # A token names STS as EKS reaches it, which takes no other address, wherever calls from here are sent.
+    public = session.create_client("sts", region_name=region, config=aws.Config(ignore_configured_endpoint_urls=True))
+    return session, public, credentials
 
 
 def forget() -> None:

@@ -113,7 +113,13 @@ def eks_connection(server: Server, authority: Authority, **more: Any) -> Connect
 # EKS
 
 
-def test_a_token_of_eks_is_what_sts_signs(server: Server, authority: Authority) -> None:
+@pytest.mark.parametrize("variable", ["", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS"])
+def test_a_token_of_eks_is_what_sts_signs(
+    server: Server, authority: Authority, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    if variable:
+        # Where calls from here go is nothing that EKS would follow.
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
     server.always = as_eks("prod")
     with connect(eks_connection(server, authority)) as client:
         assert client.version() == (1, 36)
