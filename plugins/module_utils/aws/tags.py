@@ -23,6 +23,11 @@ def plain(tags: Iterable[Mapping[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag.get("Value", "") for tag in tags or ()}
 
 
+def texts(values: Mapping[str, object]) -> dict[str, str]:
+    """Tags or labels of an argument as texts: YAML makes other values of `true` and `1`."""
+    return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in values.items()}
+
+
 def differences(have: Mapping[str, str], want: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """The tags to set, and the keys to remove.
 
