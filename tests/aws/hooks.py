@@ -57,3 +57,22 @@ def describe_capacity_reservations(world: World, call: Call, _forward: Forward) 
                 "InvalidCapacityReservationId.NotFound", f"The capacity reservation '{identifier}' was not found", 400
             )
     return {"CapacityReservations": [one for one in held if not wanted or one["CapacityReservationId"] in wanted]}
+
+
+@hook("ec2", "CreateLaunchTemplate")
+def create_launch_template(world: World, call: Call, forward: Forward) -> Answer:
+    """moto writes the tags of the template into the data of its first version as well."""
+    answer = forward()
+    wanted = call.parameters.get("LaunchTemplateData", {}).get("TagSpecifications")
+    for template in world.ec2(call.region).launch_templates.values():
+        if template.name == call.parameters["LaunchTemplateName"] and not wanted:
+            template.versions[0].data.pop("TagSpecifications", None)
+    return answer
+
+
+@hook("ec2", "DescribeLaunchTemplates")
+def describe_launch_templates(world: World, call: Call, forward: Forward) -> Answer:
+    """moto tells the tags that a template was made with, whatever became of them."""
+    for template in world.ec2(call.region).launch_templates.values():
+        template.tags = template.get_tags()
+    return forward()
