@@ -71,6 +71,7 @@ _ROLE_FOLDER = Path(__file__).parents[2] / "roles"
 _ROLES = {
     "serving_stack_": "serving_stack",
     "existing_cluster_": "existing_cluster",
+    "eks_cluster_": "eks_cluster",
     "control_plane_gateway_": "control_plane",
 }
 

@@ -66,6 +66,7 @@ LEAST: Mapping[str, float] = {
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
+    "fleet_provision": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_source": {"type": "raw"},
     "fleet_region": {"type": "raw"},
     "fleet_labels": {"type": "raw"},
@@ -79,7 +80,7 @@ KNOWN = frozenset(
 )
 
 
-OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state")
+OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state")
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
 
