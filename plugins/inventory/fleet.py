@@ -27,8 +27,8 @@ description:
 notes:
   - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
   - Only InferenceClusters, EKSClusters and GKEClusters are looked at. The latter two are passed over on a control
-    cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that a
-    cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
+    cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that
+    a cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
   - With O(strict=false), a manifest with errors is told as a warning, and its cluster is no host. Nothing on that
     cluster changes then.
 requirements:

@@ -28,7 +28,6 @@ _MOST_TAGS = 40
 _LONGEST_NAME = 251
 """AWS allows 255 characters in the name of a security group, which is this name and four more."""
 _VERSION = re.compile(r"1\.[0-9]{1,3}")
-_DIRECTLY = "write an EKSCluster of that name in place of it, which has networking.subnetCidrs"
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
 
@@ -63,11 +62,11 @@ def placed(read: reading.Read, available: Sequence[str]) -> tuple[list[str], lis
 def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> list[Problem]:
     """What is wrong with the zones that the subnets are in, and with those of the pools beside them."""
     if len(zones) < len(cidrs):
-        offered = f"{len(zones)} zones in {read.region} ({', '.join(zones) or 'none'})"
-        told = f"AWS offers {offered}, and there are {len(cidrs)} ranges"
+        count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
+        told = f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
         hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
         return [_where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
-    more = f"or {_DIRECTLY}" if read.composed else f"or add a range to {_CIDRS}"
+    more = _directly(read) if read.composed else f"or add a range to {_CIDRS}"
     return [
         _where_written(
             Problem(
@@ -107,6 +106,14 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
                 for key in sorted(set(addon) - {"version", "configuration"})
             ]
     return problems
+
+
+def _directly(read: reading.Read) -> str:
+    """What to do about a network that an InferenceCluster has no field for."""
+    return (
+        "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
+        f"secretRef.name: {names.kubeconfig_secret(read.name)}"
+    )
 
 
 def _where_written(problem: Problem, read: reading.Read) -> Problem:
@@ -305,7 +312,7 @@ def _of_pools(read: reading.Read) -> Iterator[Problem]:
         yield from _of_pool_zones(read, pool, path)
     used = sorted({zone for pool in read.pools for zone in pool.get("zones") or ()})
     if len(used) > len(read.subnet_cidrs):
-        hint = f"Use fewer, or {_DIRECTLY}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
+        hint = f"Use fewer, {_directly(read)}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
         yield Problem(
             f"the pools name {len(used)} zones ({', '.join(used)}), and the cluster has subnets in "
             f"{len(read.subnet_cidrs)}",
@@ -320,6 +327,8 @@ def _of_pool_zones(read: reading.Read, pool: Object, path: str) -> Iterator[Prob
         place = f"{path}.zones[{index}]"
         if zone in zones[:index]:
             yield Problem("is named twice", place, short_value(zone), "Remove one")
+        elif not regions.REGION.fullmatch(read.region):
+            continue  # A zone is as good as its region.
         elif re.fullmatch("[a-z]", zone):
             yield Problem("is only a letter", place, short_value(zone), f"Write {read.region}{zone}")
         elif not re.fullmatch(re.escape(read.region) + "[a-z]", zone):

@@ -1,0 +1,522 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What an EKSCluster becomes, setting by setting, and that names are those of the reference implementation."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
+    eks,
+    gpu,
+    inference_class,
+    inference_cluster,
+)
+
+AWS_NAME = "modelplane-system-eks-us-west-eks-03b8e"
+ASSUME = "sts:AssumeRole"
+PODS = [ASSUME, "sts:TagSession"]
+
+DEFAULT: dict[str, Any] = {
+    "object": {"namespace": "modelplane-system", "name": "eks-us-west"},
+    "name": AWS_NAME,
+    "region": "us-west-2",
+    "partition": "aws",
+    "version": "1.36",
+    "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
+    "tags": {
+        "modelplane.ai/cluster": AWS_NAME,
+        "modelplane.ai/managed-by": "modelplane.fleet",
+        "modelplane.ai/fleet": "default",
+    },
+    "vpc": {"name": AWS_NAME, "cidr": "10.0.0.0/16"},
+    "internet_gateway": {"name": AWS_NAME},
+    "nat_gateway": {"name": AWS_NAME, "subnet": "eks-us-west-subnet-us-west-2a-d8789"},
+    "route_tables": [
+        {"name": f"{AWS_NAME}-public", "tier": "public"},
+        {"name": f"{AWS_NAME}-private", "tier": "private"},
+    ],
+    "security_groups": [
+        {
+            "key": "efs",
+            "name": "eks-us-west-efs",
+            "description": "NFS access to the ModelCache EFS mount targets",
+            "ingress": [{"proto": "tcp", "ports": [2049, 2049], "cidr_ip": "10.0.0.0/16"}],
+            "egress": [],
+        }
+    ],
+    "cluster": {
+        "name": AWS_NAME,
+        "version": "1.36",
+        "authentication_mode": "API_AND_CONFIG_MAP",
+        "bootstrap_admin": True,
+        "private_access": True,
+        "public_access": True,
+    },
+    "launch_templates": [],
+    "node_groups": [
+        {
+            "name": "system",
+            "role": "System",
+            "ami_type": "AL2023_x86_64_STANDARD",
+            "instance_types": ["m6i.xlarge"],
+            "disk_size": None,
+            "launch_template": "",
+            "capacity_type": "",
+            "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
+            "min_size": 1,
+            "max_size": 2,
+            "desired_size": 1,
+            "labels": {"modelplane.ai/pool": "system"},
+            "taints": [],
+            "capacity_reservation": "",
+            "instance_type": "m6i.xlarge",
+        },
+        {
+            "name": "gpu-l4",
+            "role": "GPU",
+            "ami_type": "AL2023_x86_64_NVIDIA",
+            "instance_types": ["g6.12xlarge"],
+            "disk_size": 100,
+            "launch_template": "",
+            "capacity_type": "",
+            "zones": ["us-west-2a"],
+            "min_size": 0,
+            "max_size": 8,
+            "desired_size": 1,
+            "labels": {"modelplane.ai/pool": "gpu-l4", "modelplane.ai/gpu": "nvidia-l4"},
+            "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}],
+            "capacity_reservation": "",
+            "instance_type": "g6.12xlarge",
+        },
+    ],
+    "addons": [
+        {"name": name, "version": "", "configuration": {}}
+        for name in ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
+    ],
+    "pod_identities": [
+        {"namespace": "kube-system", "service_account": "efs-csi-controller-sa", "role": "efs_csi"},
+        {"namespace": "kube-system", "service_account": "cluster-autoscaler", "role": "autoscaler"},
+    ],
+    "file_system": {
+        "name": AWS_NAME,
+        "creation_token": AWS_NAME,
+        "encrypted": True,
+        "throughput_mode": "elastic",
+    },
+    "storage_class": {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "modelplane-rwx-efs"},
+        "provisioner": "efs.csi.aws.com",
+        "parameters": {"provisioningMode": "efs-ap", "directoryPerms": "700"},
+        "volumeBindingMode": "Immediate",
+    },
+    "secret": {"namespace": "modelplane-system", "name": "eks-us-west-kubeconfig-ef123", "key": "kubeconfig"},
+    "efa": False,
+}
+PUBLIC = {"tier": "public", "map_public": True, "tags": {"kubernetes.io/role/elb": "1"}}
+PRIVATE = {"tier": "private", "map_public": False, "tags": {}}
+SUBNETS = [
+    {**PUBLIC, "name": "eks-us-west-subnet-us-west-2a-d8789", "zone": "us-west-2a", "cidr": "10.0.0.0/20"},
+    {**PUBLIC, "name": "eks-us-west-subnet-us-west-2b-28426", "zone": "us-west-2b", "cidr": "10.0.16.0/20"},
+    {**PUBLIC, "name": "eks-us-west-subnet-us-west-2c-ad7f2", "zone": "us-west-2c", "cidr": "10.0.32.0/20"},
+    {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2a-9965a", "zone": "us-west-2a", "cidr": "10.0.48.0/20"},
+    {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2b-ea643", "zone": "us-west-2b", "cidr": "10.0.64.0/20"},
+    {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2c-0578b", "zone": "us-west-2c", "cidr": "10.0.80.0/20"},
+]
+READ = [
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:GetInstanceTypesFromInstanceRequirements",
+    "eks:DescribeNodegroup",
+]
+SCALE = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
+
+
+def trust(service: str, action: Any) -> dict[str, Any]:
+    statement = {"Effect": "Allow", "Action": action, "Principal": {"Service": service}}
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+def roles(partition: str = "aws", ec2: str = "ec2.amazonaws.com") -> list[dict[str, Any]]:
+    arn = f"arn:{partition}:iam::aws:policy"
+    return [
+        {
+            "key": "cluster",
+            "name": "modelplane-system-eks-us-west-cluster-80cb4",
+            "trust": trust("eks.amazonaws.com", ASSUME),
+            "managed_policies": [f"{arn}/AmazonEKSClusterPolicy"],
+            "policy": "",
+        },
+        {
+            "key": "node",
+            "name": "modelplane-system-eks-us-west-node-6c58f",
+            "trust": trust(ec2, ASSUME),
+            "managed_policies": [
+                f"{arn}/AmazonEKSWorkerNodePolicy",
+                f"{arn}/AmazonEKS_CNI_Policy",
+                f"{arn}/AmazonEC2ContainerRegistryReadOnly",
+            ],
+            "policy": "",
+        },
+        {
+            "key": "efs_csi",
+            "name": "modelplane-system-eks-us-west-efs-csi-0efb6",
+            "trust": trust("pods.eks.amazonaws.com", PODS),
+            "managed_policies": [f"{arn}/service-role/AmazonEFSCSIDriverPolicy"],
+            "policy": "",
+        },
+        {
+            "key": "autoscaler",
+            "name": "modelplane-system-eks-us-west-cluster-autoscaler-ac5d4",
+            "trust": trust("pods.eks.amazonaws.com", PODS),
+            "managed_policies": [],
+            "policy": "autoscaler",
+        },
+    ]
+
+
+POLICIES = [
+    {
+        "key": "autoscaler",
+        "name": "modelplane-system-eks-us-west-cluster-autoscaler-ac5d4",
+        "document": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": READ, "Resource": ["*"]},
+                {"Effect": "Allow", "Action": SCALE, "Resource": ["*"]},
+            ],
+        },
+    }
+]
+
+
+def test_names_of_the_reference_implementation() -> None:
+    long = "a-cluster-name-that-is-much-longer-than-the-limit-allows-x"
+    assert names.cluster_name("modelplane-system", "eks-us-west") == AWS_NAME
+    assert names.cluster_name("modelplane-system", "test-cluster") == "modelplane-system-test-cluster-eks-0865f"
+    assert names.cluster_name("modelplane-system", long) == (
+        "modelplane-system-a-cluster-name-that-is-much-longer-than-f388f"
+    )
+    assert names.kubeconfig_secret("eks-us-west") == "eks-us-west-kubeconfig-ef123"
+    assert names.kubeconfig_secret("test-cluster") == "test-cluster-kubeconfig-55b57"
+    assert names.launch_template_name("eks-us-west", "gpu-h200") == "eks-us-west-lt-gpu-h200-99b1f"
+
+
+def test_every_setting_of_the_default() -> None:
+    assert plan(eks()) == {**DEFAULT, "subnets": SUBNETS, "roles": roles(), "policies": POLICIES}
+
+
+def test_the_same_of_an_inference_cluster() -> None:
+    """But for the bounds: a pool without any is fixed, and what is composed of an InferenceCluster says so."""
+    made = cluster_objects(inference_cluster(), {"l4": inference_class()})[0]
+    found = plan(made)
+    groups = deepcopy(DEFAULT["node_groups"])
+    groups[1].update(disk_size=200, min_size=1, max_size=1)
+    assert found == {**DEFAULT, "subnets": SUBNETS, "roles": roles(), "policies": POLICIES, "node_groups": groups}
+
+
+def test_defaults_that_the_api_server_fills_in_change_nothing() -> None:
+    made = cluster_objects(inference_cluster(), {"l4": inference_class()})[0]
+    filled = deepcopy(made)
+    for pool in filled["spec"]["nodePools"]:
+        pool.setdefault("diskSizeGb", 100)
+        pool.setdefault("fabric", "None")
+    filled["metadata"].update(uid="4b1c", resourceVersion="7", generation=1)
+    filled["status"] = {"secrets": [{"type": "Kubeconfig", "name": "x", "key": "kubeconfig"}]}
+    assert plan(filled) == plan(made)
+
+
+def test_efa_and_a_capacity_block() -> None:
+    pool = gpu(
+        "gpu-h200",
+        instanceType="p5en.48xlarge",
+        diskSizeGb=500,
+        gpu={"acceleratorType": "nvidia-h200-141gb"},
+        nodeCount=2,
+        minNodeCount=0,
+        maxNodeCount=2,
+        fabric="EFA",
+        capacityBlock={"capacityReservationId": "cr-0123456789abcdef0"},
+    )
+    found = plan(eks(pool))
+    assert found["efa"] is True
+    itself = {"proto": "-1", "ports": [], "self": True}
+    assert found["security_groups"] == [
+        *DEFAULT["security_groups"],
+        {
+            "key": "efa",
+            "name": "eks-us-west-efa",
+            "description": "EFA OS-bypass traffic between gang nodes",
+            "ingress": [itself],
+            "egress": [itself],
+        },
+    ]
+    assert found["launch_templates"] == [
+        {
+            "pool": "gpu-h200",
+            "name": "eks-us-west-lt-gpu-h200-99b1f",
+            "network_cards": 16,
+            "data": {
+                "InstanceType": "p5en.48xlarge",
+                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500}}],
+                "InstanceMarketOptions": {"MarketType": "capacity-block"},
+                "CapacityReservationSpecification": {
+                    "CapacityReservationPreference": "capacity-reservations-only",
+                    "CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"},
+                },
+            },
+        }
+    ]
+    assert found["node_groups"][1] == {
+        "name": "gpu-h200",
+        "role": "GPU",
+        "ami_type": "AL2023_x86_64_NVIDIA",
+        "instance_types": [],
+        "disk_size": None,
+        "launch_template": "eks-us-west-lt-gpu-h200-99b1f",
+        "capacity_type": "CAPACITY_BLOCK",
+        "zones": ["us-west-2a"],
+        "min_size": 0,
+        "max_size": 2,
+        "desired_size": 2,
+        "labels": {"modelplane.ai/pool": "gpu-h200", "modelplane.ai/gpu": "nvidia-h200-141gb"},
+        "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}],
+        "capacity_reservation": "cr-0123456789abcdef0",
+        "instance_type": "p5en.48xlarge",
+    }
+
+
+def test_efa_alone_and_a_capacity_block_alone() -> None:
+    block = {"capacityReservationId": "cr-0a"}
+    found = plan(eks(gpu("fast", fabric="EFA"), gpu("bought", capacityBlock=block), gpu("plain")))
+    fast, bought = found["launch_templates"]
+    assert set(fast["data"]) == {"InstanceType", "BlockDeviceMappings"}
+    assert (fast["network_cards"], bought["network_cards"]) == (1, 0)
+    assert {group["name"]: (group["capacity_type"], group["launch_template"]) for group in found["node_groups"]} == {
+        "system": ("", ""),
+        "fast": ("", fast["name"]),
+        "bought": ("CAPACITY_BLOCK", bought["name"]),
+        "plain": ("", ""),
+    }
+    assert plan(eks(gpu("bought", capacityBlock=block)))["efa"] is False
+
+
+CARDS = {
+    "p5.48xlarge": 32,
+    "p5e.48xlarge": 32,
+    "p5en.48xlarge": 16,
+    "p4d.24xlarge": 4,
+    "p4de.24xlarge": 4,
+    "g6.24xlarge": 1,
+}
+
+
+@pytest.mark.parametrize(("machine", "cards"), CARDS.items())
+def test_network_interfaces(machine: str, cards: int) -> None:
+    template = plan(eks(gpu(instanceType=machine, fabric="EFA")))["launch_templates"][0]
+    before = deepcopy(template)
+    interfaces = complete_data(template, ["sg-efa", "sg-cluster"])["NetworkInterfaces"]
+    assert template == before
+    assert interfaces == [
+        {
+            "NetworkCardIndex": card,
+            "DeviceIndex": 0 if card == 0 else 1,
+            "InterfaceType": "efa" if card == 0 else "efa-only",
+            "Groups": ["sg-efa", "sg-cluster"],
+        }
+        for card in range(cards)
+    ]
+
+
+def test_a_template_without_efa_is_complete_as_it_is() -> None:
+    template = plan(eks(gpu(capacityBlock={"capacityReservationId": "cr-0a"})))["launch_templates"][0]
+    assert complete_data(template, ["sg-efa", "sg-cluster"]) == template["data"]
+
+
+@pytest.mark.parametrize("count", range(2, 7))
+def test_networks_of_one_owns_choice(count: int) -> None:
+    public = [f"172.20.{third}.0/21" for third in (0, 8, 16, 24, 32, 40)][:count]
+    found = plan(eks(networking={"vpcCidr": "172.20.0.0/16", "subnetCidrs": public}))
+    zones = [f"us-west-2{letter}" for letter in "abcdef"[:count]]
+    private = [f"172.20.{third}.0/21" for third in (48, 56, 64, 72, 80, 88)][:count]
+    assert found["zones"] == zones
+    assert [(each["tier"], each["zone"], each["cidr"]) for each in found["subnets"]] == [
+        *(("public", *pair) for pair in zip(zones, public, strict=True)),
+        *(("private", *pair) for pair in zip(zones, private, strict=True)),
+    ]
+    assert found["vpc"]["cidr"] == "172.20.0.0/16"
+    assert found["security_groups"][0]["ingress"][0]["cidr_ip"] == "172.20.0.0/16"
+    assert found["node_groups"][0]["zones"] == zones
+
+
+REGIONS = {
+    "us-west-2": ("aws", "ec2.amazonaws.com"),
+    "eu-central-1": ("aws", "ec2.amazonaws.com"),
+    "cn-north-1": ("aws-cn", "ec2.amazonaws.com.cn"),
+    "us-gov-west-1": ("aws-us-gov", "ec2.amazonaws.com"),
+    "us-iso-east-1": ("aws-iso", "ec2.c2s.ic.gov"),
+    "us-isob-east-1": ("aws-iso-b", "ec2.sc2s.sgov.gov"),
+}
+
+
+@pytest.mark.parametrize("region", REGIONS)
+def test_partitions(region: str) -> None:
+    partition, service = REGIONS[region]
+    found = plan(eks(gpu(zones=[f"{region}a"]), region=region))
+    assert found["partition"] == partition
+    assert found["roles"] == roles(partition, service)
+
+
+ZONES: dict[str, tuple[int, list[str], list[str]]] = {
+    "not known": (3, [], ["us-west-2a", "us-west-2b", "us-west-2c"]),
+    "the first are there": (
+        2,
+        ["us-west-2d", "us-west-2b", "us-west-2a"],
+        ["us-west-2a", "us-west-2b"],
+    ),
+    "one is missing": (2, ["us-west-2c", "us-west-2a", "us-west-2d"], ["us-west-2a", "us-west-2c"]),
+    "local zones": (2, ["us-west-2-lax-1a", "us-west-2b", "us-west-2c"], ["us-west-2b", "us-west-2c"]),
+    "too few": (3, ["us-west-2a", "us-west-2c"], ["us-west-2a", "us-west-2c"]),
+}
+
+
+@pytest.mark.parametrize(("count", "available", "zones"), ZONES.values(), ids=ZONES)
+def test_zones_of_subnets(count: int, available: list[str], zones: list[str]) -> None:
+    assert regions.zones_for("us-west-2", count, available) == zones
+
+
+def test_ranges_that_nobody_wrote_are_as_many_as_zones() -> None:
+    pool = gpu(zones=["us-west-1c"])
+    found = plan(eks(pool, region="us-west-1"), options=Options(zones=("us-west-1a", "us-west-1c")))
+    assert [each["cidr"] for each in found["subnets"]] == [
+        "10.0.0.0/20",
+        "10.0.16.0/20",
+        "10.0.48.0/20",
+        "10.0.64.0/20",
+    ]
+    assert found["zones"] == ["us-west-1a", "us-west-1c"]
+
+
+REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "guessed": (
+        eks(gpu(), gpu("other", zones=["us-west-2a", "us-west-2d"])),
+        [],
+        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[1].zones[1]: the cluster has no subnet in this zone, "
+        'only in us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or add a range to '
+        "spec.networking.subnetCidrs",
+    ),
+    "known": (
+        eks(gpu(zones=["us-west-2b"])),
+        ["us-west-2a", "us-west-2c", "us-west-2d"],
+        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, "
+        'only in us-west-2a, us-west-2c, us-west-2d (got "us-west-2b"). Choose one of these, or add a range to '
+        "spec.networking.subnetCidrs",
+    ),
+    "more ranges than zones": (
+        eks(networking={"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]}),
+        ["us-west-2a", "us-west-2b"],
+        "EKSCluster modelplane-system/eks-us-west, spec.networking.subnetCidrs: AWS offers 2 zones in us-west-2 "
+        "(us-west-2a, us-west-2b), and there are 3 ranges. Give one range for each zone",
+    ),
+    "one zone": (
+        eks(),
+        ["us-west-2a"],
+        "EKSCluster modelplane-system/eks-us-west, spec.region: AWS offers 1 zone in us-west-2 (us-west-2a), and there "
+        "are 2 ranges. Choose a region with two zones or more",
+    ),
+    "composed": (
+        cluster_objects(
+            inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]}), {"l4": inference_class()}
+        )[0],
+        [],
+        "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in "
+        'us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or write an EKSCluster of that '
+        "name, which has networking.subnetCidrs, and make this source: Existing with secretRef.name: "
+        "eks-us-west-kubeconfig-ef123",
+    ),
+}
+
+
+@pytest.mark.parametrize(("cluster", "available", "told"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)
+def test_zones_that_cannot_be(cluster: dict[str, Any], available: list[str], told: str) -> None:
+    with pytest.raises(EksError) as refused:
+        plan(cluster, options=Options(zones=available))
+    assert str(refused.value) == told
+
+
+def test_fleet_tags_and_addons() -> None:
+    addons = {"coredns": {"version": "v1.13.2-eksbuild.1"}, "adot": {"configuration": {"a": [1]}}}
+    found = plan(eks(), "production", Options(tags={"team": "ml"}, addons=addons))
+    assert found["tags"] == {**DEFAULT["tags"], "modelplane.ai/fleet": "production", "team": "ml"}
+    assert found["addons"][2] == {"name": "coredns", "version": "v1.13.2-eksbuild.1", "configuration": {}}
+    assert found["addons"][5:] == [{"name": "adot", "version": "", "configuration": {"a": [1]}}]
+
+
+REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
+    "tag of AWS": (Options(tags={"aws:x": "1"}), "tags.aws:x: is set by AWS, Kubernetes or this collection"),
+    "Name": (Options(tags={"Name": "x"}), "tags.Name: is set by"),
+    "ours": (Options(tags={"modelplane.ai/fleet": "x"}), "tags.modelplane.ai/fleet: is set by"),
+    "long": (Options(tags={"a": "x" * 257}), "tags.a: must be at most 128 characters, its value at most 256"),
+    "many": (Options(tags={f"t{number}": "" for number in range(41)}), "tags: must be at most 40"),
+    "addon": (Options(addons={"coredns": "v1"}), "addons.coredns: must be a mapping of version and configuration"),  # type: ignore[dict-item]
+    "addon's key": (Options(addons={"coredns": {"versions": "v1"}}), "addons.coredns.versions: is not a known key"),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS)
+def test_options_that_cannot_be(options: Options, told: str) -> None:
+    with pytest.raises(EksError, match=told):
+        plan(eks(), options=options)
+
+
+SIZES = {
+    "below its minimum": ({"nodeCount": 1, "minNodeCount": 3}, (3, 8, 3)),
+    "scaled to zero": ({"nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 4}, (0, 4, 0)),
+    "none at all": ({"nodeCount": 0, "minNodeCount": 0, "maxNodeCount": 0}, (0, 1, 0)),
+}
+
+
+@pytest.mark.parametrize(("numbers", "sizes"), SIZES.values(), ids=SIZES)
+def test_sizes_that_eks_takes(numbers: dict[str, int], sizes: tuple[int, int, int]) -> None:
+    group = plan(eks(gpu(**numbers)))["node_groups"][1]
+    assert (group["min_size"], group["max_size"], group["desired_size"]) == sizes
+
+
+def test_a_system_pool_of_ones_own() -> None:
+    own = {"name": "controllers", "role": "System", "instanceType": "m7i.large", "minNodeCount": 2, "maxNodeCount": 3}
+    groups = plan(eks(gpu(), own))["node_groups"]
+    assert [group["name"] for group in groups] == ["controllers", "gpu-l4"]
+    assert groups[0] == {
+        **DEFAULT["node_groups"][0],
+        "name": "controllers",
+        "instance_types": ["m7i.large"],
+        "instance_type": "m7i.large",
+        "disk_size": 100,
+        "min_size": 2,
+        "max_size": 3,
+        "desired_size": 2,
+        "labels": {"modelplane.ai/pool": "controllers"},
+    }
+
+
+def test_all_of_a_plan_is_plain_and_always_the_same() -> None:
+    pools = [gpu("one"), gpu("two", fabric="EFA")]
+    first = plan(eks(*pools), options=Options(zones=("us-west-2a", "us-west-2b", "us-west-2c")))
+    again = plan(eks(*pools), options=Options(zones=("us-west-2c", "us-west-2b", "us-west-2a")))
+    assert json.dumps(first) == json.dumps(again)
+    first["tags"]["x"] = first["addons"][0]["configuration"]["x"] = first["pod_identities"][0]["role"] = "y"
+    assert plan(eks(*pools)) == again
