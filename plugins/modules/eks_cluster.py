@@ -70,7 +70,7 @@ options:
     default: []
   tags:
     description:
-      - Tags of the cluster. C(modelplane.ai/managed-by) with V(modelplane.fleet) has to be among them.
+      - Tags of the cluster, besides C(modelplane.ai/managed-by), which it always has.
       - Tags that are not given stay, but for those that begin with C(modelplane.ai/).
     type: dict
     default: {}
@@ -112,7 +112,6 @@ EXAMPLES = r"""
     role_arn: arn:aws:iam::123456789012:role/modelplane-system-eks-us-west-cluster-1c5f2
     subnet_ids: [subnet-0a, subnet-0b, subnet-0c]
     tags:
-      modelplane.ai/managed-by: modelplane.fleet
       modelplane.ai/fleet: default
   register: made
 
@@ -186,7 +185,7 @@ waited:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import cluster, session, tags, waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import cluster, session, task, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import Run
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 
@@ -228,7 +227,7 @@ def work(module: AnsibleModule) -> None:
         private_access=given["private_access"],
         public_access=given["public_access"],
         public_access_cidrs=tuple(given["public_access_cidrs"]),
-        tags=tags.texts(given["tags"]),
+        tags=task.own_tags(given),
     )
     act = cluster.present if given["state"] == "present" else cluster.absent
     try:

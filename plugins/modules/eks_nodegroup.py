@@ -38,7 +38,7 @@ options:
     default: false
   tags:
     description:
-      - Tags of all node groups. C(modelplane.ai/managed-by) with V(modelplane.fleet) has to be among them.
+      - Tags of all node groups, besides C(modelplane.ai/managed-by), which they always have.
       - Tags that are not given stay, but for those that begin with C(modelplane.ai/).
     type: dict
     default: {}
@@ -86,9 +86,11 @@ options:
             type: str
             default: ''
           version:
-            description: The number of the version. With C(0) that is not given.
-            type: int
-            default: 0
+            description:
+              - The number of the version. Without it EKS takes the template's default when a group is made, and
+                versions are not compared.
+            type: str
+            default: ''
       capacity_type:
         description: V(ON_DEMAND) when it is empty, or V(SPOT) or V(CAPACITY_BLOCK).
         type: str
@@ -177,7 +179,6 @@ EXAMPLES = r"""
     region: us-west-2
     purge: true
     tags:
-      modelplane.ai/managed-by: modelplane.fleet
       modelplane.ai/fleet: default
     node_groups:
       - name: system
@@ -236,12 +237,12 @@ waited:
   sample: ["node group system of EKS cluster west is ACTIVE (after 2 min 10 s)"]
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import cluster as control_plane
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import node_groups, session, tags, waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import node_groups, session, tags, task, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import Run
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.node_groups import Outcome, Taint, Template, Wanted
@@ -249,7 +250,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.node_groups i
 _TEMPLATE = {
     "id": {"type": "str", "default": ""},
     "name": {"type": "str", "default": ""},
-    "version": {"type": "int", "default": 0},
+    "version": {"type": "str", "default": ""},
 }
 _TAINT = {
     # A word of Kubernetes, and no secret.
@@ -291,8 +292,9 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     account = session.account(module)
-    wanted = [_wanted(entry, module.params["tags"]) for entry in module.params["node_groups"]]
-    _check(module, wanted)
+    _check(module, module.params["node_groups"])
+    common = task.own_tags(module.params)
+    wanted = [_wanted(entry, common) for entry in module.params["node_groups"]]
     progress = waiting.Progress(module)
     try:
         run = Run.of(module, account.client("eks"), progress)
@@ -304,7 +306,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _bring(module: AnsibleModule, run: Run, wanted: list[Wanted]) -> dict[str, Outcome | AwsError]:
-    name, ours = module.params["cluster"], tags.texts(module.params["tags"])
+    name, ours = module.params["cluster"], task.own_tags(module.params)
     there = control_plane.find(run.client, name)
     present = module.params["state"] == "present"
     if there is None and present and not module.check_mode:
@@ -356,30 +358,39 @@ def _wanted(entry: Mapping[str, Any], common: Mapping[str, Any]) -> Wanted:
         ami_type=entry["ami_type"],
         instance_types=tuple(entry["instance_types"]),
         disk_size=entry["disk_size"],
-        template=Template(**template) if template is not None else None,
+        template=None if template is None else _template(template),
         capacity_type=entry["capacity_type"],
         min_size=entry["min_size"],
         max_size=entry["max_size"],
         desired_size=entry["desired_size"],
         labels=tags.texts(entry["labels"]),
         taints=tuple(Taint(**taint) for taint in entry["taints"]),
-        tags={**tags.texts(common), **tags.texts(entry["tags"])},
+        tags={**tags.texts(entry["tags"]), **common},
         version=entry["version"],
     )
 
 
-def _check(module: AnsibleModule, wanted: list[Wanted]) -> None:
+def _template(entry: Mapping[str, str]) -> Template:
+    return Template(id=entry["id"], name=entry["name"], version=int(entry["version"] or 0))
+
+
+def _check(module: AnsibleModule, entries: Sequence[Mapping[str, Any]]) -> None:
     """Fail for what EKS would refuse after some of the groups were made."""
-    names = [one.name for one in wanted]
-    problems = [
-        f"two node groups are named {name}" for name in sorted({name for name in names if names.count(name) > 1})
-    ]
-    problems += [
-        f"node group {one.name}: min_size is {one.min_size} and max_size {one.max_size}: the first is at least 0, the "
-        "second at least 1 and no less than the first"
-        for one in wanted
-        if not 0 <= one.min_size <= max(one.max_size, 0) or one.max_size < 1
-    ]
+    names = [entry["name"] for entry in entries]
+    problems = [f"node_groups: {name} is listed twice" for name in sorted({n for n in names if names.count(n) > 1})]
+    for entry in entries:
+        least, most = entry["min_size"], entry["max_size"]
+        if not 0 <= least <= most or most < 1:
+            problems.append(
+                f"node group {entry['name']}: min_size is {least} and max_size {most}: the first is 0 or more, the "
+                "second 1 or more and no less than the first"
+            )
+        version = (entry["launch_template"] or {}).get("version", "")
+        if version and not version.isdecimal():
+            problems.append(
+                f"node group {entry['name']}: launch_template.version is {version} and has to be the number of a "
+                "version, as what is the latest cannot be compared"
+            )
     if problems:
         module.fail_json(msg="\n".join(problems))
 

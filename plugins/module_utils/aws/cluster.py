@@ -202,8 +202,9 @@ def _updates(
     name = wanted.name
     endpoints = {key: after[key] for key in _endpoints(wanted)}
     config: list[tuple[str, dict[str, Any]]] = []
-    if before["authenticationMode"] != after["authenticationMode"]:
-        config.append(("authentication mode", {"accessConfig": {"authenticationMode": after["authenticationMode"]}}))
+    # Each mode is only reached from the one before it.
+    for mode in _MODES[_rank(before["authenticationMode"]) + 1 : _rank(after["authenticationMode"]) + 1]:
+        config.append((f"authentication mode ({mode})", {"accessConfig": {"authenticationMode": mode}}))
     if endpoints != {key: before[key] for key in endpoints}:
         config.append(("endpoints", {"resourcesVpcConfig": endpoints}))
     if before["subnetIds"] != after["subnetIds"]:

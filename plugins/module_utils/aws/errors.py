@@ -37,6 +37,19 @@ _PASSING = {
     "TooManyRequestsException",
     "Unavailable",
 }
+# What to do about exceptions of the SDK itself, by the beginning of their names.
+_OF_SDK = (
+    (("SSO", "UnauthorizedSSO", "Token", "Login"), advice("ExpiredToken", "")),
+    (("SSLError",), "Give the certificates that AWS is reached with as aws_ca_bundle, or in AWS_CA_BUNDLE"),
+    (
+        ("Endpoint", "Connect", "ReadTimeout", "Proxy", "HTTPClient"),
+        "Look at the network, HTTPS_PROXY and endpoint_url",
+    ),
+    (
+        ("CredentialRetrieval", "Config", "InvalidConfig"),
+        "Look at the files of the AWS configuration and at the profile",
+    ),
+)
 
 
 class AwsError(Exception):
@@ -69,7 +82,8 @@ def guarded(what: str) -> Iterator[None]:
         raise AwsError(what, message, code=code, hint=advice(code, message)) from None
     except aws.BotoCoreError as error:
         code, message = type(error).__name__, _shown(str(error))
-        raise AwsError(what, message, code=code, hint=advice(code, message)) from None
+        hint = next((told for names, told in _OF_SDK if code.startswith(names)), "")
+        raise AwsError(what, message, code=code, hint=hint or advice(code, message)) from None
 
 
 def is_code(error: AwsError, *codes: str) -> bool:

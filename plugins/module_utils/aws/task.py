@@ -42,7 +42,7 @@ def run(module: AnsibleModule, action: Action) -> NoReturn:
 
 def own_tags(params: Mapping[str, Any]) -> dict[str, str]:
     """The argument `tags` as texts, with the one that says whose the object is."""
-    return {**{str(key): str(value) for key, value in params["tags"].items()}, aws_tags.MANAGED_BY: aws_tags.MANAGER}
+    return {**aws_tags.texts(params["tags"]), aws_tags.MANAGED_BY: aws_tags.MANAGER}
 
 
 def check_unique(argument: str, keys: Iterable[str]) -> None:

@@ -1,0 +1,63 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+from __future__ import annotations
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code, passing
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+
+def refused(code: str, message: str) -> AwsError:
+    with pytest.raises(AwsError) as raised, guarded("make VPC west"):
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "CreateVpc")
+    return raised.value
+
+
+def test_what_was_done_the_code_the_message_and_what_to_do() -> None:
+    error = refused("VpcLimitExceeded", "The maximum number of VPCs has been reached.")
+    told = str(error)
+    assert told.startswith("make VPC west: VpcLimitExceeded: The maximum number of VPCs has been reached. ")
+    assert "VPCs per Region" in told
+    assert is_code(error, "Other", "VpcLimitExceeded")
+    assert not is_code(error, "NotFound")
+
+
+def test_without_advice() -> None:
+    assert str(refused("Strange", "Who knows.")) == "make VPC west: Strange: Who knows"
+
+
+def test_no_connection() -> None:
+    with pytest.raises(AwsError) as raised, guarded("make VPC west"):
+        raise EndpointConnectionError(endpoint_url="https://ec2.us-west-2.amazonaws.com/")
+    assert raised.value.code == "EndpointConnectionError"
+    assert "https://ec2.us-west-2.amazonaws.com/" in str(raised.value)
+    assert "HTTPS_PROXY" in str(raised.value)
+    assert passing(raised.value)
+
+
+def test_what_is_no_fault_of_aws_goes_through() -> None:
+    with pytest.raises(ZeroDivisionError), guarded("count"):
+        raise ZeroDivisionError
+    with pytest.raises(AwsError, match="inner"), guarded("outer"):
+        raise AwsError("inner")
+
+
+def test_busy_is_no_lasting_fault() -> None:
+    assert passing(refused("ThrottlingException", "Rate exceeded"))
+    assert not passing(refused("AccessDeniedException", "no"))
+
+
+def test_signed_requests_and_blobs_do_not_show() -> None:
+    signed = refused(
+        "SignatureDoesNotMatch",
+        "The request signature does not match.\n\nThe Canonical String for this request should have been\n"
+        "'POST\n/\n\nhost:sts\nx-amz-security-token:TOKENTOKENTOKEN'",
+    )
+    assert "TOKENTOKENTOKEN" not in str(signed)
+    assert "does not match" in str(signed)
+    blob = refused(
+        "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: " + "x" * 900
+    )
+    assert "xxx" not in str(blob)
+    assert "AKIAIOSFODNN7EXAMPLE" not in str(refused("InvalidClientTokenId", "The key AKIAIOSFODNN7EXAMPLE is unknown"))
+    assert len(refused("Strange", "y" * 5000).message) == 1000

@@ -1,0 +1,127 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Who we are to AWS: what the arguments and the environment say, and how it is told when they say nothing useful."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import from_params
+from ansible_collections.modelplane.fleet.plugins.modules import eks_cluster
+from ansible_collections.modelplane.fleet.tests.aws.module_run import run_module
+
+KEYS = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
+
+
+@pytest.fixture(autouse=True)
+def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without any credentials; the file of its profiles."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    return tmp_path / "config"
+
+
+def fault(**params: Any) -> str:
+    with pytest.raises(AwsError) as raised:
+        from_params({"region": "us-west-2", **params})
+    return str(raised.value)
+
+
+def test_clients_are_made_once_each() -> None:
+    account = from_params({"region": "eu-central-1", **KEYS, "endpoint_url": "http://127.0.0.1:9"})
+    eks = account.client("eks")
+    assert eks is account.client("eks")
+    assert eks is not account.client("ec2")
+    assert eks.meta.region_name == account.region == "eu-central-1"
+    assert eks.meta.endpoint_url == "http://127.0.0.1:9"
+    assert "modelplane.fleet" in eks.meta.config.user_agent_extra
+    assert eks.meta.config.retries["mode"] == "standard"
+
+
+def test_a_profile(nobody: Path) -> None:
+    nobody.write_text("[profile prod]\naws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = x\n")
+    assert from_params({"region": "us-west-2", "profile": "prod"}).region == "us-west-2"
+
+
+@pytest.mark.parametrize(
+    ("region", "told"),
+    [
+        ("us-wets-2", "there is no region us-wets-2. Did you mean us-west-2?"),
+        ("us-west-2a", "us-west-2a looks like a zone of us-west-2, which is the region"),
+        ("us west", "there is no region us west"),
+    ],
+)
+def test_no_such_region(region: str, told: str) -> None:
+    assert told in fault(region=region, **KEYS)
+    assert "pip install -U boto3" in fault(region=region, **KEYS)
+
+
+def test_a_region_of_a_test_server_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert from_params({"region": "moon-1", **KEYS, "endpoint_url": "http://127.0.0.1:9"}).region == "moon-1"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert from_params({"region": "moon-1", **KEYS}).region == "moon-1"
+
+
+def test_no_such_profile(nobody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "there is no profile prod. There are none in ~/.aws/config" in fault(profile="prod")
+    nobody.write_text("[profile prod]\nregion = us-west-2\n")
+    assert "there is no profile prdo. Did you mean prod?" in fault(profile="prdo")
+    monkeypatch.setenv("AWS_PROFILE", "stage")
+    assert "there is no profile stage" in fault()
+
+
+def test_no_credentials(nobody: Path) -> None:
+    assert "no credentials were found. Set AWS_PROFILE, or AWS_ACCESS_KEY_ID" in fault()
+    nobody.write_text("[profile prod]\nregion = us-west-2\n")
+    assert "profile prod has no credentials" in fault(profile="prod")
+
+
+def test_a_login_that_has_ended(nobody: Path) -> None:
+    nobody.write_text(
+        "[profile prod]\nsso_session = work\nsso_account_id = 123456789012\nsso_role_name = admin\n"
+        "[sso-session work]\nsso_region = us-west-2\nsso_start_url = https://example.com/start\n"
+    )
+    assert "aws sso login" in fault(profile="prod")
+
+
+def test_a_file_that_cannot_be_read(nobody: Path) -> None:
+    nobody.write_text("no section\n")
+    assert str(nobody) in fault()
+
+
+@pytest.mark.parametrize(
+    ("params", "told"),
+    [
+        ({"access_key": "a"}, "secret_key is missing"),
+        ({"secret_key": "a"}, "access_key is missing"),
+        ({"session_token": "a"}, "session_token is given without access_key and secret_key"),
+        ({**KEYS, "profile": "prod"}, "both profile and access_key are given"),
+        ({**KEYS, "aws_ca_bundle": "/nowhere.pem"}, "aws_ca_bundle /nowhere.pem is no file"),
+    ],
+)
+def test_arguments_that_do_not_go_together(params: dict[str, str], told: str) -> None:
+    assert told in fault(**params)
+
+
+def test_a_module_says_so_and_fails() -> None:
+    result = run_module(eks_cluster, {"name": "west", "region": "us-wets-2", **KEYS})
+    assert result["failed"]
+    assert "Did you mean us-west-2?" in result["msg"]
+
+
+def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("botocore", "boto3")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    result = run_module(eks_cluster, {"name": "west", "region": "us-west-2"})
+    assert result["failed"]
+    assert "boto3" in result["msg"]
+    assert sys.executable in result["msg"]
