@@ -11,12 +11,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import document
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import (
-    Answers,
-    document,
-    our_vpc,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import Answers, our_vpc
 
 Plan = Mapping[str, Any]
 Work = Callable[[], Any]

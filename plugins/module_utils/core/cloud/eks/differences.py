@@ -12,12 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import (
-    Observed,
-    Rule,
-    alive,
-    document,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import Rule, document
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import Observed, alive
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 
 Action = Literal["make", "change", "remove", "refuse"]
@@ -292,7 +288,7 @@ _ADVICE = {
 
 
 def planned_rules(wanted: Sequence[Found]) -> list[Rule]:
-    """The rules of a plan in the form of those that AWS describes (observed.rules)."""
+    """The rules of a plan in the form of those that AWS describes (described.rules)."""
     result: set[Rule] = set()
     for rule in wanted:
         protocol = str(rule["proto"])

@@ -10,21 +10,27 @@ somebody else has under such a name is told instead of taken.
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import (
+    Wire,
+    document,
+    mount_target,
+    name_of,
+    nat_gateway,
+    plain_tags,
+    route_table,
+    security_group,
+    subnet,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import (
     CLUSTER_TAG,
     FLEET_TAG,
     MANAGED_BY_TAG,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
-
-Wire = Mapping[str, Any]
-Rule = tuple[str, int | None, int | None, str]
 
 # A gateway that is gone is still described for an hour.
 _GONE = "deleted"
@@ -69,13 +75,6 @@ class Observed:
     foreign: list[str]
     elsewhere: list[str]
     left: list[dict[str, str]]
-
-
-def plain_tags(wire: Any) -> dict[str, str]:
-    """The tags of an object as a dict, from either of the two forms that AWS has."""
-    if isinstance(wire, Mapping):
-        return {str(key): str(value) for key, value in sorted(wire.items())}
-    return {tag["Key"]: tag["Value"] for tag in sorted(wire or (), key=lambda tag: str(tag["Key"]))}
 
 
 def ours(tags: Mapping[str, str], plan: Wire) -> bool:
@@ -149,31 +148,6 @@ def alive(nat_gateway: Wire) -> bool:
     return nat_gateway.get("state") in ("available", "pending")
 
 
-def document(text: Any) -> dict[str, Any]:
-    """A policy document as data. IAM hands it out URL-encoded; botocore decodes that in most answers."""
-    if isinstance(text, str):
-        text = json.loads(unquote(text) if text.lstrip()[:1] == "%" else text)
-    return dict(text)
-
-
-def rules(permissions: Iterable[Wire], group_id: str) -> list[Rule]:
-    """The rules of a security group as AWS describes them: (protocol, first port, last port, whom), one per peer.
-
-    Whom is a CIDR, `self`, or the id of another group or prefix list. All ports are None.
-    """
-    result: set[Rule] = set()
-    for permission in permissions:
-        protocol = str(permission["IpProtocol"])
-        ports = (None, None) if protocol == "-1" else (permission.get("FromPort"), permission.get("ToPort"))
-        peers = [one["CidrIp"] for one in permission.get("IpRanges", ())]
-        peers += [one["CidrIpv6"] for one in permission.get("Ipv6Ranges", ())]
-        peers += [one["PrefixListId"] for one in permission.get("PrefixListIds", ())]
-        for pair in permission.get("UserIdGroupPairs", ()):
-            peers.append("self" if pair.get("GroupId") == group_id else pair.get("GroupId", pair.get("GroupName", "")))
-        result |= {(protocol, *ports, str(peer)) for peer in peers}
-    return sorted(result, key=str)
-
-
 class _Sorter:
     """Takes the answers apart once; collects what is not planned and what is not ours on the way."""
 
@@ -243,7 +217,7 @@ class _Sorter:
                 "tags": plain_tags(one.get("Tags")),
             }
             for one in self.answers.vpcs
-            if self._ours(f"VPC {one['VpcId']} ({_name(one) or one['CidrBlock']})", one, named=True)
+            if self._ours(f"VPC {one['VpcId']} ({name_of(one) or one['CidrBlock']})", one, named=True)
         ]
         if not mine:
             return {}
@@ -259,7 +233,7 @@ class _Sorter:
             within = one["VpcId"] == vpc_id
             inside = within and any(ipaddress.ip_network(one["CidrBlock"]).overlaps(known) for known in ranges)
             if self._ours(f"Subnet {one['SubnetId']} ({one['CidrBlock']})", one, named=inside):
-                mine.append(_subnet(one))
+                mine.append(subnet(one))
         result = _matched(
             [one for one in mine if one["vpc"] == vpc_id],
             planned,
@@ -276,7 +250,7 @@ class _Sorter:
             vpcs = [str(attached.get("VpcId", "")) for attached in one.get("Attachments", ())]
             what = f"Internet gateway {one['InternetGatewayId']}"
             if self._ours(what, one, named=bool(vpc_id) and vpc_id in vpcs):
-                found = {"id": one["InternetGatewayId"], "name": _name(one), "vpc": "".join(vpcs[:1])}
+                found = {"id": one["InternetGatewayId"], "name": name_of(one), "vpc": "".join(vpcs[:1])}
                 mine.append({**found, "tags": plain_tags(one.get("Tags"))})
         mine.sort(key=lambda one: (one["vpc"] != vpc_id, one["id"]))
         self._besides("internet_gateway", mine[1:])
@@ -287,9 +261,9 @@ class _Sorter:
         for one in self.answers.nat_gateways:
             if one.get("State") == _GONE:
                 continue
-            planned = _name(one) == self.plan["nat_gateway"]["name"] and one.get("VpcId") == vpc_id
+            planned = name_of(one) == self.plan["nat_gateway"]["name"] and one.get("VpcId") == vpc_id
             if self._ours(f"NAT gateway {one['NatGatewayId']}", one, named=planned):
-                mine.append(_nat_gateway(one))
+                mine.append(nat_gateway(one))
         mine.sort(key=lambda one: (one["vpc"] != vpc_id, _LIVELINESS.index(one["state"]), one["id"]))
         here = [one for one in mine if one["vpc"] == vpc_id]
         # One that failed or goes is no gateway too many: AWS forgets it by itself.
@@ -300,7 +274,7 @@ class _Sorter:
         return {
             one["AllocationId"]: {
                 "id": one["AllocationId"],
-                "name": _name(one),
+                "name": name_of(one),
                 "public_ip": one.get("PublicIp", ""),
                 "in_use": bool(one.get("AssociationId")),
                 "tags": plain_tags(one.get("Tags")),
@@ -313,9 +287,9 @@ class _Sorter:
         tiers = {one["name"]: one["tier"] for one in self.plan["route_tables"]}
         mine = []
         for one in self.answers.route_tables:
-            planned = one["VpcId"] == vpc_id and _name(one) in tiers
-            if self._ours(f"Route table {one['RouteTableId']} ({_name(one)})", one, named=planned):
-                mine.append(_route_table(one))
+            planned = one["VpcId"] == vpc_id and name_of(one) in tiers
+            if self._ours(f"Route table {one['RouteTableId']} ({name_of(one)})", one, named=planned):
+                mine.append(route_table(one))
         mine.sort(key=lambda one: (not one["associations"], one["id"]))
         result: dict[str, dict[str, Any]] = {}
         for one in mine:
@@ -334,9 +308,9 @@ class _Sorter:
             if not self._ours(f"Security group {one['GroupId']} ({one['GroupName']})", one, named=planned):
                 continue
             if planned:
-                result[keys[one["GroupName"]]] = _security_group(one)
+                result[keys[one["GroupName"]]] = security_group(one)
             else:
-                rest.append(_security_group(one))
+                rest.append(security_group(one))
         self._besides("security_groups", rest)
         return dict(sorted(result.items()))
 
@@ -431,7 +405,7 @@ class _Sorter:
             ("node_group", [{"id": name, "name": name} for name in found["node_groups"]]),
             (
                 "mount_target",
-                [_mount_target(one) for one in self.answers.mount_targets] if found["file_system"] else (),
+                [mount_target(one) for one in self.answers.mount_targets] if found["file_system"] else (),
             ),
             ("file_system", [found["file_system"]]),
             ("launch_template", found["launch_templates"].values()),
@@ -469,7 +443,7 @@ def our_vpc(plan: Wire, vpcs: Iterable[Wire]) -> str:
     """
     mine = [one for one in vpcs if ours(plain_tags(one.get("Tags")), plan)]
     mine.sort(
-        key=lambda one: (one["CidrBlock"] != plan["vpc"]["cidr"], _name(one) != plan["vpc"]["name"], one["VpcId"])
+        key=lambda one: (one["CidrBlock"] != plan["vpc"]["cidr"], name_of(one) != plan["vpc"]["name"], one["VpcId"])
     )
     return str(mine[0]["VpcId"]) if mine else ""
 
@@ -484,76 +458,3 @@ def _matched(objects: Sequence[dict[str, Any]], planned: Wire, *keys: Any) -> di
             if one["id"] not in taken and name in planned and name not in result:
                 result[name] = one
     return {name: result[name] for name in planned if name in result}
-
-
-def _name(one: Wire) -> str:
-    return plain_tags(one.get("Tags")).get("Name", "")
-
-
-def _subnet(one: Wire) -> dict[str, Any]:
-    return {
-        "id": one["SubnetId"],
-        "name": _name(one),
-        "vpc": one["VpcId"],
-        "cidr": one["CidrBlock"],
-        "zone": one["AvailabilityZone"],
-        "map_public": bool(one.get("MapPublicIpOnLaunch")),
-        "tags": plain_tags(one.get("Tags")),
-    }
-
-
-def _nat_gateway(one: Wire) -> dict[str, Any]:
-    address: Wire = next(iter(one.get("NatGatewayAddresses") or ()), {})
-    return {
-        "id": one["NatGatewayId"],
-        "name": _name(one),
-        "vpc": one.get("VpcId", ""),
-        "subnet": one.get("SubnetId", ""),
-        "state": one["State"],
-        "reason": ": ".join(text for text in (one.get("FailureCode"), one.get("FailureMessage")) if text),
-        "allocation": address.get("AllocationId", ""),
-        "public_ip": address.get("PublicIp", ""),
-        "tags": plain_tags(one.get("Tags")),
-    }
-
-
-def _route_table(one: Wire) -> dict[str, Any]:
-    return {
-        "id": one["RouteTableId"],
-        "name": _name(one),
-        "vpc": one["VpcId"],
-        "routes": {
-            route["DestinationCidrBlock"]: next(
-                (
-                    route[key]
-                    for key in ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId")
-                    if route.get(key)
-                ),
-                "",
-            )
-            for route in one.get("Routes", ())
-            if route.get("DestinationCidrBlock") and route.get("State") != "blackhole"
-        },
-        "associations": {
-            found["SubnetId"]: found["RouteTableAssociationId"]
-            for found in one.get("Associations", ())
-            if found.get("SubnetId")
-        },
-        "tags": plain_tags(one.get("Tags")),
-    }
-
-
-def _security_group(one: Wire) -> dict[str, Any]:
-    return {
-        "id": one["GroupId"],
-        "name": one["GroupName"],
-        "vpc": one.get("VpcId", ""),
-        "description": one.get("Description", ""),
-        "ingress": [list(rule) for rule in rules(one.get("IpPermissions", ()), one["GroupId"])],
-        "egress": [list(rule) for rule in rules(one.get("IpPermissionsEgress", ()), one["GroupId"])],
-        "tags": plain_tags(one.get("Tags")),
-    }
-
-
-def _mount_target(one: Wire) -> dict[str, str]:
-    return {"id": one["MountTargetId"], "name": one.get("SubnetId", "")}

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import differences
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import Answers, observe, rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import rules
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import Answers, observe
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.whole_cloud import (
     ACCOUNT,
     VPC,
