@@ -63,7 +63,7 @@ def launch_template_data(template: Any, groups: Any) -> dict[str, Any]:
     """The whole data of a launch template."""
     if not isinstance(template, Mapping) or not {"data", "network_cards"} <= set(template):
         raise AnsibleFilterError(f"{_NAME}: the input must be a launch template of a plan, with data and network_cards")
-    if isinstance(groups, (str, Mapping)) or not all(isinstance(group, str) and group for group in groups):
+    if not isinstance(groups, (list, tuple)) or not all(isinstance(group, str) and group for group in groups):
         raise AnsibleFilterError(f"{_NAME}: the argument must be a list of IDs of security groups")
     return complete_data(plain(template), plain(groups))
 

@@ -168,6 +168,8 @@ def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Re
     """What an InferenceCluster becomes, or what is wrong with it, told at its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
+        # What is on a control cluster may be older than its rules.
+        api.parse(plain)
         made = [value for value in cluster_objects(plain, classes) if value["kind"] == kind]
         return made[0], []
     except api.InvalidResource as error:

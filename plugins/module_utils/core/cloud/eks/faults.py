@@ -95,7 +95,8 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
             )
         elif len(key) > 128 or len(str(tags[key])) > 256:
             problems.append(Problem("must be at most 128 characters, its value at most 256", f"tags.{key[:60]}"))
-    for name, addon in addons.items():
+    for name, given in addons.items():
+        addon = {} if given is None else given
         if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
             problems.append(
                 Problem("must be a mapping of version and configuration, which is a mapping too", f"addons.{name}")

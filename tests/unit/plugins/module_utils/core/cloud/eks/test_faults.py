@@ -34,7 +34,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "the schema": (
         eks(gpu(role="Gpu")),
         [
-            'EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). did you mean GPU?'
+            HERE + 'spec.nodePools[0].role: must be one of System, GPU (got "Gpu"). did you mean GPU?',
         ],
     ),
     "dots": (
