@@ -146,7 +146,9 @@ def _parameters(request: Request, service: str, operation: str, uri: Json, body:
             "url_params": uri,
         }
     )
-    return {name: value for name, value in parsed.items() if value is not None}
+    # A list in the address that is not there is read as an empty one.
+    empty = (None, []) if request.method == "GET" else (None,)
+    return {name: value for name, value in parsed.items() if value not in empty}
 
 
 def protocol_of(service: str) -> str:
