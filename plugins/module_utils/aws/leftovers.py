@@ -80,7 +80,7 @@ class Sweep:
         others = tuple(one for one in balancers if one not in own)
         interfaces, groups = self._interfaces(), self._groups()
         idle, pending, strange = self._sorted(interfaces, others, gone=gone)
-        left_alone = [whose.balancer_left_alone(one, self._vpc) for one in others]
+        left_alone = [whose.balancer_left_alone(one, self._vpc, self._cluster) for one in others]
         mine = [one for one in groups if whose.group_of_cluster(one, tags.plain(one.get("Tags")), self._cluster)]
         if gone:
             left_alone += [whose.interface_left_alone(one, self._vpc) for one in strange]
@@ -307,9 +307,10 @@ class Sweep:
             f"revoke a rule of security group {holder}",
             partial(revoke, GroupId=holder, IpPermissions=[rule]),
             "InvalidPermission.NotFound",
+            "InvalidGroup.NotFound",
         )
 
-    def _tried(self, what: str, action: Callable[[], Any], absent: str) -> bool:
+    def _tried(self, what: str, action: Callable[[], Any], *absent: str) -> bool:
         """Do it; False when something still uses the object, which ends by itself."""
         try:
             with guarded(what):
@@ -317,7 +318,7 @@ class Sweep:
         except AwsError as error:
             if is_code(error, *_IN_USE):
                 return False
-            if not is_code(error, absent):
+            if not is_code(error, *absent):
                 raise
         return True
 

@@ -111,19 +111,18 @@ def references(groups: Iterable[Wire], target: str) -> Iterator[tuple[str, str, 
                     )
 
 
-def balancer_left_alone(balancer: Balancer, vpc: str) -> str:
+def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
     """Why a load balancer stays, and what to do."""
-    whose = next(
-        (
-            f"that of cluster {key.removeprefix(_OWNED)} or shared"
-            for key in sorted(balancer.tags)
-            if key.startswith(_OWNED)
-        ),
-        f"that of cluster {balancer.tags[_CONTROLLER]}" if _CONTROLLER in balancer.tags else "no tag of this cluster",
-    )
+    others = sorted(key.removeprefix(_OWNED) for key in balancer.tags if key.startswith(_OWNED))
+    if f"{_OWNED}{cluster}" in balancer.tags:
+        whose = "is shared with others, as its tag says"
+    elif others or _CONTROLLER in balancer.tags:
+        whose = f"is of cluster {balancer.tags.get(_CONTROLLER) or others[0]}"
+    else:
+        whose = "has no tag of this cluster"
     return (
-        f"load balancer {balancer.name} ({balancer.kind}) in {vpc} has {whose}, so it stays, and so does the VPC. "
-        "Delete it when nobody needs it"
+        f"load balancer {balancer.name} ({balancer.kind}) in {vpc} {whose}, so it stays, and so does the VPC. Delete it "
+        "when nobody needs it"
     )
 
 
