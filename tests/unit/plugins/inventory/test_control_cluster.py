@@ -122,3 +122,24 @@ def test_a_cached_inventory_asks_nobody(control: ControlPlane, tmp_path: Path) -
     secrets = yaml.safe_load(kubeconfig.read_text())["users"][0]["user"]
     for secret in map(str, secrets.values()):
         assert secret not in entry.read_text()
+
+
+def test_clusters_of_a_cloud_on_the_control_cluster(control: ControlPlane, tmp_path: Path) -> None:
+    """Those that somebody made there; not what an InferenceCluster became."""
+    pool = {"name": "g", "role": "GPU", "instanceType": "g6.xlarge", "zones": ["eu-west-1a"]}
+    written = {
+        "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
+        "kind": "EKSCluster",
+        "metadata": {"name": "own", "namespace": "default"},
+        "spec": {"region": "eu-west-1", "nodePools": [{**pool, "gpu": {"acceleratorType": "l4"}}]},
+    }
+    labels = {**MANAGED, "modelplane.ai/cluster": "gone"}
+    composed = {**written, "metadata": {"name": "gone", "namespace": "default", "labels": labels}}
+    control.apply([written, composed])
+    (tmp_path / "control.yaml").symlink_to(control.kubeconfig)
+    found, told = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
+    assert told == ""
+    assert found["workload_clusters"]["hosts"] == ["copied", "east", "mine", "own", "west"]
+    assert found["_meta"]["hostvars"]["own"]["fleet_connection"] == {
+        "eks": {"cluster": "default-own-eks-61b85", "region": "eu-west-1"}
+    }

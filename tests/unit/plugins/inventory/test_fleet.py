@@ -270,3 +270,61 @@ def test_a_folder_of_an_inventory_and_its_manifests(fleet: Path) -> None:
     found, told = inventory(fleet.parent)
     assert told == ""
     assert found["workload_clusters"]["hosts"] == ["by-hand", "byo-us-east", "eks-us-west", "gke-us-central"]
+
+
+def cloud(kind: str, name: str, region: str, namespace: str = "modelplane-system") -> str:
+    machine = "instanceType: g6.xlarge" if kind == "EKSCluster" else "machineType: g2-standard-4"
+    return (
+        f"---\napiVersion: infrastructure.modelplane.ai/v1alpha1\nkind: {kind}\n"
+        f"metadata: {{name: {name}, namespace: {namespace}, labels: {{tier: gold}}}}\nspec:\n  region: {region}\n"
+        f"  nodePools:\n    - {{name: g, role: GPU, {machine}, gpu: {{acceleratorType: l4}}, zones: [{region}a]}}\n"
+    )
+
+
+def test_clusters_that_are_written_for_a_cloud_are_hosts(tmp_path: Path) -> None:
+    """One that an InferenceCluster logs in to with its Secret is one host with that, reached by its name in AWS."""
+    logs_in = "source: Existing, existing: {secretRef: {name: %s}}"
+    (tmp_path / "all.yaml").write_text(
+        cloud("EKSCluster", "west", "us-west-2")
+        + cloud("EKSCluster", "apart", "eu-west-1", "infra")
+        + cloud("GKECluster", "north", "europe-north1")
+        + cloud("EKSCluster", "joined", "us-east-1")
+        + cluster("joined", logs_in % "joined-kubeconfig-9509f")
+        + cloud("EKSCluster", "unjoined", "us-east-1")
+        + cluster("unjoined", logs_in % "mine")
+    )
+    (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [all.yaml]\n")
+    found, told = inventory(tmp_path / "fleet.yml")
+    assert told == ""
+    groups = hosts(found)
+    assert groups["workload_clusters"] == ["apart", "joined", "north", "unjoined", "west"]
+    assert groups["source_eks"] == ["apart", "west"]
+    assert groups["source_gke"] == ["north"]
+    assert groups["source_existing"] == ["joined", "unjoined"]
+    assert groups["label_tier_gold"] == ["apart", "north", "west"]
+    variables = found["_meta"]["hostvars"]
+    assert {
+        name: (each["fleet_region"], each["fleet_connection"]) for name, each in variables.items() if name != "control"
+    } == {
+        "west": ("us-west-2", {"eks": {"cluster": "modelplane-system-west-eks-3301a", "region": "us-west-2"}}),
+        "apart": ("eu-west-1", {"eks": {"cluster": "infra-apart-eks-66a49", "region": "eu-west-1"}}),
+        "north": (
+            "europe-north1",
+            {"gke": {"location": "europe-north1", "cluster": "modelplane-system-north-gke-9bed2"}},
+        ),
+        "joined": ("us-east-1", {"eks": {"cluster": "modelplane-system-joined-eks-c87a4", "region": "us-east-1"}}),
+        "unjoined": ("", {"secret": {"namespace": "modelplane-system", "name": "mine", "key": "kubeconfig"}}),
+    }
+    assert variables["west"]["fleet_source"] == "EKS"
+    assert variables["west"]["fleet_target"] == variables["joined"]["fleet_target"] == "kubernetes"
+
+
+def test_a_faulty_cluster_of_a_cloud_is_told(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(
+        cloud("EKSCluster", "west", "us-west-2")
+        + cloud("EKSCluster", "east", "us-east-1").replace("role: GPU", "role: X")
+    )
+    (tmp_path / "fleet.yml").write_text(f"{PLUGIN}resources: [all.yaml]\n")
+    found, told = inventory(tmp_path / "fleet.yml")
+    assert hosts(found)["workload_clusters"] == ["west"]
+    assert "EKSCluster modelplane-system/east, spec.nodePools[0].role: must be one of System, GPU" in told

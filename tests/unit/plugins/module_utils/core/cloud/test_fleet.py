@@ -169,8 +169,8 @@ UNJOINED = {
 def test_another_cluster_of_the_same_name(cluster: Object, beside: Object, namespace: str) -> None:
     assert clusters([], [cluster, beside])["eks-us-west"]["problems"] == [
         f"InferenceCluster eks-us-west, spec.cluster: is another cluster than EKSCluster {namespace}/eks-us-west, "
-        "which is written beside it under its name. Rename one of the two; to make them one, write source: Existing with "
-        f"secretRef.name {SECRET}, and put the EKSCluster into the namespace modelplane-system"
+        "which is written beside it under its name. Rename one of the two; to make them one, write source: Existing "
+        f"with secretRef.name {SECRET}, and put the EKSCluster into the namespace modelplane-system"
     ]
 
 

@@ -50,5 +50,16 @@ def inference_class(name: str = "l4", accelerator: str = "nvidia-l4", provider: 
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceClass",
         "metadata": {"name": name},
-        "spec": {"provisioning": {"provider": provider, provider.lower(): block}},
+        "spec": {
+            "provisioning": {"provider": provider, provider.lower(): block},
+            "devices": [
+                {
+                    "name": "gpu",
+                    "claim": "DRA",
+                    "driver": "gpu.nvidia.com",
+                    "deviceClassName": "gpu.nvidia.com",
+                    "count": 4,
+                }
+            ],
+        },
     }

@@ -1,0 +1,92 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cloud_cluster_info, as a task runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER
+from ansible_collections.modelplane.fleet.tests import ansible_run
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
+    Object,
+    eks,
+    inference_class,
+    inference_cluster,
+)
+
+FLEET = (inference_class(), inference_cluster(), eks(name="own"))
+
+
+def run(folder: Path, **arguments: Any) -> tuple[bool, Any]:
+    """Whether the task succeeded, and its result."""
+    given = json.dumps({"chdir": str(folder), **arguments})
+    out, errors = ansible_run.run(
+        "ansible",
+        "localhost",
+        "-m",
+        "modelplane.fleet.cloud_cluster_info",
+        "-a",
+        given,
+        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
+        ANSIBLE_LOAD_CALLBACK_PLUGINS="1",
+        ANSIBLE_STDOUT_CALLBACK="ansible.builtin.minimal",
+    )
+    state, _, result = (out + errors).rpartition("=> ")
+    return "SUCCESS" in state, json.loads(result[: result.rindex("}") + 1])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all(FLEET))
+    return tmp_path
+
+
+def test_what_is_to_be_made_of_manifests(folder: Path) -> None:
+    done, found = run(folder, resources=["fleet.yaml"])
+    assert done
+    assert found["changed"] is False
+    assert found["clusters"] == clusters([], FLEET)
+    assert [each["problems"] for each in found["clusters"].values()] == [[], []]
+
+
+def replica(cluster: str) -> Object:
+    member = {"role": "Standalone", "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}}
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelReplica",
+        "metadata": {
+            "name": "qwen",
+            "namespace": "ml-team",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/cluster": cluster},
+        },
+        "spec": {"clusterName": cluster, "engines": [{"name": "main", "members": [member]}]},
+    }
+
+
+def test_replicas_of_the_build_folder_are_counted(folder: Path) -> None:
+    place = folder / "build/control/namespaces/ml-team"
+    place.mkdir(parents=True)
+    (place / "modelreplica-qwen.yaml").write_text(HEADER + to_yaml(replica("eks-us-west")))
+    done, found = run(folder, resources=["fleet.yaml"], path="build")
+    assert done, found
+    assert {name: each["replicas"] for name, each in found["clusters"].items()} == {"eks-us-west": 1, "own": 0}
+
+
+def test_a_build_folder_that_is_none(folder: Path) -> None:
+    done, found = run(folder, resources=["fleet.yaml"], path="fleet.yaml")
+    assert not done
+    assert "fleet.yaml is a file, and the build needs a folder" in str(found)
+
+
+def test_manifests_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(eks(region=7)))
+    done, found = run(tmp_path, resources=["fleet.yaml"])
+    assert not done
+    assert "EKSCluster modelplane-system/eks-us-west, spec.region" in str(found)
