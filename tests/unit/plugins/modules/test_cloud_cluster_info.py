@@ -57,7 +57,13 @@ def test_what_is_to_be_made_of_manifests(folder: Path) -> None:
 
 
 def replica(cluster: str) -> Object:
-    member = {"role": "Standalone", "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}}
+    gpu = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
+    member = {
+        "role": "Standalone",
+        "nodePoolName": "gpu-l4",
+        "deviceRequests": [gpu],
+        "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}},
+    }
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "ModelReplica",
