@@ -124,8 +124,8 @@ from ansible.template import trust_as_template
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (

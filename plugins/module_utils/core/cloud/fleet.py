@@ -16,11 +16,9 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import (
-    cluster_name,
-    kubeconfig_secret,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value

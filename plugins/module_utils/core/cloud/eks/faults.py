@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
+    CloudError,
+    of_pool_zones,
+    of_pools,
+    where_written,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
@@ -28,15 +32,10 @@ _MOST_TAGS = 40
 _LONGEST_NAME = 251
 """AWS allows 255 characters in the name of a security group, which is this name and four more."""
 _VERSION = re.compile(r"1\.[0-9]{1,3}")
-_LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
 
-class EksError(ValueError):
+class EksError(CloudError):
     """An EKSCluster cannot be built; `problems` says all that is wrong with it."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = tuple(problems)
 
 
 def found(cluster: Object, others: Sequence[Object] = ()) -> list[Problem]:
@@ -46,7 +45,7 @@ def found(cluster: Object, others: Sequence[Object] = ()) -> list[Problem]:
     except api.InvalidResource as error:
         return list(error.problems)
     every = (*_of_names(read, others), *_of_place(read), *_of_addresses(read), *_of_pools(read))
-    return [_where_written(problem, read) for problem in every]
+    return [where_written(problem, read) for problem in every]
 
 
 def placed(read: reading.Read, available: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -65,10 +64,10 @@ def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> 
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
         told = f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
         hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
-        return [_where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
+        return [where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
     more = _directly(read) if read.composed else f"or add a range to {_CIDRS}"
     return [
-        _where_written(
+        where_written(
             Problem(
                 f"the cluster has no subnet in this zone, only in {', '.join(zones)}",
                 f"{read.path(pool)}.zones[{index}]",
@@ -113,22 +112,8 @@ def _directly(read: reading.Read) -> str:
     """What to do about a network that an InferenceCluster has no field for."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
-        f"secretRef.name: {names.kubeconfig_secret(read.name)}"
+        f"secretRef.name: {kubeconfig_secret(read.name)}"
     )
-
-
-def _where_written(problem: Problem, read: reading.Read) -> Problem:
-    """A problem at its place in the manifest: that of the InferenceCluster when the EKSCluster is composed of one."""
-    if problem.ref:
-        return problem
-    if not read.composed:
-        return replace(problem, ref=Ref(reading.KIND, read.namespace, read.name))
-    path = problem.path
-    for field in ("region", "kubernetesVersion"):
-        if path == f"spec.{field}":
-            path = f"spec.cluster.eks.{field}"
-    path = path.replace(".gpu.acceleratorType", ".className").replace(".instanceType", ".className")
-    return replace(problem, path=path, ref=Ref("InferenceCluster", "", read.name))
 
 
 def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]:
@@ -287,30 +272,7 @@ def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
 
 
 def _of_pools(read: reading.Read) -> Iterator[Problem]:
-    for pool in read.pools:
-        path = read.path(pool)
-        if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
-            yield Problem(
-                f"a GPU pool cannot be named {SYSTEM_POOL}: that is the pool of controllers that every cluster gets",
-                f"{path}.name",
-                hint="Choose another name",
-            )
-        accelerator = (pool.get("gpu") or {}).get("acceleratorType", "")
-        if not _LABEL_VALUE.fullmatch(accelerator):
-            yield Problem(
-                "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, as it becomes "
-                "the value of a label of nodes",
-                f"{path}.gpu.acceleratorType",
-                short_value(accelerator),
-            )
-        if pool["role"] == pools.SYSTEM and not pool["maxNodeCount"]:
-            yield Problem(
-                "a pool of role System needs nodes, as controllers run there",
-                f"{path}.maxNodeCount",
-                "0",
-                "Set it to 1 or more",
-            )
-        yield from _of_pool_zones(read, pool, path)
+    yield from of_pools(read, lambda pool, path: of_pool_zones(read, pool, path, regions.REGION, "{}{}"))
     used = sorted({zone for pool in read.pools for zone in pool.get("zones") or ()})
     if len(used) > len(read.subnet_cidrs):
         hint = f"Use fewer, {_directly(read)}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
@@ -320,19 +282,3 @@ def _of_pools(read: reading.Read) -> Iterator[Problem]:
             "spec.nodePools",
             hint=hint,
         )
-
-
-def _of_pool_zones(read: reading.Read, pool: Object, path: str) -> Iterator[Problem]:
-    zones = list(pool.get("zones") or ())
-    for index, zone in enumerate(zones):
-        place = f"{path}.zones[{index}]"
-        if zone in zones[:index]:
-            yield Problem("is named twice", place, short_value(zone), "Remove one")
-        elif not regions.REGION.fullmatch(read.region):
-            continue  # A zone is as good as its region.
-        elif re.fullmatch("[a-z]", zone):
-            yield Problem("is only a letter", place, short_value(zone), f"Write {read.region}{zone}")
-        elif not re.fullmatch(re.escape(read.region) + "[a-z]", zone):
-            yield Problem(
-                f"is no zone of the region {read.region}", place, short_value(zone), f"Write one such as {read.region}a"
-            )

@@ -25,11 +25,6 @@ def role_name(namespace: str, name: str, key: str) -> str:
     return child_name(namespace, name, ROLES[key])
 
 
-def kubeconfig_secret(name: str) -> str:
-    """The name of the Secret with the kubeconfig, in the namespace of the EKSCluster."""
-    return child_name(name, "kubeconfig")
-
-
 def subnet_name(name: str, tier: str, zone: str) -> str:
     """The name of the subnet of a tier in a zone."""
     return child_name(name, f"{'private-' if tier == 'private' else ''}subnet-{zone}")

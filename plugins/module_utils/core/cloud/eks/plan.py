@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
     regions,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 
 ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
 STORAGE_CLASS = "modelplane-rwx-efs"
@@ -95,7 +96,7 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
             "throughput_mode": "elastic",
         },
         "storage_class": _storage_class(),
-        "secret": {"namespace": namespace, "name": names.kubeconfig_secret(name), "key": "kubeconfig"},
+        "secret": {"namespace": namespace, "name": kubeconfig_secret(name), "key": "kubeconfig"},
         "efa": efa,
     }
 

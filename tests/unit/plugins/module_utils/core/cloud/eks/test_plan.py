@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
@@ -211,8 +212,8 @@ def test_names_of_the_reference_implementation() -> None:
     assert names.cluster_name("modelplane-system", long) == (
         "modelplane-system-a-cluster-name-that-is-much-longer-than-f388f"
     )
-    assert names.kubeconfig_secret("eks-us-west") == "eks-us-west-kubeconfig-ef123"
-    assert names.kubeconfig_secret("test-cluster") == "test-cluster-kubeconfig-55b57"
+    assert kubeconfig_secret("eks-us-west") == "eks-us-west-kubeconfig-ef123"
+    assert kubeconfig_secret("test-cluster") == "test-cluster-kubeconfig-55b57"
     assert names.launch_template_name("eks-us-west", "gpu-h200") == "eks-us-west-lt-gpu-h200-99b1f"
 
 

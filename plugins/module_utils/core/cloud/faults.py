@@ -1,0 +1,94 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What can be wrong with the clusters of every cloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+
+Pool = Mapping[str, Any]
+
+_LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
+
+
+class CloudError(ValueError):
+    """A cluster cannot be built; `problems` says all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+def where_written(problem: Problem, cluster: Cluster) -> Problem:
+    """A problem at its place in the manifest: that of the InferenceCluster when the cluster is composed of one."""
+    if problem.ref:
+        return problem
+    if not cluster.composed:
+        return replace(problem, ref=Ref(cluster.kind, cluster.namespace, cluster.name))
+    path = problem.path
+    for field in ("region", "project", "kubernetesVersion"):
+        if path == f"spec.{field}":
+            path = f"spec.cluster.{cluster.kind.removesuffix('Cluster').lower()}.{field}"
+    # The class says what the pool is made of.
+    for field in ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb"):
+        path = path.replace(f".{field}", ".className")
+    return replace(problem, path=path, ref=Ref("InferenceCluster", "", cluster.name))
+
+
+def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -> Iterator[Problem]:
+    """What is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
+    for pool in cluster.pools:
+        path = cluster.path(pool)
+        if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
+            yield Problem(
+                f"a GPU pool cannot be named {SYSTEM_POOL}: that is the pool of controllers that every cluster gets",
+                f"{path}.name",
+                hint="Choose another name",
+            )
+        accelerator = (pool.get("gpu") or {}).get("acceleratorType", "")
+        if not _LABEL_VALUE.fullmatch(accelerator):
+            yield Problem(
+                "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, as it becomes "
+                "the value of a label of nodes",
+                f"{path}.gpu.acceleratorType",
+                short_value(accelerator),
+            )
+        if pool["role"] == pools.SYSTEM and not pool["maxNodeCount"]:
+            yield Problem(
+                "a pool of role System needs nodes, as controllers run there",
+                f"{path}.maxNodeCount",
+                "0",
+                "Set it to 1 or more",
+            )
+        yield from more(pool, path)
+
+
+def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
+    """What is wrong with the zones of a pool. `region` is what names of regions look like; `form` makes the name of a
+    zone of that of its region and its letter."""
+    zones = list(pool.get("zones") or ())
+    for index, zone in enumerate(zones):
+        place = f"{path}.zones[{index}]"
+        if zone in zones[:index]:
+            yield Problem("is named twice", place, short_value(zone), "Remove one")
+        elif not region.fullmatch(cluster.region):
+            continue  # A zone is as good as its region.
+        elif re.fullmatch("[a-z]", zone):
+            yield Problem("is only a letter", place, short_value(zone), f"Write {form.format(cluster.region, zone)}")
+        elif not re.fullmatch(re.escape(form.format(cluster.region, "")) + "[a-z]", zone):
+            yield Problem(
+                f"is no zone of the region {cluster.region}",
+                place,
+                short_value(zone),
+                f"Write one such as {form.format(cluster.region, 'a')}",
+            )

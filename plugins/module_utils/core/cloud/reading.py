@@ -1,0 +1,60 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What EKSClusters and GKEClusters say alike: who they are, and their pools with that of the controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import with_system_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
+    CLUSTER_LABEL,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`pools` are in wire form with defaults, also the one of the controllers. The diskSizeGb of that one is None when
+    it was not written but added. `order`: the names of the pools as the user wrote them."""
+
+    kind: str
+    namespace: str
+    name: str
+    region: str
+    version: str
+    composed: bool
+    """Whether this is what an InferenceCluster became, which the user writes."""
+    pools: tuple[dict[str, Any], ...]
+    order: tuple[str, ...]
+
+    def path(self, pool: Mapping[str, Any]) -> str:
+        """Where the user wrote a pool: its place among those of the manifest."""
+        return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
+
+
+def is_composed(cluster: Mapping[str, Any]) -> bool:
+    """Whether an EKSCluster or GKECluster is what an InferenceCluster became; nobody else sets both labels."""
+    labels = (cluster.get("metadata") or {}).get("labels") or {}
+    return labels.get(MANAGED_BY_LABEL) == MANAGED_BY and CLUSTER_LABEL in labels
+
+
+def pools_of(kind: str, composed: bool, written: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
+    """The pools of a cluster (wire form, with defaults) with that of its controllers."""
+    added = with_system_pool(kind, [pool for pool in written if pool["role"] != pools.SYSTEM])[0]
+    if not any(pool["role"] == pools.SYSTEM for pool in written):
+        return ({**added, "diskSizeGb": None}, *written)
+    return tuple(
+        # What the API server fills in says nothing of what was composed.
+        {**pool, "diskSizeGb": None} if composed and added.items() <= pool.items() else pool
+        for pool in written
+    )
+
+
+def order_of(composed: bool, written: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The names of the pools as the user wrote them, who does not write that of the controllers of what is composed."""
+    return tuple(pool["name"] for pool in written if not (composed and pool["role"] == pools.SYSTEM))
