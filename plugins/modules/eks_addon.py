@@ -34,7 +34,8 @@ options:
         required: true
       version:
         description:
-          - The version. Without it, EKS takes its default one when the addon is made, and whichever is there stays.
+          - The version. Without it, EKS takes its default one when the addon is made, and that stays until the
+            Kubernetes version of the cluster has outgrown it, when the default one of then takes its place.
         type: str
         default: ''
       configuration:

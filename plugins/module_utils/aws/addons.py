@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
@@ -66,6 +66,7 @@ class Addons:
         """The addons as wanted, as EKS describes them. Raises AwsError."""
         there = set(self.names())
         live = {each.name: self._describe(each.name) if each.name in there else None for each in wanted}
+        wanted = self._fitting(live, wanted)
         live = self._ready_to_change(live, wanted)
         ours = []
         for each in wanted:
@@ -87,9 +88,9 @@ class Addons:
 
         One that is not ours is passed over with `only_ours`, and else refused with an AwsError."""
         there = set(self.names())
-        removed = []
+        removed: list[str] = []
         for name in sorted(set(names) & there):
-            addon = self._describe(name)
+            addon = self._at_rest(name)
             if addon is None:
                 continue
             refused = self._refused(addon)
@@ -115,6 +116,50 @@ class Addons:
                 raise
             return None
         return found
+
+    def _at_rest(self, name: str) -> dict[str, Any] | None:
+        """The addon once it can be deleted, which EKS does with none that it is making or updating."""
+        addon = self._describe(name)
+        if addon is None or addon["status"] not in ("CREATING", "UPDATING") or self._changes.check_mode:
+            return addon
+        return addon if self._refused(addon) else self._until_settled([Wanted(name)])[name]
+
+    def _fitting(self, live: Mapping[str, dict[str, Any] | None], wanted: Sequence[Wanted]) -> list[Wanted]:
+        """With the default version for addons of ours that may have any, and have one that the cluster's Kubernetes
+        has outgrown."""
+        free = {
+            each.name for each in wanted if not each.version and (addon := live[each.name]) and not self._refused(addon)
+        }
+        if not free:
+            return list(wanted)
+        with guarded(f"read cluster {self._cluster}"):
+            kubernetes = str(self._eks.describe_cluster(name=self._cluster)["cluster"].get("version") or "")
+        return [
+            replace(
+                each, version=self._outgrown(each.name, str((live[each.name] or {}).get("addonVersion")), kubernetes)
+            )
+            if each.name in free
+            else each
+            for each in wanted
+        ]
+
+    def _outgrown(self, name: str, version: str, kubernetes: str) -> str:
+        """The default version where this one is not for this Kubernetes; empty where it is, or nobody can tell."""
+        try:
+            with guarded(f"read the versions of addon {name}"):
+                pages = self._eks.get_paginator("describe_addon_versions").paginate(
+                    addonName=name, kubernetesVersion=kubernetes
+                )
+                offered = [entry for page in pages for addon in page["addons"] for entry in addon["addonVersions"]]
+        except AwsError as error:
+            self._changes.warnings.append(f"Nobody can tell whether addon {name} is too old for its cluster: {error}")
+            return ""
+        fitting = {
+            entry["addonVersion"]: any(fit.get("defaultVersion") for fit in entry.get("compatibilities") or ())
+            for entry in offered
+        }
+        default = next((number for number, is_default in fitting.items() if is_default), "")
+        return default if version not in fitting else ""
 
     def _refused(self, addon: Mapping[str, Any]) -> str:
         return aws_tags.refusal(
@@ -145,7 +190,8 @@ class Addons:
                 going.append(each.name)
             elif addon["status"] == "DELETING":
                 going.append(each.name)
-            elif addon["status"] in _MOVING and _differences(addon, each):
+            # What an update under way comes to is told when it is over.
+            elif addon["status"] == "UPDATING" or (addon["status"] == "CREATING" and _differences(addon, each)):
                 moving.append(each)
         found.update(dict.fromkeys(going))
         if not self._changes.check_mode:
