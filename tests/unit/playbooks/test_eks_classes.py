@@ -13,6 +13,7 @@ import boto3
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import network_cards
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
 from moto import mock_aws
@@ -92,9 +93,9 @@ def test_a_class_with_efa_has_an_interface_per_network_card(
     entry: dict[str, Any], described: dict[str, dict[str, Any]]
 ) -> None:
     network = described[machine(entry)]["NetworkInfo"]
-    assert (
-        devices(entry)["efa"]["count"] == network["EfaInfo"]["MaximumEfaInterfaces"] == network["MaximumNetworkCards"]
-    )
+    count = devices(entry)["efa"]["count"]
+    assert count == network["EfaInfo"]["MaximumEfaInterfaces"] == network["MaximumNetworkCards"]
+    assert count == network_cards(machine(entry)), "what the nodes are given"
 
 
 def matching(expression: str) -> set[str]:

@@ -41,8 +41,8 @@ _RIGHTS = (
 )
 _LOGIN = "Log in again (for example `aws sso login`), or give access keys and a session token that have not ended"
 _KEYS = (
-    "Look at the access key, the secret key and the session token, and whether they belong to the partition of the "
-    "region"
+    "Look at the access key, the secret key and the session token, and whether the region is enabled for the account "
+    "and of the same partition, as AWS refuses keys in other regions"
 )
 _THROTTLED = "AWS limits the rate of calls: run again later, or provision fewer clusters at once (forks)"
 _AGAIN = "This is a fault on the side of AWS: run again, and look at the AWS Health Dashboard if it stays"
@@ -266,6 +266,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], str], ...] = (
 
 # What the text of a code that says little by itself tells. The first that is found counts.
 _BY_TEXT: tuple[tuple[str, str], ...] = (
+    (r"deletion protection", "Turn off its deletion protection where nobody needs it any more, then run again"),
     (r"capacity.?block.*(not (yet )?active|not (yet )?started|has expired|has ended)", _BLOCK_INACTIVE),
     (r"(not (yet )?active|expired).*capacity.?block", _BLOCK_INACTIVE),
     (r"reservation.*(not have sufficient|no available|insufficient)", _BLOCK_FULL),
@@ -300,6 +301,7 @@ _VAGUE = (
     "InvalidRequest",
     "LimitExceeded",
     "NodeCreationFailure",
+    "OperationNotPermitted",
     "Other",
     "Unknown",
     "UnsupportedOperation",

@@ -19,6 +19,7 @@ _NETWORK_CARDS = {
     "p5en.48xlarge": 16,
     "p4d.24xlarge": 4,
     "p4de.24xlarge": 4,
+    "p6-b200.48xlarge": 8,
 }
 
 

@@ -121,8 +121,8 @@ def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
     else:
         whose = "has no tag of this cluster"
     return (
-        f"load balancer {balancer.name} ({balancer.kind}) in {vpc} {whose}, so it stays, and so does the VPC. Delete it "
-        "when nobody needs it"
+        f"load balancer {balancer.name} ({balancer.kind}) in {vpc} {whose}, so it stays, and so does the VPC. Delete "
+        "it when nobody needs it"
     )
 
 

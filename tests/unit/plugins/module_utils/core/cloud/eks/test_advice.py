@@ -110,6 +110,10 @@ def test_a_vague_code_without_a_reason() -> None:
     assert "correct the field" in advice("InvalidParameterValue", "Value (x) is odd")
     assert "trust policy" in advice("InvalidParameterException", "The provided role doesn't exist: Role is not valid")
     assert advice("Unknown", "who knows") == ""
+    assert "deletion protection" in advice(
+        "OperationNotPermitted", "cannot be deleted because deletion protection is on"
+    )
+    assert advice("OperationNotPermitted", "") == advice("AccessDenied", "")
 
 
 @pytest.mark.parametrize("code", ["", "SomethingNew", "ResourceNotFoundException", "NoSuchEntity", "404"])
