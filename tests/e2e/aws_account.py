@@ -53,12 +53,17 @@ def named(found: Iterable[Mapping[str, Any]], name: str) -> Object:
 
 
 def ec2(client: Client, kind: str, **filters: str) -> list[Object]:
-    """What EC2 lists of a kind (vpcs, subnets, nat_gateways, …); what is about to be gone is left out."""
+    """What EC2 lists of a kind (vpcs, subnets, nat_gateways, …); what is about to be gone is left out.
+
+    `filters` have `_` for `-`, and `__` for a dot.
+    """
     operations = {"addresses": "Addresses", "security_groups": "SecurityGroups", "vpcs": "Vpcs", "subnets": "Subnets"}
     key = operations.get(kind) or "".join(part.capitalize() for part in kind.split("_"))
     given: Object = {}
     if filters:
-        chosen = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
+        chosen = [
+            {"Name": name.replace("__", ".").replace("_", "-"), "Values": [value]} for name, value in filters.items()
+        ]
         given = {"Filter" if kind == "nat_gateways" else "Filters": chosen}
     found = pages(client("ec2"), f"describe_{kind}", key, **given)
     return [each for each in found if str(each.get("State", "")).lower() not in _GONE]
@@ -84,6 +89,21 @@ def comparable(account: Mapping[str, list[Object]]) -> dict[str, list[str]]:
         for kind, found in account.items()
         if found
     }
+
+
+def differences(before: Mapping[str, list[Object]], after: Mapping[str, list[Object]]) -> list[str]:
+    """What there was and is no more, and what is there now, a line each, by kind. Times are not compared."""
+    found = []
+    for kind in sorted({*before, *after}):
+        was, now = (_lines(account.get(kind, [])) for account in (before, after))
+        found += [f"- {kind}: {line}" for line in sorted(was - now)] + [
+            f"+ {kind}: {line}" for line in sorted(now - was)
+        ]
+    return found
+
+
+def _lines(found: Iterable[Object]) -> set[str]:
+    return {json.dumps(_lasting(each), sort_keys=True, default=str) for each in found}
 
 
 def summary(account: Mapping[str, list[Object]]) -> dict[str, int]:

@@ -17,7 +17,8 @@ CONTROL_CLUSTER = "control"
 
 class Fleet:
     """One control cluster and `workloads` by name. `control`: the components of the former, by default those for
-    objects, namespaces and garbage collection, without pods. `token_review`: as ControlPlane has it, for the workloads.
+    objects, namespaces and garbage collection, without pods; `components`: those of the others, by default what runs
+    pods. `token_review`: as ControlPlane has it, for the workloads.
 
     Starts when it is entered as a context manager. Logs are below `folder`.
     """
@@ -29,6 +30,7 @@ class Fleet:
         workloads: Sequence[str] = ("east", "west"),
         *,
         control: Sequence[str] = CONTROL,
+        components: Sequence[str] = WORKLOAD,
         token_review: str = "",
     ) -> None:
         self._etcd = Etcd(programs, folder / "etcd")
@@ -39,7 +41,7 @@ class Fleet:
             )
 
         self.control = cluster(CONTROL_CLUSTER, control)
-        self.workloads = {name: cluster(name, WORKLOAD, token_review) for name in workloads}
+        self.workloads = {name: cluster(name, components, token_review) for name in workloads}
 
     @property
     def all(self) -> list[ControlPlane]:

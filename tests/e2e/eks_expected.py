@@ -1,0 +1,432 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What an EKS cluster has to be made of, one object after the other, as AWS and the cluster itself describe it.
+
+Written after the specification and not with what the collection knows: names and settings are spelled out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.tests.e2e.aws_account import Client, ec2, named, pages, tags_of
+from ansible_collections.modelplane.fleet.tests.e2e.eks import aws_name, child_name
+from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM
+from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+
+Object = dict[str, Any]
+_EVERYWHERE = "0.0.0.0/0"
+_GPU_TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}
+_MANAGED = "arn:aws:iam::aws:policy"
+_CONTROLLERS = ["sts:AssumeRole", "sts:TagSession"]
+_ADDONS = {"vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"}
+_AUTOSCALER_READS = {
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
+    "autoscaling:DescribeLaunchConfigurations",
+    "autoscaling:DescribeScalingActivities",
+    "ec2:DescribeImages",
+    "ec2:DescribeInstanceTypes",
+    "ec2:DescribeLaunchTemplateVersions",
+    "ec2:GetInstanceTypesFromInstanceRequirements",
+    "eks:DescribeNodegroup",
+}
+_AUTOSCALER_CHANGES = {"autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A node group with GPUs. `template`: instance type and number of network cards of its launch template, None when
+    the group itself says what its nodes are."""
+
+    instance: str
+    zones: Sequence[str]
+    bounds: tuple[int, int, int]
+    """Fewest, most, and, where nobody scaled it yet, wanted nodes."""
+    accelerator: str
+    disk: int = 100
+    cards: int = 0
+    reservation: str = ""
+
+    @property
+    def templated(self) -> bool:
+        return bool(self.cards or self.reservation)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """An EKS cluster in words of the specification. `public` and `private`: ranges of the subnets, by zone."""
+
+    name: str
+    region: str
+    public: Mapping[str, str]
+    private: Mapping[str, str]
+    groups: Mapping[str, Group]
+    vpc: str = "10.0.0.0/16"
+    version: str = "1.36"
+    fleet: str = "default"
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def aws_name(self) -> str:
+        return aws_name(self.name)
+
+    @property
+    def efa(self) -> bool:
+        return any(group.cards for group in self.groups.values())
+
+    @property
+    def all_tags(self) -> Object:
+        ours = {"cluster": self.aws_name, "managed-by": "modelplane.fleet", "fleet": self.fleet}
+        return {**{f"modelplane.ai/{key}": value for key, value in ours.items()}, **self.tags}
+
+    def role(self, role: str) -> str:
+        return child_name(SYSTEM, self.name, role)
+
+    def tagged(self, found: Mapping[str, Any]) -> None:
+        """An object has the tags of the cluster."""
+        tags = tags_of(found)
+        assert {key: tags.get(key) for key in self.all_tags} == self.all_tags, found
+
+
+def check(client: Client, wanted: Cluster) -> None:
+    """All that AWS has of a cluster."""
+    check_network(client, wanted)
+    check_security_groups(client, wanted)
+    check_identities(client, wanted)
+    check_cluster(client, wanted)
+    check_launch_templates(client, wanted)
+    check_node_groups(client, wanted)
+    check_addons(client, wanted)
+    check_file_system(client, wanted)
+
+
+# The network
+
+
+def vpc_id(client: Client, wanted: Cluster) -> str:
+    (vpc,) = [each for each in ec2(client, "vpcs") if tags_of(each).get("modelplane.ai/cluster") == wanted.aws_name]
+    return str(vpc["VpcId"])
+
+
+def subnet_ids(client: Client, wanted: Cluster, tier: str) -> dict[str, str]:
+    """The subnets of a tier by zone."""
+    ranges = wanted.public if tier == "public" else wanted.private
+    found = ec2(client, "subnets", vpc_id=vpc_id(client, wanted))
+    return {each["AvailabilityZone"]: each["SubnetId"] for each in found if each["CidrBlock"] in ranges.values()}
+
+
+def check_network(client: Client, wanted: Cluster) -> None:
+    identifier = vpc_id(client, wanted)
+    (vpc,) = ec2(client, "vpcs", vpc_id=identifier)
+    assert (vpc["CidrBlock"], tags_of(vpc)["Name"]) == (wanted.vpc, wanted.aws_name)
+    assert [each["CidrBlock"] for each in vpc["CidrBlockAssociationSet"]] == [wanted.vpc]
+    wanted.tagged(vpc)
+    for attribute in ("enableDnsHostnames", "enableDnsSupport"):
+        told = client("ec2").describe_vpc_attribute(VpcId=identifier, Attribute=attribute)
+        assert told[f"E{attribute[1:]}"]["Value"] is True, attribute
+    _check_subnets(client, wanted, identifier)
+    (gateway,) = ec2(client, "internet_gateways", attachment__vpc_id=identifier)
+    assert tags_of(gateway)["Name"] == wanted.aws_name
+    wanted.tagged(gateway)
+    (nat,) = ec2(client, "nat_gateways", vpc_id=identifier)
+    assert nat["SubnetId"] == subnet_ids(client, wanted, "public")[min(wanted.public)]
+    assert nat["State"] == "available"
+    wanted.tagged(nat)
+    used = {each["AllocationId"] for each in nat["NatGatewayAddresses"]}
+    (address,) = [each for each in ec2(client, "addresses") if each["AllocationId"] in used]
+    assert address["Domain"] == "vpc"
+    for tier, target in (("public", {"GatewayId": gateway["InternetGatewayId"]}), ("private", _by_nat(nat))):
+        _check_routes(client, wanted, tier, target)
+
+
+def _by_nat(nat: Mapping[str, Any]) -> Object:
+    return {"NatGatewayId": nat["NatGatewayId"]}
+
+
+def _check_subnets(client: Client, wanted: Cluster, vpc: str) -> None:
+    found = {}
+    for subnet in ec2(client, "subnets", vpc_id=vpc):
+        wanted.tagged(subnet)
+        tags = tags_of(subnet)
+        elb = {key: value for key, value in tags.items() if "elb" in key}
+        found[tags["Name"]] = (subnet["CidrBlock"], subnet["AvailabilityZone"], subnet["MapPublicIpOnLaunch"], elb)
+    public = {
+        child_name(wanted.name, f"subnet-{zone}"): (cidr, zone, True, {"kubernetes.io/role/elb": "1"})
+        for zone, cidr in wanted.public.items()
+    }
+    private = {
+        child_name(wanted.name, f"private-subnet-{zone}"): (cidr, zone, False, {})
+        for zone, cidr in wanted.private.items()
+    }
+    assert found == {**public, **private}
+
+
+def _check_routes(client: Client, wanted: Cluster, tier: str, target: Mapping[str, str]) -> None:
+    """The table of a tier sends what leaves the network to `target`, and the subnets of the tier use it."""
+    tables = ec2(client, "route_tables", vpc_id=vpc_id(client, wanted))
+    subnets = set(subnet_ids(client, wanted, tier).values())
+    using = [table for table in tables if subnets & {each.get("SubnetId") for each in table["Associations"]}]
+    assert len(using) == 1, using
+    (table,) = using
+    assert {each["SubnetId"] for each in table["Associations"]} == subnets
+    routes = {each["DestinationCidrBlock"]: each for each in table["Routes"]}
+    assert set(routes) == {wanted.vpc, _EVERYWHERE}
+    assert {key: routes[_EVERYWHERE][key] for key in target} == target
+    wanted.tagged(table)
+    # The other two are the main one, which comes with every VPC, and that of the other tier.
+    assert len(tables) == 3
+
+
+def check_security_groups(client: Client, wanted: Cluster) -> None:
+    found = {each["GroupName"]: each for each in ec2(client, "security_groups", vpc_id=vpc_id(client, wanted))}
+    ours = {name: each for name, each in found.items() if tags_of(each).get("modelplane.ai/cluster")}
+    assert set(ours) == {f"{wanted.name}-efs"} | ({f"{wanted.name}-efa"} if wanted.efa else set())
+    efs = ours[f"{wanted.name}-efs"]
+    assert efs["Description"] == "NFS access to the ModelCache EFS mount targets"
+    (rule,) = efs["IpPermissions"]
+    assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) == ("tcp", 2049, 2049)
+    assert [each["CidrIp"] for each in rule["IpRanges"]] == [wanted.vpc]
+    assert (rule["UserIdGroupPairs"], efs["IpPermissionsEgress"]) == ([], [])
+    wanted.tagged(efs)
+    if wanted.efa:
+        efa = ours[f"{wanted.name}-efa"]
+        assert efa["Description"] == "EFA OS-bypass traffic between gang nodes"
+        for rules in (efa["IpPermissions"], efa["IpPermissionsEgress"]):
+            (rule,) = rules
+            assert rule["IpProtocol"] == "-1"
+            assert [each["GroupId"] for each in rule["UserIdGroupPairs"]] == [efa["GroupId"]]
+            assert rule["IpRanges"] == []
+        wanted.tagged(efa)
+
+
+# Rights
+
+
+def check_identities(client: Client, wanted: Cluster) -> None:
+    iam = client("iam")
+    account = client("sts").get_caller_identity()["Account"]
+    own = f"arn:aws:iam::{account}:policy/{wanted.role('cluster-autoscaler')}"
+    nodes = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonEC2ContainerRegistryReadOnly")
+    for role, service, actions, policies in (
+        ("cluster", "eks.amazonaws.com", ["sts:AssumeRole"], {f"{_MANAGED}/AmazonEKSClusterPolicy"}),
+        ("node", "ec2.amazonaws.com", ["sts:AssumeRole"], {f"{_MANAGED}/{policy}" for policy in nodes}),
+        ("efs-csi", "pods.eks.amazonaws.com", _CONTROLLERS, {f"{_MANAGED}/service-role/AmazonEFSCSIDriverPolicy"}),
+        ("cluster-autoscaler", "pods.eks.amazonaws.com", _CONTROLLERS, {own}),
+    ):
+        found = iam.get_role(RoleName=wanted.role(role))["Role"]
+        document = found["AssumeRolePolicyDocument"]
+        (statement,) = document["Statement"]
+        assert (document["Version"], statement["Effect"]) == ("2012-10-17", "Allow")
+        assert statement["Principal"] == {"Service": service}
+        assert _listed(statement["Action"]) == actions
+        attached = pages(iam, "list_attached_role_policies", "AttachedPolicies", RoleName=wanted.role(role))
+        assert {each["PolicyArn"] for each in attached} == policies
+        assert pages(iam, "list_role_policies", "PolicyNames", RoleName=wanted.role(role)) == []
+        wanted.tagged(found)
+    policy = iam.get_policy(PolicyArn=own)["Policy"]
+    version = iam.get_policy_version(PolicyArn=own, VersionId=policy["DefaultVersionId"])["PolicyVersion"]
+    assert version["Document"]["Version"] == "2012-10-17"
+    statements = version["Document"]["Statement"]
+    assert [each["Effect"] for each in statements] == ["Allow", "Allow"]
+    assert [each["Resource"] for each in statements] == [["*"], ["*"]]
+    assert [set(each["Action"]) for each in statements] == [_AUTOSCALER_READS, _AUTOSCALER_CHANGES]
+    wanted.tagged(policy)
+    assert pages(iam, "list_instance_profiles", "InstanceProfiles") == []
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def role_arn(client: Client, wanted: Cluster, role: str) -> str:
+    return str(client("iam").get_role(RoleName=wanted.role(role))["Role"]["Arn"])
+
+
+# EKS
+
+
+def check_cluster(client: Client, wanted: Cluster) -> None:
+    found = client("eks").describe_cluster(name=wanted.aws_name)["cluster"]
+    assert (found["status"], found["version"]) == ("ACTIVE", wanted.version)
+    assert found["roleArn"] == role_arn(client, wanted, "cluster")
+    assert found["accessConfig"]["authenticationMode"] == "API_AND_CONFIG_MAP"
+    network = found["resourcesVpcConfig"]
+    every = {*subnet_ids(client, wanted, "public").values(), *subnet_ids(client, wanted, "private").values()}
+    assert set(network["subnetIds"]) == every
+    assert (network["endpointPublicAccess"], network["endpointPrivateAccess"]) == (True, True)
+    assert not network.get("securityGroupIds")
+    assert not found.get("encryptionConfig")
+    assert not any(each["enabled"] for each in (found.get("logging") or {}).get("clusterLogging") or ())
+    wanted.tagged(found)
+
+
+def check_launch_templates(client: Client, wanted: Cluster) -> None:
+    templates = {each["LaunchTemplateName"]: each for each in ec2(client, "launch_templates")}
+    ours = {name for name, each in templates.items() if wanted.all_tags.items() <= tags_of(each).items()}
+    assert ours == {_template(wanted, pool) for pool, group in wanted.groups.items() if group.templated}
+    for pool, group in wanted.groups.items():
+        if group.templated:
+            template = templates[_template(wanted, pool)]
+            assert template["DefaultVersionNumber"] == template["LatestVersionNumber"]
+            _check_template(client, wanted, template, group)
+
+
+def _template(wanted: Cluster, pool: str) -> str:
+    return child_name(wanted.name, f"lt-{pool}")
+
+
+def _check_template(client: Client, wanted: Cluster, template: Mapping[str, Any], group: Group) -> None:
+    versions = client("ec2").describe_launch_template_versions(
+        LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"]
+    )
+    data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    assert data["InstanceType"] == group.instance
+    (disk,) = data["BlockDeviceMappings"]
+    assert (disk["DeviceName"], disk["Ebs"]["VolumeSize"]) == ("/dev/xvda", group.disk)
+    if group.reservation:
+        assert data["InstanceMarketOptions"]["MarketType"] == "capacity-block"
+        wish = data["CapacityReservationSpecification"]
+        assert wish["CapacityReservationPreference"] == "capacity-reservations-only"
+        assert wish["CapacityReservationTarget"]["CapacityReservationId"] == group.reservation
+    else:
+        assert "InstanceMarketOptions" not in data
+        assert "CapacityReservationSpecification" not in data
+    cluster = client("eks").describe_cluster(name=wanted.aws_name)["cluster"]
+    (efa,) = [
+        each["GroupId"]
+        for each in ec2(client, "security_groups", vpc_id=vpc_id(client, wanted))
+        if each["GroupName"] == f"{wanted.name}-efa"
+    ]
+    groups = {efa, cluster["resourcesVpcConfig"]["clusterSecurityGroupId"]}
+    cards = data.get("NetworkInterfaces") or []
+    assert [(each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"]) for each in cards] == [
+        (card, 1 if card else 0, "efa-only" if card else "efa") for card in range(group.cards)
+    ]
+    assert all(set(each["Groups"]) == groups for each in cards)
+    assert not any({"AssociatePublicIpAddress", "SubnetId"} & set(each) for each in cards)
+
+
+def check_node_groups(client: Client, wanted: Cluster) -> None:
+    eks = client("eks")
+    assert set(pages(eks, "list_nodegroups", "nodegroups", clusterName=wanted.aws_name)) == {
+        "system",
+        *wanted.groups,
+    }
+    private = subnet_ids(client, wanted, "private")
+    node = role_arn(client, wanted, "node")
+    system = eks.describe_nodegroup(clusterName=wanted.aws_name, nodegroupName="system")["nodegroup"]
+    assert (system["amiType"], system["instanceTypes"]) == ("AL2023_x86_64_STANDARD", ["m6i.xlarge"])
+    assert (system["labels"], system.get("taints") or []) == ({"modelplane.ai/pool": "system"}, [])
+    assert _bounds(system) == (1, 2, 1)
+    assert set(system["subnets"]) == set(private.values())
+    for group in [system, *(_described(client, wanted, pool) for pool in wanted.groups)]:
+        assert (group["status"], group["nodeRole"]) == ("ACTIVE", node)
+        wanted.tagged(group)
+    for pool, expected in wanted.groups.items():
+        found = _described(client, wanted, pool)
+        assert found["amiType"] == "AL2023_x86_64_NVIDIA"
+        assert found["labels"] == {"modelplane.ai/gpu": expected.accelerator, "modelplane.ai/pool": pool}
+        assert found["taints"] == [_GPU_TAINT]
+        assert set(found["subnets"]) == {private[zone] for zone in expected.zones}
+        assert _bounds(found) == expected.bounds
+        assert found.get("capacityType") == ("CAPACITY_BLOCK" if expected.reservation else "ON_DEMAND")
+        if expected.templated:
+            _check_uses_template(client, wanted, pool, found)
+        else:
+            assert (found["instanceTypes"], found["diskSize"]) == ([expected.instance], expected.disk)
+            assert "launchTemplate" not in found
+
+
+def _described(client: Client, wanted: Cluster, pool: str) -> Object:
+    found: Object = client("eks").describe_nodegroup(clusterName=wanted.aws_name, nodegroupName=pool)["nodegroup"]
+    return found
+
+
+def _bounds(group: Mapping[str, Any]) -> tuple[int, int, int]:
+    scaling = group["scalingConfig"]
+    return scaling["minSize"], scaling["maxSize"], scaling["desiredSize"]
+
+
+def _check_uses_template(client: Client, wanted: Cluster, pool: str, found: Mapping[str, Any]) -> None:
+    (template,) = [
+        each for each in ec2(client, "launch_templates") if each["LaunchTemplateName"] == _template(wanted, pool)
+    ]
+    assert found["launchTemplate"]["id"] == template["LaunchTemplateId"]
+    assert found["launchTemplate"]["version"] == str(template["LatestVersionNumber"])
+    # The template has them, and EKS refuses both.
+    assert not found.get("instanceTypes")
+    assert not found.get("diskSize")
+
+
+def check_addons(client: Client, wanted: Cluster) -> None:
+    eks = client("eks")
+    assert set(pages(eks, "list_addons", "addons", clusterName=wanted.aws_name)) == _ADDONS
+    for name in _ADDONS:
+        found = eks.describe_addon(clusterName=wanted.aws_name, addonName=name)["addon"]
+        assert found["status"] == "ACTIVE", found
+        assert not found.get("serviceAccountRoleArn")
+        wanted.tagged(found)
+    pairs = {}
+    for each in pages(eks, "list_pod_identity_associations", "associations", clusterName=wanted.aws_name):
+        identifier = each["associationId"]
+        found = eks.describe_pod_identity_association(clusterName=wanted.aws_name, associationId=identifier)
+        association = found["association"]
+        pairs[association["namespace"], association["serviceAccount"]] = association["roleArn"]
+        wanted.tagged(association)
+    assert pairs == {
+        ("kube-system", "efs-csi-controller-sa"): role_arn(client, wanted, "efs-csi"),
+        ("kube-system", "cluster-autoscaler"): role_arn(client, wanted, "cluster-autoscaler"),
+    }
+
+
+# Storage
+
+
+def file_system(client: Client, wanted: Cluster) -> Object:
+    found = pages(client("efs"), "describe_file_systems", "FileSystems")
+    (one,) = [each for each in found if each["CreationToken"] == wanted.aws_name]
+    return dict(one)
+
+
+def check_file_system(client: Client, wanted: Cluster) -> None:
+    efs = client("efs")
+    found = file_system(client, wanted)
+    assert (found["Encrypted"], found["ThroughputMode"]) == (True, "elastic")
+    assert (found["LifeCycleState"], found["PerformanceMode"]) == ("available", "generalPurpose")
+    assert found["Name"] == wanted.aws_name
+    wanted.tagged(found)
+    targets = efs.describe_mount_targets(FileSystemId=found["FileSystemId"])["MountTargets"]
+    assert sorted(each["SubnetId"] for each in targets) == sorted(subnet_ids(client, wanted, "private").values())
+    (group,) = [
+        each["GroupId"]
+        for each in ec2(client, "security_groups", vpc_id=vpc_id(client, wanted))
+        if each["GroupName"] == f"{wanted.name}-efs"
+    ]
+    for target in targets:
+        told = efs.describe_mount_target_security_groups(MountTargetId=target["MountTargetId"])
+        assert (target["LifeCycleState"], told["SecurityGroups"]) == ("available", [group])
+
+
+# In the cluster
+
+
+def check_storage_class(client: Client, wanted: Cluster, plane: ControlPlane) -> None:
+    found = plane.get("storage.k8s.io/v1", "StorageClass", "modelplane-rwx-efs")
+    assert found is not None
+    assert (found["provisioner"], found["volumeBindingMode"]) == ("efs.csi.aws.com", "Immediate")
+    identifier = file_system(client, wanted)["FileSystemId"]
+    assert found["parameters"] == {
+        "provisioningMode": "efs-ap",
+        "fileSystemId": identifier,
+        "directoryPerms": "700",
+    }
+    # What the API server sets when nobody says anything else.
+    assert found.get("reclaimPolicy", "Delete") == "Delete"
+    assert not any(key in found for key in ("allowVolumeExpansion", "mountOptions", "allowedTopologies"))
+    assert "storageclass.kubernetes.io/is-default-class" not in found["metadata"].get("annotations", {})
+
+
+__all__ = ["Cluster", "Group", "check", "check_storage_class", "file_system", "named", "subnet_ids", "vpc_id"]
