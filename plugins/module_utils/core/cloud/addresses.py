@@ -58,10 +58,11 @@ def within(inner: IPv4Network, outer: IPv4Network) -> bool:
     return inner.subnet_of(outer)
 
 
-def reserved(of: IPv4Network) -> str:
-    """What addresses of a range are that no network can have, empty when there are none."""
+def reserved(of: IPv4Network, usable: Sequence[str] = ()) -> str:
+    """What addresses of a range are that no network can have, empty when there are none. `usable`: those of the ranges
+    that a cloud can use."""
     for cidr, words in _RESERVED:
-        if of.overlaps(IPv4Network(cidr)):
+        if cidr not in usable and of.overlaps(IPv4Network(cidr)):
             return f"{words} ({cidr})"
     return ""
 

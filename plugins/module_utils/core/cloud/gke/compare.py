@@ -1,0 +1,168 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Whether what Google returns is what is wanted, field by field. Each function takes the two, in this order.
+
+An API leaves out what has the default value of its type (0, false, empty), writes numbers of 64 bits as texts, names
+other objects by URLs of various lengths, fills in fields that nobody asked for, and adds labels and taints of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
+
+_OWN_LABELS = (
+    "modelplane.ai/",
+    "cloud.google.com/gke-nvidia-gpu-dra-driver",
+    "gke-no-default-nvidia",
+    "nvidia.com/gpu.present",
+)
+"""What labels of nodes begin with that only a plan sets: one that it does not want goes. Others stay."""
+_GOOGLE_TAINTS = (
+    "nvidia.com/",
+    "cloud.google.com/",
+    "components.gke.io/",
+    "kubernetes.io/arch",
+    "google.com/",
+    "sandbox.gke.io/",
+)
+"""What keys of taints begin with that GKE itself sets."""
+_ALIASES = ("latest", "-")
+
+
+def value(have: Any, want: Any) -> bool:
+    """One value. What is absent is the default of its type; numbers may be texts."""
+    if isinstance(want, bool):
+        return bool(have) is want
+    if isinstance(want, int) or (isinstance(want, str) and isinstance(have, int)):
+        return _number(have) == _number(want)
+    return bool((have or type(want)()) == want)
+
+
+def subset(have: Any, want: Any) -> bool:
+    """A mapping: every field that is wanted, in depth."""
+    if not isinstance(want, Mapping):
+        return value(have, want)
+    held = have if isinstance(have, Mapping) else {}
+    return all(subset(held.get(key), wanted) for key, wanted in want.items())
+
+
+def labels(have: Any, want: Any) -> bool:
+    """Labels in Google Cloud: those that are wanted; others stay."""
+    return all((have or {}).get(key) == wanted for key, wanted in want.items())
+
+
+def node_labels(have: Any, want: Any) -> bool:
+    """Labels of nodes: those that are wanted, and no other that only a plan sets."""
+    return with_node_labels(have, want) == dict(have or {})
+
+
+def with_node_labels(have: Any, want: Any) -> dict[str, str]:
+    """The labels that nodes should have: those that are wanted, and those of others."""
+    others = {key: held for key, held in (have or {}).items() if not key.startswith(_OWN_LABELS)}
+    return {**others, **want}
+
+
+def members(have: Any, want: Any) -> bool:
+    """A list without an order."""
+    return set(have or ()) == set(want)
+
+
+def superset(have: Any, want: Any) -> bool:
+    """A list without an order, to which Google may have added."""
+    return set(have or ()) >= set(want)
+
+
+def reference(have: Any, want: Any) -> bool:
+    """The name of another object: alone, from its project on, or as a URL."""
+    return _parts(have)[-1:] == _parts(want)[-1:] if "/" not in str(have or "") else _parts(have) == _parts(want)
+
+
+def version(have: Any, want: Any) -> bool:
+    """A version of Kubernetes: what is there is the one that is wanted, or newer, as its channel brings newer ones.
+
+    `1.35` is all of `1.35.4-gke.1000`. Aliases name what is newest at the time, and are fulfilled by any.
+    """
+    if want in _ALIASES:
+        return True
+    wanted = numbers(want)
+    return numbers(have)[: len(wanted)] >= wanted
+
+
+def numbers(version_text: Any) -> tuple[int, ...]:
+    """The numbers of a version, in their order."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(version_text or "")))
+
+
+def wider(have: Any, want: Any) -> bool:
+    """Whether a range is within another, as which it can grow."""
+    try:
+        return addresses.within(addresses.network(str(have)), addresses.network(str(want)))
+    except addresses.AddressError:
+        return False
+
+
+def ranges(have: Any, want: Any) -> bool:
+    """Secondary ranges of a subnetwork: those that are wanted; others stay."""
+    held = _by(have, "rangeName")
+    return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in want)
+
+
+def more_ranges(have: Any, want: Any) -> bool:
+    """Whether those that are wanted are there already, or not at all: one that is there cannot be changed."""
+    held = _by(have, "rangeName")
+    return all(
+        entry["rangeName"] not in held or held[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
+        for entry in want
+    )
+
+
+def accelerators(have: Any, want: Any) -> bool:
+    """Accelerators of machines, without an order, each with the fields that are wanted."""
+    held = _by(have, "acceleratorType")
+    return set(held) == {entry["acceleratorType"] for entry in want} and all(
+        subset(held[entry["acceleratorType"]], entry) for entry in want
+    )
+
+
+def taints(have: Any, want: Any) -> bool:
+    """Taints of nodes, without an order, but for those that GKE itself sets."""
+    return _taints(_of_others(have)) == _taints(_of_others(want))
+
+
+def with_taints(have: Any, want: Any) -> list[dict[str, Any]]:
+    """The taints that nodes should have: those that are wanted, and those that GKE itself sets."""
+    google = [dict(entry) for entry in have or () if entry["key"].startswith(_GOOGLE_TAINTS)]
+    taken = {(entry["key"], entry.get("effect")) for entry in want}
+    return [*(entry for entry in google if (entry["key"], entry.get("effect")) not in taken), *map(dict, want)]
+
+
+def _of_others(entries: Any) -> list[Mapping[str, Any]]:
+    return [entry for entry in entries or () if not entry["key"].startswith(_GOOGLE_TAINTS)]
+
+
+def _taints(entries: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
+    return {(entry["key"], entry.get("value") or "", entry.get("effect") or "") for entry in entries}
+
+
+def _by(entries: Any, key: str) -> dict[str, Mapping[str, Any]]:
+    return {str(entry.get(key)): entry for entry in entries or ()}
+
+
+def _number(held: Any) -> int | None:
+    """A number, also when it is a text; None for what is none."""
+    if held is None:
+        return 0
+    try:
+        return int(held)
+    except (TypeError, ValueError):
+        return None
+
+
+def _parts(url: Any) -> list[str]:
+    """The parts of a URL from the project on."""
+    parts = str(url or "").split("/")
+    return parts[parts.index("projects") :] if "projects" in parts else parts

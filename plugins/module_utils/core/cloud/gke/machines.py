@@ -1,0 +1,25 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Machine types that come with their GPUs: which, and how many. Google refuses others with them.
+
+Compute Engine documentation, "Accelerator-optimized machine family" and "GPU machine types".
+"""
+
+from __future__ import annotations
+
+_A100, _A100_80, _L4 = "nvidia-tesla-a100", "nvidia-a100-80gb", "nvidia-l4"
+_H100, _H100_MEGA, _H200, _B200 = "nvidia-h100-80gb", "nvidia-h100-mega-80gb", "nvidia-h200-141gb", "nvidia-b200"
+
+ACCELERATORS: dict[str, tuple[str, int]] = {
+    **{f"g2-standard-{cpus}": (_L4, count) for cpus, count in ((4, 1), (8, 1), (12, 1), (16, 1), (32, 1))},
+    **{f"g2-standard-{cpus}": (_L4, count) for cpus, count in ((24, 2), (48, 4), (96, 8))},
+    **{f"a2-highgpu-{count}g": (_A100, count) for count in (1, 2, 4, 8)},
+    "a2-megagpu-16g": (_A100, 16),
+    **{f"a2-ultragpu-{count}g": (_A100_80, count) for count in (1, 2, 4, 8)},
+    **{f"a3-highgpu-{count}g": (_H100, count) for count in (1, 2, 4, 8)},
+    "a3-edgegpu-8g": (_H100, 8),
+    "a3-megagpu-8g": (_H100_MEGA, 8),
+    "a3-ultragpu-8g": (_H200, 8),
+    "a4-highgpu-8g": (_B200, 8),
+}
+"""The type and number of the accelerators of a machine type. What is not here may have any, or is not known."""

@@ -1,0 +1,63 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Names of what a GKECluster becomes, and the mark by which it is known as ours. They follow from its namespace and
+name; those of the reference implementation where it has fixed ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+
+LIMIT = 40
+"""Longest name of a GKE cluster, which its network has too."""
+_ACCOUNT_LIMIT = 30
+_LABEL_LIMIT = 63
+
+CLUSTER_LABEL = "modelplane-ai-cluster"
+MANAGED_BY_LABEL = "modelplane-ai-managed-by"
+FLEET_LABEL = "modelplane-ai-fleet"
+MARK = (CLUSTER_LABEL, MANAGED_BY_LABEL, FLEET_LABEL)
+"""Keys of the labels that say whose something is. Keys in Google Cloud have neither dots nor slashes."""
+MANAGED_BY = "modelplane-fleet"
+
+
+def cluster_name(namespace: str, name: str) -> str:
+    """The name of the cluster, its network and its subnetwork."""
+    return child_name(namespace, name, "gke", limit=LIMIT)
+
+
+def account_id(namespace: str, name: str) -> str:
+    """The ID of the service account: what its address has before the @."""
+    return child_name(namespace, name, "gke", limit=_ACCOUNT_LIMIT)
+
+
+def email(account: str, project: str) -> str:
+    """The address of a service account. The ID of a project may have a domain before it (`example.com:project`)."""
+    domain, _, rest = project.rpartition(":")
+    return f"{account}@{rest}{f'.{domain}' if domain else ''}.iam.gserviceaccount.com"
+
+
+def key_secret(name: str) -> str:
+    """The name of the Secret with the key of the service account, in the namespace of the GKECluster."""
+    return child_name(name, "sa-key")
+
+
+def labels(cluster: str, fleet: str) -> dict[str, str]:
+    """What everything in Google Cloud carries that is made for the GKE cluster of that name there."""
+    return {CLUSTER_LABEL: cluster, MANAGED_BY_LABEL: MANAGED_BY, FLEET_LABEL: label_value(fleet)}
+
+
+def label_value(text: str) -> str:
+    """A text as the value of a label in Google Cloud: itself where it can be one, else made fit, and hashed."""
+    fit = re.sub("[^a-z0-9_-]", "-", text.lower())
+    if fit == text and len(text) <= _LABEL_LIMIT:
+        return text
+    return f"{fit[: _LABEL_LIMIT - 6]}-{sha256(text.encode()).hexdigest()[:5]}"
+
+
+def description(marks: Mapping[str, str]) -> str:
+    """The mark as the description of what has no labels."""
+    return " ".join(f"{key}={marks[key]}" for key in MARK)

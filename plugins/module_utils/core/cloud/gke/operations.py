@@ -1,0 +1,65 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Operations of Google's APIs: where they are read, whether they are over, and what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, VERSIONS
+
+Operation = Mapping[str, Any]
+
+# The codes of google.rpc.Code, by their number.
+_CODES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
+
+
+def path(resource: Mapping[str, Any], operation: Operation) -> str:
+    """Where an operation on an object is read, below the base URL of its service."""
+    service = KINDS[resource["kind"]].service
+    name = str(operation["name"])
+    if service == "container":
+        return f"{VERSIONS[service]}/{resource['parent'].partition('/clusters/')[0]}/operations/{name}"
+    if service == "compute":
+        return f"{VERSIONS[service]}/{resource['parent']}/operations/{name}"
+    return f"{VERSIONS[service]}/{name}"
+
+
+def is_operation(kind: str, answer: Operation) -> bool:
+    """Whether the answer to a change is an operation to wait for."""
+    return bool(KINDS[kind].operations) and "name" in answer and not done(answer)
+
+
+def done(operation: Operation) -> bool:
+    """Whether an operation is over, well or not."""
+    return operation.get("status") == "DONE" or operation.get("done") is True
+
+
+def errors(operation: Operation) -> list[tuple[str, str]]:
+    """What went wrong in an operation: codes and messages; none when it went well."""
+    error = operation.get("error")
+    if not error:
+        return []
+    if "errors" in error:
+        return [(str(each.get("code", "")), str(each.get("message", ""))) for each in error["errors"]]
+    return [(code(error.get("code")), str(error.get("message", "")))]
+
+
+def progress(operation: Operation) -> str:
+    """How far an operation is, in a few words."""
+    status = str(operation.get("status") or ("DONE" if operation.get("done") else "RUNNING"))
+    percent = operation.get("progress")
+    if isinstance(percent, int) and not done(operation):
+        status += f", {percent} %"
+    detail = operation.get("detail") or operation.get("statusMessage") or ""
+    return f"{status}: {detail}" if detail else status
+
+
+def code(number: Any) -> str:
+    """The name of a code of google.rpc.Code; a name itself stays."""
+    return _CODES[number] if isinstance(number, int) and 0 <= number < len(_CODES) else str(number or "UNKNOWN")

@@ -1,0 +1,47 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A GKECluster as it is planned: with all defaults, and with the pool of its controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKENetworking
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
+
+KIND = "GKECluster"
+
+
+@dataclass(frozen=True)
+class Read(reading.Cluster):
+    """What a GKECluster says. `project` is empty when it does not say one."""
+
+    project: str
+    node_cidr: str
+    pod_cidr: str
+    service_cidr: str
+
+
+def read(cluster: Mapping[str, Any]) -> Read:
+    """What a GKECluster (wire form) says. Raises InvalidResource."""
+    resource: Any = api.parse({key: value for key, value in cluster.items() if key != "status"})
+    written = api.wire(resource)["spec"]["nodePools"]
+    composed = reading.is_composed(cluster)
+    networking = resource.spec.networking or GKENetworking()
+    return Read(
+        kind=KIND,
+        namespace=resource.namespace,
+        name=resource.name,
+        region=resource.spec.region,
+        version=resource.spec.kubernetes_version,
+        composed=composed,
+        pools=reading.pools_of(KIND, composed, written),
+        order=reading.order_of(composed, written),
+        project=resource.spec.project or "",
+        node_cidr=networking.node_cidr,
+        pod_cidr=networking.pod_cidr,
+        service_cidr=networking.service_cidr,
+    )

@@ -1,0 +1,259 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which calls of Google's REST APIs find, make, change, list and delete an object.
+
+A call changes nothing by being built: whoever sends it waits for its operation (operations.py) before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import Change, held
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, VERSIONS
+
+Found = Mapping[str, Any]
+Resource = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call. `path` is added to the base URL of the `service`. `told`: what it does, for people.
+
+    `fingerprint`: the field of the body that repeats what the object itself says there; when something was changed
+    since the object was read, it has to be read again for this. It is also a field of the object.
+    """
+
+    service: str
+    method: str
+    path: str
+    body: dict[str, Any] | None = None
+    told: str = ""
+    fingerprint: str = ""
+
+
+def find(resource: Resource) -> Request:
+    """The call that returns an object (404 is absent), or the policy that has a member of it."""
+    if resource["kind"] == "iam-member":
+        body = {"options": {"requestedPolicyVersion": policies.VERSION}}
+        return _request(resource, "POST", f"{_base(resource)}:getIamPolicy", body)
+    return _request(resource, "GET", path(resource))
+
+
+def present(kind: str, have: Found | None) -> bool:
+    """Whether what was found is there: an API is always found, enabled or not."""
+    return bool(have) and (kind != "service" or (have or {}).get("state") == "ENABLED")
+
+
+def create(resource: Resource, have: Found | None = None) -> Request:
+    """The call that makes an object. `have`: the policy that a member is added to."""
+    kind, body = resource["kind"], dict(resource["body"])
+    told = f"make {words(resource)}"
+    if kind == "service":
+        return _request(resource, "POST", f"{path(resource)}:enable", {}, f"enable the API {resource['name']}")
+    if kind == "iam-member":
+        told = f"give {body['role']} to {body['member']}"
+        policy = policies.added(have or {}, body["role"], body["member"])
+        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
+    known = KINDS[kind]
+    sent = {key: value for key, value in body.items() if key not in known.update_only}
+    if known.wrap:
+        sent = {known.wrap: sent}
+    if kind == "service-account":
+        sent = {"accountId": resource["name"].partition("@")[0], **sent}
+    return _request(resource, "POST", collection(resource), sent, told)
+
+
+def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[Request]:
+    """The calls that make an object what is wanted, in their order. What is immutable has none."""
+    wanted = {change.update for change in changes if change.update}
+    return [
+        Request(
+            KINDS[resource["kind"]].service,
+            method,
+            f"{path(resource)}{suffix}",
+            body,
+            f"{told} of {words(resource)}",
+            fingerprint,
+        )
+        for name, update in _UPDATES[resource["kind"]].items()
+        if name in wanted
+        for method, suffix, body, told, fingerprint in update(have, resource["body"], changes)
+    ]
+
+
+def delete(resource: Resource, have: Found | None = None) -> Request | None:
+    """The call that deletes an object; none for what stays. `have`: the policy that a member is taken out of."""
+    if KINDS[resource["kind"]].lasts:
+        return None
+    if resource["kind"] == "iam-member":
+        body = resource["body"]
+        policy = policies.removed(have or {}, body["role"], body["member"])
+        told = f"take {body['role']} from {body['member']}"
+        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
+    return _request(resource, "DELETE", path(resource), None, f"delete {words(resource)}")
+
+
+def siblings(resource: Resource) -> Request:
+    """The call that lists the objects of a kind beside an object; they are under the name of the collection, but for
+    those of Compute Engine, which are under `items`."""
+    return _request(resource, "GET", collection(resource))
+
+
+def path(resource: Resource) -> str:
+    """The path of an object."""
+    return f"{collection(resource)}/{resource['name']}"
+
+
+def collection(resource: Resource) -> str:
+    """The path of the objects of a kind beside an object."""
+    return f"{_base(resource)}/{KINDS[resource['kind']].collection}"
+
+
+def words(resource: Resource) -> str:
+    """An object as people call it."""
+    return f"{KINDS[resource['kind']].words} {resource['name']}"
+
+
+def _base(resource: Resource) -> str:
+    return f"{VERSIONS[KINDS[resource['kind']].service]}/{resource['parent']}"
+
+
+def _request(
+    resource: Resource, method: str, place: str, body: dict[str, Any] | None = None, told: str = ""
+) -> Request:
+    return Request(KINDS[resource["kind"]].service, method, place, body, told or f"read {words(resource)}")
+
+
+# Updates: of what is there, what is wanted and the changes, the calls: method, what is added to the path, body, what it
+# changes, and the field of the body that is a fingerprint.
+
+_Call = tuple[str, str, dict[str, Any], str, str]
+_Update = Callable[[Found, Found, Sequence[Change]], Iterator[_Call]]
+
+
+def _expand(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    cidr = want["ipCidrRange"]
+    yield "POST", "/expandIpCidrRange", {"ipCidrRange": cidr}, f"grow the range of nodes to {cidr}", ""
+
+
+def _ranges(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    """PATCH replaces the list, so that it has those of others too."""
+    held_ranges = [dict(entry) for entry in have.get("secondaryIpRanges") or ()]
+    names = {entry["rangeName"] for entry in held_ranges}
+    missing = [dict(entry) for entry in want["secondaryIpRanges"] if entry["rangeName"] not in names]
+    body = {"secondaryIpRanges": [*held_ranges, *missing], "fingerprint": have.get("fingerprint", "")}
+    told = f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
+    yield "PATCH", "", body, told, "fingerprint"
+
+
+def _cluster_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = {**(have.get("resourceLabels") or {}), **want["resourceLabels"]}
+    body = {"resourceLabels": labels, "labelFingerprint": have.get("labelFingerprint", "")}
+    yield "POST", ":setResourceLabels", body, "set the labels", "labelFingerprint"
+
+
+def _desired(key: str, field: str, told: str) -> _Update:
+    """GKE takes one of these in a call."""
+
+    def update(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+        yield "PUT", "", {"update": {key: want[field]}}, told, ""
+
+    return update
+
+
+def _cluster_version(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    """One minor version after the other, as GKE has it."""
+    wanted = want["initialClusterVersion"]
+    (major, minor), (_, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(wanted)[:2]
+    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), wanted]:
+        told = f"upgrade the control plane to {version}"
+        yield "PUT", "", {"update": {"desiredMasterVersion": version}}, told, ""
+
+
+def _pool_version(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    """A minor version is that of the control plane: nodes cannot be ahead of it, as the newest patch might be."""
+    version = want["version"]
+    exact = len(compare.numbers(version)) > 2
+    yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}", ""
+
+
+def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+    """What a machine is made of goes together: some machine types are only to be had with some accelerators."""
+    changed = {change.field.removeprefix("config.") for change in changes if change.update == "machine"}
+    config = want["config"]
+    body: dict[str, Any] = {}
+    for field in ("machineType", "imageType", "accelerators"):
+        if field in changed:
+            body[field] = config[field]
+    if "diskSizeGb" in changed:
+        # A number of 64 bits here, and of 32 where the pool is made.
+        body["diskSizeGb"] = str(config["diskSizeGb"])
+    yield "PUT", "", body, "make the nodes anew with other machines", ""
+
+
+def _node_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = compare.with_node_labels(held(have, "config.labels"), want["config"]["labels"])
+    yield "PUT", "", {"labels": {"labels": labels}}, "set the labels of the nodes", ""
+
+
+def _taints(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    taints = compare.with_taints(held(have, "config.taints"), want["config"]["taints"])
+    yield "PUT", "", {"taints": {"taints": taints}}, "set the taints of the nodes", ""
+
+
+def _machine_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = {**(held(have, "config.resourceLabels") or {}), **want["config"]["resourceLabels"]}
+    yield "PUT", "", {"resourceLabels": {"labels": labels}}, "set the labels of the machines", ""
+
+
+def _locations(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    """Alone: with other changes in the call, the nodes that are there would not get them."""
+    zones = list(want["locations"])
+    yield "PUT", "", {"locations": zones}, f"set the zones to {', '.join(zones)}", ""
+
+
+def _autoscaling(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    """The autoscaler brings no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
+    be all that is done, the bounds still differ the next time."""
+    bounds = want["autoscaling"]
+    least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
+    if least == most:
+        yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone", ""
+    told = f"let the autoscaler keep {least} to {most} nodes in each zone"
+    yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, told, ""
+
+
+def _names(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+    fields = [change.field for change in changes if change.update == "names"]
+    body = {"serviceAccount": {field: want[field] for field in fields}, "updateMask": ",".join(fields)}
+    yield "PATCH", "", body, f"set {', '.join(fields)}", ""
+
+
+_UPDATES: dict[str, dict[str, _Update]] = {
+    "network": {},
+    "subnetwork": {"expand": _expand, "ranges": _ranges},
+    "service": {},
+    "cluster": {
+        "labels": _cluster_labels,
+        "channel": _desired("desiredReleaseChannel", "releaseChannel", "set the release channel"),
+        "version": _cluster_version,
+        "identity": _desired("desiredWorkloadIdentityConfig", "workloadIdentityConfig", "set the identity pool"),
+        "addons": _desired("desiredAddonsConfig", "addonsConfig", "set the addons"),
+    },
+    "node-pool": {
+        "labels of machines": _machine_labels,
+        "version": _pool_version,
+        "machine": _machine,
+        "labels": _node_labels,
+        "taints": _taints,
+        "locations": _locations,
+        "autoscaling": _autoscaling,
+    },
+    "service-account": {"names": _names},
+    "iam-member": {},
+}
+"""The updates of each kind, in the order in which they are done: what makes nodes anew comes before what they carry."""
