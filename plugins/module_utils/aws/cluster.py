@@ -144,7 +144,7 @@ def _settled(run: Run, wanted: Wanted) -> dict[str, Any] | None:
     if found["status"] == "FAILED":
         raise AwsError(f"EKS cluster {wanted.name}", _failure(found))
     if found["status"] in _CHANGING and run.wait and not run.check_mode:
-        return dict(run.wait_for(lambda: _look(run, wanted.name), f"EKS cluster {wanted.name} to be active"))
+        return active(run, wanted.name)
     return found
 
 
@@ -171,9 +171,7 @@ def _make(run: Run, wanted: Wanted) -> dict[str, Any]:
         made = _now(run, wanted.name)
         _check_ours(made, wanted)
         run.progress(f"{what}: another run made it meanwhile")
-    if not run.wait:
-        return _now(run, wanted.name)
-    return dict(run.wait_for(lambda: _look(run, wanted.name), f"EKS cluster {wanted.name} to be active"))
+    return active(run, wanted.name) if run.wait else _now(run, wanted.name)
 
 
 def _change(
@@ -187,11 +185,14 @@ def _change(
     if before["tags"] != after["tags"]:
         set_tags(run.client, f"EKS cluster {name}", str(found["arn"]), found.get("tags") or {}, wanted.tags)
     for what, send in _updates(run.client, wanted, before, after):
-        run.update(what, send, name=name)
+        run.update(what, send, functools.partial(active, run, name), name=name)
         if not run.wait:
             return _now(run, name)
-    if not run.wait:
-        return _now(run, name)
+    return active(run, name) if run.wait else _now(run, name)
+
+
+def active(run: Run, name: str) -> dict[str, Any]:
+    """The cluster once nothing is under way any more."""
     return dict(run.wait_for(lambda: _look(run, name), f"EKS cluster {name} to be active"))
 
 

@@ -50,35 +50,43 @@ class Run:
         seen = waiting.wait_for(poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress)
         return seen.value
 
-    def update(self, what: str, call: Callable[[], Mapping[str, Any]], **where: str) -> None:
+    def update(self, what: str, call: Callable[[], Mapping[str, Any]], settle: Callable[[], Any], **where: str) -> None:
         """Ask for an update, and wait until it was successful.
 
-        `call` sends it and gives the answer, with the update in it. `where` are the arguments of DescribeUpdate besides
-        its id. While another update is under way, EKS takes no second one: that is waited for.
+        `call` sends it and gives the answer, with the update in it. `settle` waits until nothing is under way, as EKS
+        takes no second update. `where` are the arguments of DescribeUpdate besides its id.
         """
-        asked = self._ask(what, call)
+        asked = self.when_free(what, lambda: self._begin(what, call), settle)
         if asked is None:
             return
         self.progress(what)
         if self.wait:
             self.wait_for(lambda: self._updated(what, str(asked["id"]), where), f"{what} to be done")
 
-    def _ask(self, what: str, call: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
-        """The update that was begun; None where there is nothing to change any more, as another run has done it."""
-
-        def ask() -> Seen:
+    def when_free(self, what: str, call: Callable[[], T], settle: Callable[[], Any]) -> T:
+        """The answer of a call that EKS does not take while another change is under way: `settle` waits for that."""
+        deadline = time.monotonic() + self.timeout
+        while True:
             try:
                 with guarded(what):
-                    return Seen(f"{what}: asked for", done=True, value=call()["update"])
+                    return call()
             except AwsError as error:
-                if is_code(error, *_INVALID) and _UNCHANGED.search(error.message):
-                    return Seen(f"{what}: is done already", done=True)
-                if self.wait and is_code(error, IN_USE):
-                    return Seen(f"{what}: another change is under way")
-                raise
+                if not (self.wait and is_code(error, IN_USE)) or time.monotonic() >= deadline:
+                    raise
+            self.progress(f"{what}: another change is under way")
+            settle()
+            time.sleep(min(self.delay, 5.0))
 
-        begun = waiting.wait_for(ask, timeout=self.timeout, delay=self.delay, what=f"{what} to begin")
-        return begun.value if begun.value is None else dict(begun.value)
+    def _begin(self, what: str, call: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any] | None:
+        """The update that was begun; None where nothing is left to change, as another run has done it."""
+        try:
+            with guarded(what):
+                update: Mapping[str, Any] = call()["update"]
+                return update
+        except AwsError as error:
+            if is_code(error, *_INVALID) and _UNCHANGED.search(error.message):
+                return None
+            raise
 
     def _updated(self, what: str, update: str, where: Mapping[str, str]) -> Seen:
         with guarded(f"{what}: ask how far it is"):

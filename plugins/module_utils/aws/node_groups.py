@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags, waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import cluster as control_plane
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.cluster import own_tags, set_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, Run, issues, wire_form
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
@@ -190,7 +191,7 @@ class _Group:
         if status in ("CREATE_FAILED", "DELETE_FAILED", "DELETING"):
             return None, self._clear(found)
         if status in _CHANGING and self._run.wait and not self._run.check_mode:
-            found = self._run.wait_for(self._look, f"{self._what} to be active")
+            found = self._active()
         return found, ()
 
     def _clear(self, found: Mapping[str, Any]) -> tuple[str, ...]:
@@ -212,10 +213,20 @@ class _Group:
 
     def _delete(self, found: Mapping[str, Any]) -> None:
         if found["status"] != "DELETING":
-            self._when_free(f"delete {self._what}", lambda: self._run.client.delete_nodegroup(**self._where))
+            what = f"delete {self._what}"
+            self._run.when_free(what, lambda: self._remove(what), self._settle)
         if self._run.wait:
             had_failed = found["status"] == "DELETE_FAILED"
             self._run.wait_for(lambda: self._gone(had_failed), f"{self._what} to be gone")
+
+    def _remove(self, what: str) -> None:
+        """Ask for the deletion, unless another run has, and it is gone."""
+        try:
+            with guarded(what):
+                self._run.client.delete_nodegroup(**self._where)
+        except AwsError as error:
+            if not is_code(error, ABSENT):
+                raise
 
     def _make(self, wanted: Wanted) -> dict[str, Any]:
         if self._run.check_mode:
@@ -224,38 +235,29 @@ class _Group:
         what = f"make {self._what}"
         request = {**self._where, **_request(wanted)}
         self._run.progress(what)
-        self._when_free(what, lambda: self._run.with_role(what, lambda: self._run.client.create_nodegroup(**request)))
+        self._run.when_free(what, lambda: self._create(what, request), self._settle)
         made = self._now()
         self._check_ours(made)
-        if not self._run.wait:
-            return made
+        return self._active() if self._run.wait else made
+
+    def _create(self, what: str, request: Mapping[str, Any]) -> None:
+        """Ask for the group, unless another run has."""
+        try:
+            self._run.with_role(what, lambda: self._run.client.create_nodegroup(**request))
+        except AwsError as error:
+            if not is_code(error, IN_USE) or self._find() is None:
+                raise
+            self._run.progress(f"{what}: another run made it meanwhile")
+
+    def _settle(self) -> None:
+        """Wait until nothing is under way, with the cluster or with the group where it is there."""
+        control_plane.active(self._run, self._cluster)
+        found = self._find()
+        if found is not None and found["status"] in _CHANGING:
+            self._active()
+
+    def _active(self) -> dict[str, Any]:
         return dict(self._run.wait_for(self._look, f"{self._what} to be active"))
-
-    def _when_free(self, what: str, call: Callable[[], Any]) -> None:
-        """Ask for it when EKS takes it: not while another change of the cluster or the group is under way.
-
-        What another run has done meanwhile is done: the group that is to be made is there, or the other one is gone.
-        """
-
-        def ask() -> Seen:
-            try:
-                with guarded(what):
-                    call()
-            except AwsError as error:
-                making = what.startswith("make ")
-                if is_code(error, ABSENT) and not making:
-                    return Seen(what, done=True)
-                if not is_code(error, IN_USE):
-                    raise
-                if making and self._find() is not None:
-                    self._run.progress(f"{what}: another run made it meanwhile")
-                    return Seen(what, done=True)
-                if not self._run.wait:
-                    raise
-                return Seen(f"{what}: EKS does not take it yet: {error.message}")
-            return Seen(what, done=True)
-
-        waiting.wait_for(ask, timeout=self._run.timeout, delay=self._run.delay, what=f"EKS to {what}")
 
     def _change(
         self, wanted: Wanted, found: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]
@@ -265,12 +267,10 @@ class _Group:
             arn = str(found["nodegroupArn"])
             set_tags(self._run.client, self._what, arn, found.get("tags") or {}, wanted.tags)
         for what, send in self._updates(wanted, before, after):
-            self._run.update(what, send, name=self._cluster, nodegroupName=self._name)
+            self._run.update(what, send, self._settle, name=self._cluster, nodegroupName=self._name)
             if not self._run.wait:
                 return self._now()
-        if not self._run.wait:
-            return self._now()
-        return dict(self._run.wait_for(self._look, f"{self._what} to be active"))
+        return self._active() if self._run.wait else self._now()
 
     def _updates(
         self, wanted: Wanted, before: Mapping[str, Any], after: Mapping[str, Any]
