@@ -28,7 +28,8 @@ FLOORS = [
         "module_utils/fingerprint",
         "module_utils/settings",
     ),
-    ("module_utils/libraries", "module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
+    ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
+    ("module_utils/cloud", "module_utils/libraries"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     (

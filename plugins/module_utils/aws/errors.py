@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 
-_LONGEST = 1000
 # What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
 _FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)
 # Answers that another try may make good, after those that the SDK made itself.
@@ -52,19 +51,14 @@ _OF_SDK = (
 )
 
 
-class AwsError(Exception):
-    """AWS refuses something, cannot be reached, or something there failed.
+class AwsError(CloudError):
+    """AWS refuses something, cannot be reached, or something there failed."""
 
-    `code`: the error code of the API, the class of the SDK's exception where no answer came, or empty. `message`: what
-    was said, without code and advice. `str()` is all of it in one text.
-    """
+    cloud = "AWS"
 
-    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "") -> None:
-        parts = (what.strip(), code, message.strip())
-        text = ": ".join(part for part in parts if part).rstrip(". ")
-        super().__init__(f"{text}. {hint}" if hint else text)
-        self.code = code
-        self.message = message.strip()
+    @property
+    def passing(self) -> bool:
+        return self.code in _PASSING
 
 
 @contextmanager
@@ -93,9 +87,8 @@ def is_code(error: AwsError, *codes: str) -> bool:
 
 def passing(error: AwsError) -> bool:
     """Whether it may be well the next time: AWS was busy or could not be reached."""
-    return error.code in _PASSING
+    return error.passing
 
 
 def _shown(message: str) -> str:
-    text = " ".join(masked(_FOR_PROGRAMS.sub("", message)).split())
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return shown(message, _FOR_PROGRAMS)

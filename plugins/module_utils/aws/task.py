@@ -13,10 +13,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags a
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.task import wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["Action", "check_purge", "check_unique", "own_tags", "run", "wait"]
 
 Action = Callable[[Account, Changes, Progress], dict[str, Any]]
 
@@ -24,20 +28,7 @@ Action = Callable[[Account, Changes, Progress], dict[str, Any]]
 def run(module: AnsibleModule, action: Action) -> NoReturn:
     """Do it and end the module: with what it returns, or with why it failed and what was changed before that."""
     account = session.account(module)
-    changes, progress = Changes(module.check_mode), Progress(module)
-    result: dict[str, Any] = {}
-    failure = ""
-    try:
-        result = action(account, changes, progress)
-    except AwsError as error:
-        failure = str(error)
-    for line in (*changes.warnings, *changes.problems):
-        module.warn(line)
-    told = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
-    if failure:
-        module.fail_json(msg=failure, **told)
-    module.exit_json(**result, **told)
-    raise SystemExit(0)
+    task.run(module, lambda changes, progress: action(account, changes, progress))
 
 
 def own_tags(params: Mapping[str, Any]) -> dict[str, str]:
@@ -56,8 +47,3 @@ def check_purge(params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
     """Raises AwsError where it is not said of which cluster things are to be removed."""
     if params["purge"] and not tags.get(aws_tags.CLUSTER):
         raise AwsError("purge", f"tags has no {aws_tags.CLUSTER}, which says whose things are removed")
-
-
-def wait(params: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """How `wait_for` waits, of the arguments."""
-    return {"timeout": float(params["wait_timeout"]), "delay": float(params["wait_delay"]), "progress": progress}

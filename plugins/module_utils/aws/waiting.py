@@ -1,101 +1,21 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until AWS has done what it was asked for: by asking again, as AWS has nothing to watch."""
+"""Waiting until AWS has done what it was asked for."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import functools
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, passing
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import (
+    ARGUMENTS,
+    TIMEOUT,
+    Progress,
+    Seen,
+    arguments,
+)
 
-TIMEOUT = 1800
+__all__ = ["ARGUMENTS", "TIMEOUT", "Progress", "Seen", "arguments", "wait_for"]
 
-
-def arguments(timeout: int = TIMEOUT) -> dict[str, Any]:
-    """The arguments of modules that wait; `timeout` in seconds is the default of wait_timeout."""
-    return {
-        "wait": {"type": "bool", "default": True},
-        "wait_timeout": {"type": "int", "default": timeout},
-        "wait_delay": {"type": "float", "default": 15.0},
-    }
-
-
-ARGUMENTS = arguments()
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one look found.
-
-    `told`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why it
-    never will be, with what to do about it; empty while it may. `value`: the object as AWS describes it.
-    """
-
-    told: str
-    done: bool = False
-    failure: str = ""
-    value: Any = None
-
-
-class Progress:
-    """Takes what is told of a wait: into `lines`, for the result, and to the log, which -v shows while it lasts."""
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-        self.lines: list[str] = []
-
-    def __call__(self, line: str) -> None:
-        self.lines.append(line)
-        self._module.log(line)
-
-
-def wait_for(
-    poll: Callable[[], Seen],
-    *,
-    timeout: float,
-    delay: float,
-    what: str,
-    progress: Callable[[str], None] = lambda _line: None,
-) -> Seen:
-    """Look every `delay` seconds until it is done; the last look.
-
-    `what` says what is waited for ("cluster west to become active"). Every change of what is told goes to `progress`.
-    Raises AwsError when it failed for good, or is not done after `timeout` seconds. That AWS is busy or out of reach
-    for a while ends no wait. There is at least one look.
-    """
-    started = time.monotonic()
-    last, told, fault = "", "", ""
-    while True:
-        try:
-            seen = poll()
-        except AwsError as error:
-            if not passing(error):
-                raise
-            fault = str(error)
-        else:
-            fault, told = "", seen.told
-            if seen.failure:
-                raise AwsError(f"wait for {what}", seen.failure)
-            if told != last:
-                progress(f"{told} (after {_duration(time.monotonic() - started)})")
-                last = told
-            if seen.done:
-                return seen
-        left = timeout - (time.monotonic() - started)
-        if left <= 0:
-            raise AwsError(
-                f"wait for {what}",
-                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (told, fault)))}",
-                code="WaitTimeout",
-                hint="Nothing is lost: AWS goes on, and so does the next run. A longer wait_timeout waits longer",
-            )
-        time.sleep(min(delay, max(left, 0.0)))
-
-
-def _duration(seconds: float) -> str:
-    """Seconds for people: "45 s", "12 min 5 s"."""
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+wait_for = functools.partial(waiting.wait_for, error=AwsError)

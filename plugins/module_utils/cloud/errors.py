@@ -1,0 +1,40 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What all errors of clouds have in common. No text holds a secret."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+
+_LONGEST = 1000
+
+
+class CloudError(Exception):
+    """A cloud refuses something, cannot be reached, or something there failed.
+
+    `code`: the error code of the API, the class of the library's exception where no answer came, or empty. `message`:
+    what was said, without code and advice. `str()` is all of it in one text.
+    """
+
+    cloud: ClassVar[str] = "the cloud"
+
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "") -> None:
+        parts = (what.strip(), code, message.strip())
+        text = ": ".join(part for part in parts if part).rstrip(". ")
+        super().__init__(f"{text}. {hint}" if hint else text)
+        self.code = code
+        self.message = message.strip()
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may be well the next time: the cloud was busy or could not be reached."""
+        return False
+
+
+def shown(message: str, for_programs: re.Pattern[str] | None = None) -> str:
+    """What an API said, for people: without secrets and what is only for programs, on one line of bearable length."""
+    text = " ".join(masked(for_programs.sub("", message) if for_programs else message).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,103 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Waiting until a cloud has done what it was asked for: by asking again, as clouds have nothing to watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+
+TIMEOUT = 1800
+
+
+def arguments(timeout: int = TIMEOUT) -> dict[str, Any]:
+    """The arguments of modules that wait; `timeout` in seconds is the default of wait_timeout."""
+    return {
+        "wait": {"type": "bool", "default": True},
+        "wait_timeout": {"type": "int", "default": timeout},
+        "wait_delay": {"type": "float", "default": 15.0},
+    }
+
+
+ARGUMENTS = arguments()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one look found.
+
+    `told`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why it
+    never will be, with what to do about it; empty while it may. `value`: the object as the cloud describes it.
+    """
+
+    told: str
+    done: bool = False
+    failure: str = ""
+    value: Any = None
+
+
+class Progress:
+    """Takes what is told of a wait: into `lines`, for the result, and to the log, which -v shows while it lasts."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self.lines: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        self.lines.append(line)
+        self._module.log(line)
+
+
+def wait_for(
+    poll: Callable[[], Seen],
+    *,
+    timeout: float,
+    delay: float,
+    what: str,
+    progress: Callable[[str], None] = lambda _line: None,
+    error: type[CloudError] = CloudError,
+) -> Seen:
+    """Look every `delay` seconds until it is done; the last look.
+
+    `what` says what is waited for ("cluster west to become active"). Every change of what is told goes to `progress`.
+    Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is busy or out of
+    reach for a while ends no wait. There is at least one look.
+    """
+    started = time.monotonic()
+    last, told, fault = "", "", ""
+    while True:
+        try:
+            seen = poll()
+        except CloudError as caught:
+            if not caught.passing:
+                raise
+            fault = str(caught)
+        else:
+            fault, told = "", seen.told
+            if seen.failure:
+                raise error(f"wait for {what}", seen.failure)
+            if told != last:
+                progress(f"{told} (after {_duration(time.monotonic() - started)})")
+                last = told
+            if seen.done:
+                return seen
+        left = timeout - (time.monotonic() - started)
+        if left <= 0:
+            raise error(
+                f"wait for {what}",
+                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (told, fault)))}",
+                code="WaitTimeout",
+                hint=f"Nothing is lost: {error.cloud} goes on, and so does the next run. A longer wait_timeout waits "
+                "longer",
+            )
+        time.sleep(min(delay, max(left, 0.0)))
+
+
+def _duration(seconds: float) -> str:
+    """Seconds for people: "45 s", "12 min 5 s"."""
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
