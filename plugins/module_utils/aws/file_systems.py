@@ -59,7 +59,7 @@ class FileSystems:
             return live, {}
         targets = self._bring_targets(identity, wanted)
         if until_available and not self._changes.check_mode:
-            targets = self._until_mountable(identity, wanted)
+            targets = self._until_mountable(identity, list(wanted.mount_targets))
         return live, targets
 
     def remove(self, token: str, tags: Mapping[str, str]) -> str:
@@ -256,7 +256,12 @@ class FileSystems:
         )
 
     def _with_groups(self, target: dict[str, Any], groups: Sequence[str]) -> dict[str, Any]:
-        target_id = target["MountTargetId"]
+        """The mount target with these security groups, which EFS tells and takes once it is available."""
+        target_id, subnet = target["MountTargetId"], target["SubnetId"]
+        if target["LifeCycleState"] != "available":
+            if self._changes.check_mode:
+                return target
+            target = self._until_mountable(target["FileSystemId"], [subnet])[subnet]
         with guarded(f"read the security groups of mount target {target_id}"):
             have = self._efs.describe_mount_target_security_groups(MountTargetId=target_id)["SecurityGroups"]
         if set(have) == set(groups) or not groups:
@@ -264,19 +269,18 @@ class FileSystems:
         if not self._changes.check_mode:
             with guarded(f"set the security groups of mount target {target_id}"):
                 self._efs.modify_mount_target_security_groups(MountTargetId=target_id, SecurityGroups=list(groups))
-        self._tell_target(target["SubnetId"], have, groups)
+        self._tell_target(subnet, have, groups)
         return target
 
     def _tell_target(self, subnet: str, before: Sequence[str] | None, after: Sequence[str]) -> None:
         have = None if before is None else {"security_groups": sorted(before)}
         self._changes.tell(f"mount target in {subnet or 'a new subnet'}", have, {"security_groups": sorted(after)})
 
-    def _until_mountable(self, identity: str, wanted: Wanted) -> dict[str, dict[str, Any]]:
+    def _until_mountable(self, identity: str, subnets: Sequence[str]) -> dict[str, dict[str, Any]]:
         def look() -> Seen:
             live = {target["SubnetId"]: target for target in self._targets(identity)}
             states = {
-                subnet: str(live.get(subnet, {}).get("LifeCycleState", "not to be seen yet"))
-                for subnet in wanted.mount_targets
+                subnet: str(live.get(subnet, {}).get("LifeCycleState", "not to be seen yet")) for subnet in subnets
             }
             return Seen(
                 "; ".join(f"mount target in {subnet} is {state}" for subnet, state in states.items()),
@@ -284,10 +288,10 @@ class FileSystems:
                 failure="; ".join(
                     filter(None, (_failed(f"mount target in {subnet}", state) for subnet, state in states.items()))
                 ),
-                value={subnet: live[subnet] for subnet in wanted.mount_targets if subnet in live},
+                value={subnet: live[subnet] for subnet in subnets if subnet in live},
             )
 
-        if not wanted.mount_targets:
+        if not subnets:
             return {}
         found: dict[str, dict[str, Any]] = self._waited(look, f"the mount targets of {identity}").value
         return found

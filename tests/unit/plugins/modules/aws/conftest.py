@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.plugin_utils import in_process
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
 from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws
+from ansible_collections.modelplane.fleet.tests.aws.module_run import run_module
 
 __all__ = ["aws"]
 
@@ -25,27 +24,21 @@ class Runner:
     def __call__(self, module_name: str, *, check: bool = False, **params: Any) -> Result:
         module = importlib.import_module(f"ansible_collections.modelplane.fleet.plugins.modules.{module_name}")
         waiting = {"wait_delay": 0.01, "wait_timeout": 60} if "wait" in module.ARGUMENTS["argument_spec"] else {}
-        given = {**self.aws.credentials, **waiting, **params}
-        try:
-            face = in_process._Face(module_name, module.ARGUMENTS, given, SimpleNamespace(check_mode=check, diff=True))
-            module.work(face)
-        except in_process._Ended as ended:
-            return dict(ended.result)
-        raise AssertionError(f"{module_name} came to no result")
+        return run_module(module, {**self.aws.credentials, **waiting, **params}, check_mode=check)
 
     def all_three(self, module_name: str, **params: Any) -> Result:
         """The result, of which check mode tells the same change without doing it, and after which there is none."""
         self.aws.forget_calls()
         told = self(module_name, check=True, **params)
-        assert not told.get("failed"), told["msg"]
+        assert not told["failed"], told["msg"]
         assert self.aws.calls(mutating=True) == []
         done = self(module_name, **params)
-        assert not done.get("failed"), done["msg"]
+        assert not done["failed"], done["msg"]
         assert told["changed"] == done["changed"] == bool(self.aws.calls(mutating=True))
         assert told["diff"] == done["diff"]
         self.aws.forget_calls()
         again = self(module_name, **params)
-        assert (again.get("failed"), again["changed"]) == (None, False), again
+        assert (again["failed"], again["changed"]) == (False, False), again
         assert self.aws.calls(mutating=True) == []
         assert self.aws.invalid() == []
         return done

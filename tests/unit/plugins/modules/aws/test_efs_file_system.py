@@ -76,14 +76,24 @@ def test_it_is_made_with_a_mount_target_in_each_subnet(run: Any, network: Networ
 def test_what_is_created_and_removed_is_waited_for(run: Any, network: Network) -> None:
     run.aws.settings(phases=2)
     done = run(MODULE, **wanted(network))
-    assert not done.get("failed"), done["msg"]
+    assert not done["failed"], done["msg"]
     assert done["file_system"]["LifeCycleState"] == "available"
     assert {target["LifeCycleState"] for target in done["mount_targets"].values()} == {"available"}
     assert done["waited"]
     run.aws.settings(phases=2)
     gone = run(MODULE, creation_token=TOKEN, tags=TAGS, state="absent")
-    assert not gone.get("failed"), gone["msg"]
+    assert not gone["failed"], gone["msg"]
     assert systems(run) == []
+
+
+def test_mount_targets_that_another_run_is_making_get_their_groups(run: Any, network: Network) -> None:
+    run.aws.settings(phases=3)
+    run(MODULE, **wanted(network, wait=False))
+    done = run(MODULE, **wanted(network, mount_targets=network.targets(1), wait=False))
+    assert not done["failed"], done["msg"]
+    assert set(done["diff"]["before"]) == {f"mount target in {subnet}" for subnet in network.subnets}
+    (live,) = systems(run)
+    assert groups(run, live["FileSystemId"]) == dict.fromkeys(network.subnets, network.groups[1:])
 
 
 def test_throughput_security_groups_and_tags_follow(run: Any, network: Network) -> None:
@@ -155,7 +165,7 @@ def test_a_zone_that_another_subnet_has_is_told(run: Any, network: Network) -> N
 def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Any, network: Network, operation: str) -> None:
     run.aws.refuse(operation=operation, code="InternalServerError", message="Lost.", status=500, after=True)
     done = run(MODULE, **wanted(network))
-    assert not done.get("failed"), done["msg"]
+    assert not done["failed"], done["msg"]
     (live,) = systems(run)
     assert set(targets(run, live["FileSystemId"])) == set(network.subnets)
     assert run(MODULE, **wanted(network))["changed"] is False
@@ -188,7 +198,7 @@ def test_a_removal_that_stopped_goes_on(run: Any, network: Network, operation: s
     run.aws.refuse(operation=operation, code="AccessDeniedException", message="Not now.")
     failed = run(MODULE, creation_token=TOKEN, tags=TAGS, state="absent")
     assert "AccessDeniedException" in failed["msg"]
-    assert not run(MODULE, creation_token=TOKEN, tags=TAGS, state="absent").get("failed")
+    assert not run(MODULE, creation_token=TOKEN, tags=TAGS, state="absent")["failed"]
     assert systems(run) == []
 
 

@@ -90,7 +90,7 @@ def test_a_role_that_eks_does_not_know_yet_is_waited_for(west: Any) -> None:
         times=2,
     )
     done = west(MODULE, **wanted("robot", role=role))
-    assert not done.get("failed"), done["msg"]
+    assert not done["failed"], done["msg"]
     assert live(west)["robot"]["roleArn"] == role
     assert "EKS does not know the role yet" in done["waited"][0]
 
@@ -109,7 +109,7 @@ def test_after_a_fault_nothing_is_made_twice(west: Any, after: bool) -> None:
     operation = "CreatePodIdentityAssociation"
     west.aws.refuse(operation=operation, code="ServerException", message="Lost.", status=500, after=after)
     done = west(MODULE, **wanted("robot", role=role))
-    assert not done.get("failed"), done["msg"]
+    assert not done["failed"], done["msg"]
     assert list(live(west)) == ["robot"]
     assert west(MODULE, **wanted("robot", role=role))["changed"] is False
 
