@@ -291,6 +291,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             "fleet_region": cluster["region"],
             "fleet_labels": dict(cluster["labels"]),
         }
+        if cluster["credentials"]:
+            variables["fleet_credentials"] = cluster["credentials"]
         if cluster["connection"]:
             variables["fleet_connection"] = dict(cluster["connection"])
         for key, value in variables.items():
@@ -336,7 +338,7 @@ def _host(same: list[Cluster]) -> dict[str, Any]:
     secret = told["connection"].get("secret") or {}
     if told["source"] == "Existing" and secret.get("name") == kubeconfig_secret(told["name"]):
         made = _told(same[1])
-        told.update(connection=made["connection"], region=made["region"])
+        told.update({key: made[key] for key in ("connection", "credentials", "region")})
     return told
 
 
@@ -349,7 +351,17 @@ def _told(cluster: Cluster) -> dict[str, Any]:
         "region": _region(cluster),
         "labels": _labels(cluster),
         "connection": connections.of_manifest(cluster),
+        "credentials": _credentials(cluster),
     }
+
+
+def _credentials(cluster: Cluster) -> str:
+    """The name of the credentials that it is made with; empty where it names none."""
+    block: Any = cluster.spec
+    if isinstance(cluster, api.InferenceCluster):
+        block = getattr(cluster.spec.cluster, cluster.spec.cluster.source.lower(), None)
+    credentials = getattr(block, "credentials", None)
+    return str(credentials.name) if credentials else ""
 
 
 def _source(cluster: Cluster) -> str:

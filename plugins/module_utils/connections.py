@@ -73,9 +73,15 @@ CLUSTER_VARIABLES = (
     "fleet_connection",
     "fleet_kubeconfig",
     "fleet_context",
+    "fleet_credentials",
+    "eks_cluster_accounts",
+    "eks_cluster_profile",
+    "eks_cluster_role_arn",
+    "eks_cluster_endpoint_url",
     "inventory_dir",
 )
 """The variables of a host of `workload_clusters` that say how it is reached."""
+_LOGIN = {"eks_cluster_profile": "profile", "eks_cluster_role_arn": "role_arn", "eks_cluster_endpoint_url": "endpoint"}
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """The variables of the host of `control_plane` that say how the control cluster is reached."""
 
@@ -152,6 +158,8 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text{_not_text(name)}"]
     connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
     _shorten(host, connection, variables, problems)
+    if not problems and "eks" in connection:
+        connection["eks"] = _logged_in(host, connection["eks"], variables, problems)
     if not problems:
         problems.extend(_contradictions(f"{host}: fleet_connection", connection))
     if not problems and not _ways(connection) and "context" not in connection:
@@ -267,6 +275,17 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
             for other in _OF_A_WAY:
                 connection.pop(other, None)
         connection[key] = value
+
+
+def _logged_in(host: str, way: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    """A cluster of EKS with the login that makes it, as who made it may work on it: the variables of the role
+    eks_cluster win over what is written there, and that over the account of the cluster's credentials."""
+    accounts = variables.get("eks_cluster_accounts") or {}
+    account = accounts.get(variables.get("fleet_credentials") or "default") if isinstance(accounts, Mapping) else None
+    found = {key: value for key, value in (account or {}).items() if value} if isinstance(account, Mapping) else {}
+    found.update(way)
+    found.update((key, variables[name]) for name, key in _LOGIN.items() if variables.get(name))
+    return _options(f"{host}: login of fleet_connection.eks", found, OPTIONS["eks"]["options"], problems)
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
     "fleet_provision": {"type": "str", "choices": ["managed", "provided"]},
+    "fleet_credentials": {"type": "str"},
     "fleet_source": {"type": "raw"},
     "fleet_region": {"type": "raw"},
     "fleet_labels": {"type": "raw"},
