@@ -1,0 +1,258 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The role eks_cluster and the playbook provision: variables, what is told before anything is made, and resumption.
+
+The Kubernetes side is not there, so every run that brings a cluster ends where its API server is asked for something;
+tests/e2e goes further.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.connections import eks_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
+from ansible_collections.modelplane.fleet.tests import ansible_run, packages
+from ansible_collections.modelplane.fleet.tests.aws.double import Double
+
+ROLE = ansible_run.ROOT / "roles" / "eks_cluster"
+DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+CONCEPTS = ansible_run.ROOT / "tests" / "data" / "manifests" / "concepts"
+GETTING_STARTED = ansible_run.ROOT / "tests" / "data" / "manifests" / "getting-started" / "eks"
+NAME = "modelplane-system-eks-us-west-eks-03b8e"
+# What a run for a cluster with three zones and no EFA makes, from the first to the last step in AWS.
+MADE = {
+    "ec2": {"CreateVpc": 1, "CreateSubnet": 6, "AllocateAddress": 1, "CreateNatGateway": 1, "CreateRouteTable": 2},
+    "iam": {"CreateRole": 4, "CreatePolicy": 1},
+    "eks": {"CreateCluster": 1, "CreateNodegroup": 2, "CreateAddon": 5, "CreatePodIdentityAssociation": 2},
+    "elasticfilesystem": {"CreateFileSystem": 1, "CreateMountTarget": 3},
+}
+
+
+@dataclass
+class Ran:
+    output: str
+    changed: int
+    failed: int
+    calls: list[dict[str, Any]]
+
+    def ok(self) -> Ran:
+        assert self.failed == 0, self.output
+        return self
+
+    def counts(self) -> dict[str, int]:
+        """Operations that changed something, and how often each did."""
+        done = [call["operation"] for call in self.calls if call["mutating"] and not call["error"]]
+        return {operation: done.count(operation) for operation in sorted(set(done))}
+
+
+@dataclass
+class Fleet:
+    """A fleet of one EKS cluster, whose account is the double."""
+
+    folder: Path
+    aws: Double
+    collections: Path
+
+    def run(self, *arguments: str, playbook: str = "provision", host: Any = None, **variables: Any) -> Ran:
+        given = {
+            "fleet_resources": [
+                str(CONCEPTS / "inference-cluster-eks.yaml"),
+                str(CONCEPTS / "inference-class-eks-l4.yaml"),
+            ],
+            "eks_cluster_poll_delay": 0.01,
+            **variables,
+        }
+        way = {"eks": {"cluster": NAME, "region": "us-west-2", "endpoint": self.aws.url}}
+        hosts = {"eks-us-west": {"fleet_target": "kubernetes", "fleet_connection": way, **(host or {})}}
+        inventory = self.folder / "hosts.json"
+        groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
+        inventory.write_text(json.dumps({"all": {"vars": given, "children": groups}}))
+        self.aws.forget_calls()
+        paths = f"{ansible_run.ROOT / '.collections'}:{self.collections}"
+        out, errors = ansible_run.run(
+            "ansible-playbook",
+            f"modelplane.fleet.{playbook}",
+            "-i",
+            str(inventory),
+            *arguments,
+            cwd=self.folder,
+            **{**self.aws.environment, "ANSIBLE_COLLECTIONS_PATH": paths},
+        )
+        recap = re.search(r"changed=(\d+).*failed=(\d+)", out)
+        assert recap, out + errors
+        assert self.aws.environment["AWS_SECRET_ACCESS_KEY"] not in out + errors
+        told = " ".join((out + errors).split())
+        return Ran(told, int(recap[1]), int(recap[2]), self.aws.calls())
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, aws: Double) -> Fleet:
+    try:
+        collections = packages.amazon_aws()
+    except packages.UnavailableError as error:
+        pytest.skip(str(error))
+    aws.reset()
+    return Fleet(tmp_path, aws, collections)
+
+
+def mutating(calls: Iterable[dict[str, Any]]) -> list[str]:
+    return [f"{call['service']}.{call['operation']}" for call in calls if call["mutating"]]
+
+
+# Variables
+
+
+def test_every_variable_is_documented_for_every_entry_point() -> None:
+    computed = {"eks_cluster_object"}
+    for entry in ("main", "absent"):
+        assert set(SPECS[entry]["options"]) == set(DEFAULTS) | computed
+        assert all(option["description"] for option in SPECS[entry]["options"].values())
+    assert set(SPECS) == {"main", "absent", "known"}
+
+
+def test_defaults_are_told_as_they_are() -> None:
+    options = SPECS["main"]["options"]
+    for name, value in DEFAULTS.items():
+        templated = isinstance(value, (str, list)) and "{{" in json.dumps(value)
+        if not templated and name != "eks_cluster_components":
+            assert options[name].get("default") == value, name
+    assert set(options["eks_cluster_states"]["options"]) == {each["key"] for each in DEFAULTS["eks_cluster_components"]}
+
+
+@pytest.mark.parametrize(
+    ("efa", "expected"), [("", ["cluster-autoscaler", "efa-driver"]), ("why", ["cluster-autoscaler"])]
+)
+def test_components_can_be_planned(efa: str, expected: list[str]) -> None:
+    components = [
+        {**plain(each), "objects": []}
+        if each["key"] == "storage-class"
+        else {**each, "unneeded": each.get("unneeded") and efa}
+        for each in DEFAULTS["eks_cluster_components"]
+    ]
+    planned = plan(components, Choices(variables="eks_cluster"))
+    assert [each["key"] for each in planned if each.get("chart") and not each["why"]] == expected
+
+
+# Runs
+
+
+def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> None:
+    ran = fleet.run("--check", "--diff").ok()
+    assert mutating(ran.calls) == []
+    assert ran.changed >= 6
+    for told in (
+        f"VPC {NAME} is made with 10.0.0.0/16",
+        "IAM role modelplane-system-eks-us-west-node-6c58f is made",
+        "Security group eks-us-west-efs is made",
+        "after: EKS cluster",
+        "gpu-l4:",
+        "kube-system/cluster-autoscaler:",
+        "aws-efs-csi-driver:",
+    ):
+        assert told in ran.output
+    assert fleet.aws.invalid() == []
+
+
+def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(fleet: Fleet) -> None:
+    first = fleet.run()
+    assert first.failed == 1
+    assert "is not known. Check the address" in first.output
+    counts = first.counts()
+    for operations in MADE.values():
+        assert {operation: counts.get(operation, 0) for operation in operations} == operations
+
+    second = fleet.run()
+    assert (second.changed, mutating(second.calls)) == (0, [])
+
+    would = fleet.run("-e", "eks_cluster_state=absent", "--check").ok()
+    assert mutating(would.calls) == []
+    gone = fleet.run("-e", "eks_cluster_state=absent").ok()
+    assert would.changed == gone.changed > 0
+    again = fleet.run("-e", "eks_cluster_state=absent").ok()
+    assert (again.changed, mutating(again.calls)) == (0, [])
+    ec2, iam = fleet.aws.client("ec2"), fleet.aws.client("iam")
+    assert not [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
+    assert ec2.describe_addresses()["Addresses"] == []
+    assert iam.list_policies(Scope="Local")["Policies"] == []
+    assert [role for role in iam.list_roles()["Roles"] if "modelplane" in role["RoleName"]] == []
+    assert fleet.aws.invalid() == []
+
+
+def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -> None:
+    fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
+    first = fleet.run()
+    assert "NatGatewayLimitExceeded" in first.output
+    assert first.counts()["AllocateAddress"] == 1
+    second = fleet.run().counts()
+    assert "AllocateAddress" not in second
+    assert second["CreateNatGateway"] == 1
+
+
+def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
+    ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-eks.yaml")])
+    assert ran.failed == 1
+    assert "eks-l4-1x-g6" in ran.output
+    assert mutating(ran.calls) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ({"fleet_target": "directory"}, "No host of the play is a cluster that the fleet makes"),
+        ({"fleet_provision": "never"}, "fleet_provision"),
+        (
+            {"eks_cluster_tag": {}},
+            "eks_cluster_tag is no variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
+        ),
+    ],
+)
+def test_variables_that_make_no_sense_are_told(fleet: Fleet, host: dict[str, Any], told: str) -> None:
+    ran = fleet.run(host=host)
+    assert told in ran.output
+    assert ran.calls == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        {"fleet_provision": "provided"},
+        {"fleet_connection": {"eks": {"cluster": "production", "region": "us-west-2"}}},
+    ],
+)
+def test_clusters_of_others_are_passed_by(fleet: Fleet, host: dict[str, Any]) -> None:
+    assert fleet.run(host=host).ok().calls == []
+
+
+def test_a_role_is_assumed(fleet: Fleet) -> None:
+    accounts = {"default": {"role_arn": "arn:aws:iam::123456789012:role/fleet"}}
+    ran = fleet.run("--check", "-v", eks_cluster_accounts=accounts).ok()
+    assumed = [call for call in ran.calls if call["operation"] == "AssumeRole"]
+    assert [call["parameters"]["RoleArn"] for call in assumed] == [accounts["default"]["role_arn"]]
+    assert "session_token" not in ran.output
+    fleet.aws.refuse(operation="AssumeRole", code="AccessDenied", message="Not you.")
+    told = fleet.run("--check", eks_cluster_accounts=accounts)
+    assert "cannot be assumed" in told.output
+    assert "Not you." in told.output
+
+
+def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
+    given = {"fleet_resources": [str(GETTING_STARTED)], "fleet_build": str(fleet.folder / "build")}
+    fleet.run(playbook="reconcile", host={"fleet_target": "directory"}, **given).ok()
+    host = {
+        "fleet_cluster": "eks-us-east",
+        "fleet_connection": {"eks": {"cluster": eks_name("eks-us-east"), "region": "us-east-1"}},
+    }
+    ran = fleet.run("-e", "eks_cluster_state=absent", host=host, **given)
+    assert re.search(r"cluster eks-us-east has [1-9]\d* ModelReplicas\. Drain it first", ran.output), ran.output
+    assert ran.calls == []
+    forced = fleet.run("-e", "eks_cluster_state=absent", "-e", "eks_cluster_force=true", host=host, **given).ok()
+    assert mutating(forced.calls) == []
