@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import missing_required_lib
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
@@ -16,21 +17,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
+# Those that are only imported when a module needs them.
+_LATE = {AWS_PACKAGE: load_aws, GOOGLE_PACKAGE: load_google}
 _ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "kubernetes": KUBERNETES_IMPORT_ERROR}
 
 
 def need(module: AnsibleModule, *packages: str) -> None:
-    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes, boto3) that cannot be imported."""
+    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes, boto3, google-auth) that cannot be
+    imported."""
     for package in packages:
-        error = _aws_error() if package == AWS_PACKAGE else _ERRORS[package]
+        error = _late_error(package) if package in _LATE else _ERRORS[package]
         if error:
             module.fail_json(msg=missing_required_lib(package), exception=error)
 
 
-def _aws_error() -> str | None:
-    """Why the AWS SDK cannot be imported. Unlike the others it is only imported when a module needs it."""
+def _late_error(package: str) -> str | None:
     try:
-        load_aws()
+        _LATE[package]()
     except ImportError:
         return traceback.format_exc()
     return None

@@ -26,10 +26,12 @@ FLOORS = [
         "module_utils/aws",
         "module_utils/cluster_arguments",
         "module_utils/fingerprint",
+        "module_utils/google",
         "module_utils/settings",
     ),
     ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
-    ("module_utils/cloud", "module_utils/libraries"),
+    ("module_utils/google_tokens",),
+    ("module_utils/cloud", "module_utils/libraries", "module_utils/proxies"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     (

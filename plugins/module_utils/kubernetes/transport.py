@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import ipaddress
 import os
 import socket
 import ssl
@@ -19,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import (
     ApiClient,
@@ -37,6 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.creden
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
 
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32
@@ -61,7 +60,7 @@ class Transport:
     def __init__(self, target: Target) -> None:
         """Raises AccessError for certificates and proxies that cannot be used."""
         self._target = target
-        self._proxy = target.proxy or _environment_proxy(target.server)
+        self._proxy = target.proxy or environment_proxy(target.server)
         self._certificate = target.credentials.certificate()
         self._api = _api_client(target, self._proxy, self._certificate)
         self._dynamic = DynamicClient(self._api, discoverer=_no_discovery)
@@ -320,40 +319,3 @@ def _load_certificate(context: ssl.SSLContext, pair: ClientCertificate) -> None:
     except (ssl.SSLError, ValueError):
         hint = "Check client-certificate and client-key; a key with a password cannot be used"
         raise AccessError("the client certificate and its key cannot be loaded", hint) from None
-
-
-def _environment_proxy(server: str) -> str:
-    """The proxy that HTTPS_PROXY (or HTTP_PROXY for http) names, unless NO_PROXY holds the server.
-
-    NO_PROXY: host names with all below them, addresses, networks, each with or without a port, or `*` (as Go reads it).
-    """
-    proxies = getproxies()
-    parts = urlsplit(server)
-    proxy = proxies.get(parts.scheme, "")
-    host = (parts.hostname or "").lower()
-    if not proxy or host == "localhost" or _is_loopback(host):
-        return ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    rules = [rule.strip().lower() for rule in proxies.get("no", "").split(",")]
-    return "" if any(_bypasses(rule, host, port) for rule in rules if rule) else proxy
-
-
-def _bypasses(rule: str, host: str, port: int) -> bool:
-    if rule == "*":
-        return True
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
-    name, colon, only = rule.rpartition(":")
-    if colon and only.isdigit() and "]" not in only:
-        if int(only) != port:
-            return False
-        rule = name.strip("[]")
-    rule = rule.removeprefix("*")
-    return host == rule.lstrip(".") or host.endswith("." + rule.lstrip("."))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

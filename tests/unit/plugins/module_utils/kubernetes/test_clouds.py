@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke
+from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
     Eks,
@@ -36,9 +37,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 pytest.importorskip("botocore", reason="boto3 is not installed")
 pytest.importorskip("google.auth", reason="google-auth is not installed")
-
-# google-auth warns of key files that somebody else may have chosen; here the user does.
-pytestmark = pytest.mark.filterwarnings("ignore:The load_credentials_from_file method:DeprecationWarning")
 
 KEY_ID, KEY = "AKIDPLANTED", "planted/secret+key"
 VERSION = Reply(200, {"major": "1", "minor": "36"})
@@ -92,10 +90,10 @@ def accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
     eks.forget()
-    gke.forget()
+    google_tokens.forget()
     yield tmp_path
     eks.forget()
-    gke.forget()
+    google_tokens.forget()
 
 
 @pytest.fixture
@@ -393,9 +391,9 @@ def test_clusters_of_gke_that_are_not_to_be_had(cloud: Server, key_file: str, re
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "was not found"),
-        ("planted", "is not a valid json file"),
-        ('{"type": "planted"}', "does not have a valid type"),
+        (None, "no such file or directory"),
+        ("planted", "is no JSON"),
+        ('{"type": "planted"}', "has the type planted. Google's files have one of these types: service_account"),
     ],
     ids=["no file", "no JSON", "another type"],
 )

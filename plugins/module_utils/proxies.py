@@ -1,0 +1,47 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Which proxy the environment names for a server."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+
+def environment_proxy(server: str) -> str:
+    """The proxy that HTTPS_PROXY (or HTTP_PROXY for http) names, unless NO_PROXY holds the server.
+
+    NO_PROXY: host names with all below them, addresses, networks, each with or without a port, or `*` (as Go reads it).
+    """
+    proxies = getproxies()
+    parts = urlsplit(server)
+    proxy = proxies.get(parts.scheme, "")
+    host = (parts.hostname or "").lower()
+    if not proxy or host == "localhost" or _is_loopback(host):
+        return ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    rules = [rule.strip().lower() for rule in proxies.get("no", "").split(",")]
+    return "" if any(_bypasses(rule, host, port) for rule in rules if rule) else proxy
+
+
+def _bypasses(rule: str, host: str, port: int) -> bool:
+    if rule == "*":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
+    name, colon, only = rule.rpartition(":")
+    if colon and only.isdigit() and "]" not in only:
+        if int(only) != port:
+            return False
+        rule = name.strip("[]")
+    rule = rule.removeprefix("*")
+    return host == rule.lstrip(".") or host.endswith("." + rule.lstrip("."))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
