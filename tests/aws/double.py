@@ -94,14 +94,14 @@ class Double:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
-    def client(self, service: str, region: str = "", **more: Any) -> Any:
+    def client(self, service: str, region: str = "") -> Any:
         """A boto3 client without retries."""
         key = (service, region or self.region)
-        if key not in self._clients or more:
+        if key not in self._clients:
             config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=60)
             self._clients[key] = boto3.session.Session(
                 aws_access_key_id=_ACCESS_KEY, aws_secret_access_key=_SECRET_KEY, region_name=key[1]
-            ).client(service, endpoint_url=self.url, config=config, **more)
+            ).client(service, endpoint_url=self.url, config=config)
         return self._clients[key]
 
     def calls(self, mutating: bool | None = None) -> list[Json]:

@@ -173,7 +173,7 @@ class Cluster(Resource):
                 group_ids=[group.id, *self.security_groups],
                 description=f"Amazon EKS {self.name}",
             )
-            interface.status = "in-use"
+            interface.status, interface.requester_managed = "in-use", True
             self.interfaces.append(interface.id)
 
     def stop(self) -> None:

@@ -14,6 +14,7 @@ from .wire import Call, Refusal
 from .world import ACCOUNT, Json, World, now
 
 _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy",)
+_NODES_SHOWN = 2
 _GPU_IMAGES = ("AL2023_x86_64_NVIDIA", "AL2_x86_64_GPU", "BOTTLEROCKET_x86_64_NVIDIA")
 
 
@@ -37,6 +38,8 @@ class NodeGroup(Resource):
         self.taints = list(asked.get("taints", []))
         self.update_config = asked.get("updateConfig") or {"maxUnavailable": 1}
         self.scaling_group = f"eks-{self.name}-{self.id}"
+        self.scaling_tags: dict[str, str] = {}
+        self.interfaces: list[str] = []
 
     @property
     def takes_any_pod(self) -> bool:
@@ -80,9 +83,32 @@ class NodeGroup(Resource):
         return told
 
     def start(self) -> None:
-        """What only shows when the nodes come: a capacity reservation that does not fit."""
-        if self.capacity_type != "CAPACITY_BLOCK":
+        """Brings the nodes, of which the double has no more than their interfaces, two at most."""
+        if not self._fits_reservation():
             return
+        for index in range(min(self.scaling["desiredSize"], _NODES_SHOWN)):
+            interface = self._interface(index, "")
+            interface.status = "in-use"
+            self.interfaces.append(interface.id)
+
+    def stop(self) -> None:
+        for interface in self.interfaces:
+            self.world.ec2(self.cluster.region).enis.pop(interface, None)
+        for index in range(self.world.settings.leaked_interfaces):
+            self._interface(index, f"aws-K8S-i-{self.world.token(17, '0123456789abcdef')}")
+        del self.cluster.node_groups[self.name]
+
+    def _interface(self, index: int, description: str) -> Any:
+        ec2 = self.world.ec2(self.cluster.region)
+        subnet = ec2.get_subnet(self.subnets[index % len(self.subnets)])
+        return ec2.create_network_interface(
+            subnet, None, group_ids=[self.cluster.security_group], description=description
+        )
+
+    def _fits_reservation(self) -> bool:
+        """Whether a capacity reservation has room for the nodes, which only shows when they come."""
+        if self.capacity_type != "CAPACITY_BLOCK":
+            return True
         target = (
             template_data(self.template)
             .get("CapacityReservationSpecification", {})
@@ -100,6 +126,7 @@ class NodeGroup(Resource):
         reason = _why_not(held, self, str(wanted)) if self.scaling["desiredSize"] else ""
         if reason:
             self.fail("CREATE_FAILED", "AsgInstanceLaunchFailures", f"Could not launch On-Demand Instances. {reason}")
+        return not reason
 
 
 def _why_not(held: Json | None, group: NodeGroup, wanted: str) -> str:
@@ -252,7 +279,7 @@ def list_nodegroups(world: World, call: Call) -> Json:
 def delete_nodegroup(world: World, call: Call) -> Json:
     group = _group(world, call)
     at_rest(group, "Nodegroup")
-    group.delete(lambda: group.cluster.node_groups.pop(group.name))
+    group.delete(group.stop)
     return {"nodegroup": group.wire()}
 
 

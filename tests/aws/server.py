@@ -14,6 +14,7 @@ import os
 import socket
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
@@ -22,7 +23,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from . import hooks, identities, node_groups, tokens  # noqa: F401 their operations register themselves
+from . import ec2, hooks, identities, node_groups, services, tokens  # noqa: F401 their operations register themselves
 from .eks import HANDLERS
 from .refusals import Refusals
 from .wire import Answer, Call, Refusal, UnknownOperation, answer, error_answer, parse
@@ -82,19 +83,22 @@ class Application:
         except Refusal as refusal:
             record["error"] = refusal.code
             return error_answer(call.service, refusal)
+        except NotImplementedError as error:
+            told = f"{call.service} {call.operation}: nobody has it here ({error})"
+            record["error"] = "NotInTheDouble"
+            self.invalid.append(told)
+            return error_answer(call.service, Refusal("NotInTheDouble", told, 501))
+        except Exception:
+            record["error"] = "InternalFailure"
+            self.invalid.append(f"{call.service} {call.operation}: {traceback.format_exc()}")
+            return error_answer(call.service, Refusal("InternalFailure", "The double failed; invalid() says how.", 500))
         if given[0] >= 400:
             record["error"] = _code(given)
         return (0, {}, b"") if lost else given
 
     def _check(self, call: Call) -> bool:
         """Refuses what cannot be served. Whether the answer is to get lost."""
-        keys = self.world.settings.access_keys
-        if keys and call.access_key not in keys:
-            code = {"ec2": "AuthFailure", "eks": "UnrecognizedClientException"}.get(
-                call.service, "InvalidClientTokenId"
-            )
-            raise Refusal(code, "The security token included in the request is invalid.", 403)
-        if call.region in self.world.settings.disabled_regions:
+        if not self.world.knows(call.access_key) or call.region in self.world.settings.disabled_regions:
             code = {"ec2": "AuthFailure", "eks": "UnrecognizedClientException"}.get(
                 call.service, "InvalidClientTokenId"
             )
@@ -113,17 +117,13 @@ class Application:
         if handler is not None:
             result: Any = handler(self.world, call)
         elif call.service == "eks":
-            told = f"eks {call.operation}: the double does not have it"
-            self.invalid.append(told)
-            raise Refusal("NotInTheDouble", told, 501)
+            raise NotImplementedError("the double has its own EKS")
         else:
             hook = hooks.HOOKS.get((call.service, call.operation))
             result = hook(self.world, call, forward) if hook else forward()
         if isinstance(result, tuple):
             if result[0] in (404, 500) and result[2].lstrip()[:9].lower() == b"<!doctype":
-                told = f"{call.service} {call.operation}: moto does not have it"
-                self.invalid.append(told)
-                raise Refusal("NotInTheDouble", told, 501)
+                raise NotImplementedError("a page in HTML")
             return result  # type: ignore[return-value]
         given, told_faults = answer(call, result)
         self.invalid += [f"answer of {call.service} {call.operation}: {fault}" for fault in told_faults]
@@ -186,7 +186,7 @@ class Application:
         self.world.servers[name] = (url, ca_pem)
 
     def control_capacity_reservation(self, region: str = "us-west-2", **reservation: Any) -> Json:
-        return hooks.add_reservation(self.world, region, reservation)
+        return ec2.add_reservation(self.world, region, reservation)
 
     def control_token_review(self, **review: Any) -> Json:
         return tokens.review(self.world, review)

@@ -56,6 +56,8 @@ def _decoded(token: str) -> str:
     text = token.removeprefix(_PREFIX)
     if "=" in text:
         raise ValueError("the token is padded")
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        raise ValueError("the token is not base64url")
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -63,14 +65,13 @@ def _decoded(token: str) -> str:
 
 
 def _principal(world: World, access_key: str, region: str) -> Json:
-    keys = world.settings.access_keys
-    if keys and access_key not in keys:
+    if not world.knows(access_key):
         raise ValueError("the access key is unknown")
     if not any(
         where == region and cluster.status in ("ACTIVE", "UPDATING") for (where, _), cluster in world.clusters.items()
     ):
         raise ValueError(f"there is no cluster in {region}")
-    arn = f"arn:aws:iam::{ACCOUNT}:user/moto"
+    arn = world.principal("aws")
     return {
         "username": arn,
         "uid": f"aws-iam-authenticator:{ACCOUNT}:AKIAIOSFODNN7EXAMPLE",

@@ -146,9 +146,12 @@ def _parameters(request: Request, service: str, operation: str, uri: Json, body:
             "url_params": uri,
         }
     )
-    # A list in the address that is not there is read as an empty one.
-    empty = (None, []) if request.method == "GET" else (None,)
-    return {name: value for name, value in parsed.items() if value not in empty}
+    # A list in the address that is not there comes out as an empty one.
+    shape = strict_model(service).operation_model(operation).input_shape
+    members = shape.members if shape else {}
+    addressed = {name for name, member in members.items() if member.serialization.get("location")}
+    dropped = [name for name, value in parsed.items() if value is None or (value == [] and name in addressed)]
+    return {name: value for name, value in parsed.items() if name not in dropped}
 
 
 def protocol_of(service: str) -> str:
@@ -199,7 +202,8 @@ def _text_limits(shape: Any, value: str, path: str) -> list[str]:
     if shape.enum and value not in shape.enum:
         return [f"{path}: {value!r} is none of {', '.join(shape.enum)}"]
     pattern = _pattern(shape.metadata.get("pattern", ""))
-    if pattern and not pattern.search(value):
+    # AWS holds a whole value against a pattern, also where that has no anchors.
+    if pattern and not pattern.fullmatch(value):
         return [f"{path}: {value!r} is not like {shape.metadata['pattern']}"]
     return []
 

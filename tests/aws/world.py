@@ -26,6 +26,7 @@ from moto.efs.models import efs_backends
 from moto.elb.models import elb_backends
 from moto.elbv2.models import elbv2_backends
 from moto.iam.models import AWSManagedPolicy, iam_backends
+from moto.sts.models import sts_backends
 
 Json = dict[str, Any]
 
@@ -56,6 +57,8 @@ class Settings:
     )
     # The credentials that are valid. Empty: all are.
     access_keys: list[str] = field(default_factory=list)
+    # How many interfaces `aws-K8S-*` a node group leaves behind when it is deleted, as the CNI plugin does.
+    leaked_interfaces: int = 0
     # Whether coredns and the EFS driver are DEGRADED as long as no node takes their pods.
     addons_need_nodes: bool = True
 
@@ -126,6 +129,17 @@ class World:
             policy = AWSManagedPolicy.from_data(name, ACCOUNT, partition, data)
             backend.aws_managed_policies.append(policy)
             backend.managed_policies[policy.arn] = policy
+
+    def knows(self, access_key: str) -> bool:
+        """Whether credentials are valid: those that a test has set, and those of roles assumed with them."""
+        keys = self.settings.access_keys
+        assumed = [role.access_key_id for backend in sts_backends[ACCOUNT].values() for role in backend.assumed_roles]
+        return not keys or access_key in keys or access_key in assumed
+
+    @staticmethod
+    def principal(partition: str) -> str:
+        """Who the credentials of the tests are."""
+        return f"arn:{partition}:iam::{ACCOUNT}:user/moto"
 
     def after_phases(self, thing: Changing, done: Callable[[], None]) -> None:
         thing.transition = Transition(self.settings.phases, done)
