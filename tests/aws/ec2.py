@@ -11,7 +11,7 @@ from typing import Any
 from moto.ec2 import utils as ec2_utils
 
 from .eks import group_ids
-from .hooks import Forward, hook, served
+from .hooks import Forward, hook, keeper, served
 from .wire import Answer, Call, Refusal
 from .world import ACCOUNT, Changing, Json, World
 
@@ -44,7 +44,7 @@ def _wanted(filters: Iterable[Json], values: dict[str, list[str]], tags: dict[st
     return True
 
 
-@hook("ec2", "DeleteSubnet")
+@keeper("ec2", "DeleteSubnet")
 def delete_subnet(world: World, call: Call, forward: Forward) -> Answer:
     subnet = call.parameters["SubnetId"]
     if any(one.subnet.id == subnet for one in interfaces(world, call.region)):
@@ -52,7 +52,7 @@ def delete_subnet(world: World, call: Call, forward: Forward) -> Answer:
     return forward()
 
 
-@hook("ec2", "DeleteSecurityGroup")
+@keeper("ec2", "DeleteSecurityGroup")
 def delete_security_group(world: World, call: Call, forward: Forward) -> Answer:
     identifier = call.parameters.get("GroupId", "")
     ec2 = world.ec2(call.region)
@@ -73,7 +73,7 @@ def _referenced(group: Any) -> set[str]:
     return {str(rule.source_group.get("GroupId")) for rule in rules}
 
 
-@hook("ec2", "DeleteVpc")
+@keeper("ec2", "DeleteVpc")
 def delete_vpc(world: World, call: Call, forward: Forward) -> Answer:
     vpc, ec2 = call.parameters["VpcId"], world.ec2(call.region)
     gateways = [one for one in ec2.internet_gateways.values() if one.vpc and one.vpc.id == vpc]
@@ -83,7 +83,7 @@ def delete_vpc(world: World, call: Call, forward: Forward) -> Answer:
     return forward()
 
 
-@hook("ec2", "DetachInternetGateway")
+@keeper("ec2", "DetachInternetGateway")
 def detach_internet_gateway(world: World, call: Call, forward: Forward) -> Answer:
     vpc = call.parameters["VpcId"]
     if any(one.public_ip and one.subnet.vpc_id == vpc for one in interfaces(world, call.region)):
@@ -94,7 +94,7 @@ def detach_internet_gateway(world: World, call: Call, forward: Forward) -> Answe
     return forward()
 
 
-@hook("ec2", "DeleteInternetGateway")
+@keeper("ec2", "DeleteInternetGateway")
 def delete_internet_gateway(world: World, call: Call, forward: Forward) -> Answer:
     identifier = call.parameters["InternetGatewayId"]
     gateway = world.ec2(call.region).internet_gateways.get(identifier)
@@ -103,7 +103,7 @@ def delete_internet_gateway(world: World, call: Call, forward: Forward) -> Answe
     return forward()
 
 
-@hook("ec2", "DeleteNetworkInterface", "DetachNetworkInterface")
+@keeper("ec2", "DeleteNetworkInterface", "DetachNetworkInterface")
 def delete_network_interface(world: World, call: Call, forward: Forward) -> Answer:
     identifier = call.parameters.get("NetworkInterfaceId", "")
     interface = world.ec2(call.region).enis.get(identifier)
@@ -139,7 +139,7 @@ def _address(world: World, call: Call) -> Any:
     return None
 
 
-@hook("ec2", "ReleaseAddress")
+@keeper("ec2", "ReleaseAddress")
 def release_address(world: World, call: Call, forward: Forward) -> Answer:
     address = _address(world, call)
     if address is not None and address.association_id:
@@ -147,7 +147,7 @@ def release_address(world: World, call: Call, forward: Forward) -> Answer:
     return forward()
 
 
-@hook("ec2", "DisassociateAddress")
+@keeper("ec2", "DisassociateAddress")
 def disassociate_address(world: World, call: Call, forward: Forward) -> Answer:
     address = _address(world, call)
     if address is not None and address.eni is not None and address.eni.requester_managed:

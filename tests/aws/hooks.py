@@ -25,6 +25,19 @@ def hook(service: str, *operations: str) -> Callable[[Hook], Hook]:
     return register
 
 
+def keeper(service: str, *operations: str) -> Callable[[Hook], Hook]:
+    """As `hook`, for what only keeps something from being done, which a test can switch off."""
+
+    def register(function: Hook) -> Hook:
+        def kept(world: World, call: Call, forward: Forward) -> Any:
+            return function(world, call, forward) if world.settings.strict else forward()
+
+        hook(service, *operations)(kept)
+        return function
+
+    return register
+
+
 def served(given: Answer) -> bool:
     """Whether moto has done what was asked."""
     return given[0] < 400

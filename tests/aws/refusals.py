@@ -15,6 +15,9 @@ from .wire import Call, Refusal
 _NOT_IDENTIFYING = ("clientRequestToken", "ClientToken", "ClientRequestToken")
 
 
+LOST = Refusal("", "The connection is closed.")
+
+
 @dataclass
 class _Wanted:
     """`skip` mutating calls pass, then `times` are refused. With an operation, calls of that one count instead."""
@@ -27,6 +30,7 @@ class _Wanted:
     message: str
     status: int
     after: bool
+    effect: bool
 
     def meets(self, call: Call) -> bool:
         if self.operation:
@@ -52,11 +56,15 @@ class Refusals:
         status: int = 403,
         times: int = 1,
         after: bool = False,
+        effect: bool = False,
     ) -> None:
-        """Refuses the `at`-th mutating call from now (or call of an operation), and those after it, `times` in all."""
+        """Refuses the `at`-th mutating call from now (or call of an operation), and those after it, `times` in all.
+
+        With `after` the call takes effect and its answer gets lost; with `effect` it does and is told as refused.
+        """
         if at < 1 or times < 1:
             raise ValueError("at and times are 1 or more")
-        self._wanted.append(_Wanted(at - 1, times, service, operation, code, message, status, after))
+        self._wanted.append(_Wanted(at - 1, times, service, operation, code, message, status, after, effect))
 
     def each_once(
         self,
@@ -73,8 +81,8 @@ class Refusals:
     def pending(self) -> list[dict[str, Any]]:
         return [asdict(wanted) for wanted in self._wanted]
 
-    def check(self, call: Call) -> bool:
-        """Whether the answer of a call is to get lost.
+    def check(self, call: Call) -> Refusal | None:
+        """What is answered to a call although it takes effect: a refusal, or LOST. None for the answer that it has.
 
         :raises Refusal: for a call that is refused.
         """
@@ -85,19 +93,24 @@ class Refusals:
             wanted.times -= 1
             if not wanted.times:
                 self._wanted.remove(wanted)
-            return self._refuse(wanted.after, wanted.code, wanted.message, wanted.status)
+            refusal = Refusal(wanted.code, wanted.message, wanted.status)
+            return self._refuse(refusal, wanted.after, wanted.effect)
         if self._once is not None and call.mutating:
             distinct = _distinct(call)
             if distinct not in self._seen:
                 self._seen.add(distinct)
-                return self._refuse(**self._once)
-        return False
+                once = dict(self._once)
+                after = once.pop("after")
+                return self._refuse(Refusal(**once), after)
+        return None
 
     @staticmethod
-    def _refuse(after: bool, code: str, message: str, status: int) -> bool:
+    def _refuse(refusal: Refusal, after: bool, effect: bool = False) -> Refusal:
         if after:
-            return True
-        raise Refusal(code, message, status)
+            return LOST
+        if effect:
+            return refusal
+        raise refusal
 
 
 def _distinct(call: Call) -> str:

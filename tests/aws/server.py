@@ -25,7 +25,7 @@ from werkzeug.serving import make_server
 
 from . import ec2, hooks, identities, node_groups, services, tokens  # noqa: F401 their operations register themselves
 from .eks import HANDLERS
-from .refusals import Refusals
+from .refusals import LOST, Refusals
 from .wire import Answer, Call, Refusal, UnknownOperation, answer, error_answer, parse
 from .world import World
 
@@ -78,8 +78,10 @@ class Application:
         }
         self.calls.append(record)
         try:
-            lost = self._check(call)
+            instead = self._check(call)
             given = self._answer(call, environ, body)
+            if instead not in (None, LOST):
+                raise instead
         except Refusal as refusal:
             record["error"] = refusal.code
             return error_answer(call.service, refusal)
@@ -94,10 +96,10 @@ class Application:
             return error_answer(call.service, Refusal("InternalFailure", "The double failed; invalid() says how.", 500))
         if given[0] >= 400:
             record["error"] = _code(given)
-        return (0, {}, b"") if lost else given
+        return (0, {}, b"") if instead is LOST else given
 
-    def _check(self, call: Call) -> bool:
-        """Refuses what cannot be served. Whether the answer is to get lost."""
+    def _check(self, call: Call) -> Refusal | None:
+        """Refuses what cannot be served. What is answered instead of that which comes of the call."""
         if not self.world.knows(call.access_key) or call.region in self.world.settings.disabled_regions:
             code = {"ec2": "AuthFailure", "eks": "UnrecognizedClientException"}.get(
                 call.service, "InvalidClientTokenId"

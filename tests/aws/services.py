@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from .eks import Cluster
-from .hooks import Forward, hook, served
+from .hooks import Forward, hook, keeper, served
 from .node_groups import NodeGroup
 from .wire import Answer, Call, Refusal
 from .world import ACCOUNT, Changing, Json, World, of_region
@@ -211,22 +211,22 @@ def describe_mount_targets(world: World, call: Call, _forward: Forward) -> Json:
 
 @hook("efs", "DescribeMountTargetSecurityGroups")
 def describe_mount_target_security_groups(world: World, call: Call, forward: Forward) -> Answer:
-    _usable_target(world, call)
+    _target_that_stays(world, call)
     return forward()
 
 
 @hook("efs", "ModifyMountTargetSecurityGroups")
 def modify_mount_target_security_groups(world: World, call: Call, forward: Forward) -> Answer:
-    _usable_target(world, call)
+    _target_that_stays(world, call)
     for group in call.parameters.get("SecurityGroups", []):
         if world.ec2(call.region).get_security_group_from_id(group) is None:
             raise Refusal("SecurityGroupNotFound", f"Security group '{group}' does not exist.", 400)
     return forward()
 
 
-def _usable_target(world: World, call: Call) -> None:
+def _target_that_stays(world: World, call: Call) -> None:
     target = _target(world, call)
-    if target.life_cycle_state != "available":
+    if target.life_cycle_state == "deleting":
         told = f"Mount target '{target.mount_target_id}' is in state {target.life_cycle_state}"
         raise Refusal("IncorrectMountTargetState", told, 409)
 
@@ -282,7 +282,7 @@ def with_policies(world: World, call: Call, forward: Forward) -> Answer:
     return forward()
 
 
-@hook("iam", "DeletePolicy")
+@keeper("iam", "DeletePolicy")
 def delete_policy(world: World, call: Call, forward: Forward) -> Answer:
     arn = call.parameters["PolicyArn"]
     iam = world.iam(call.partition)

@@ -241,6 +241,10 @@ def test_lost_answers_take_effect(aws: Double, account: Account) -> None:
     with pytest.raises(ConnectionClosedError):
         account.ec2.create_vpc(CidrBlock="10.0.0.0/16")
     assert len(account.ec2.describe_vpcs()["Vpcs"]) == before + 1
+    aws.refuse(operation="CreateVpc", effect=True, code="InternalError", status=500)
+    with refused("InternalError"):
+        account.ec2.create_vpc(CidrBlock="10.1.0.0/16")
+    assert len(account.ec2.describe_vpcs()["Vpcs"]) == before + 2
 
 
 def test_each_call_is_refused_once(aws: Double, account: Account) -> None:
@@ -1087,8 +1091,6 @@ def test_a_file_system_comes_and_goes(account: Account) -> None:
     )
     assert target["LifeCycleState"] == "creating"
     key = {"MountTargetId": target["MountTargetId"]}
-    with refused("IncorrectMountTargetState"):
-        account.efs.describe_mount_target_security_groups(**key)
 
     def target_states() -> list[str]:
         found = account.efs.describe_mount_targets(FileSystemId=identifier)["MountTargets"]
@@ -1105,6 +1107,8 @@ def test_a_file_system_comes_and_goes(account: Account) -> None:
     with refused("FileSystemInUse"):
         account.efs.delete_file_system(FileSystemId=identifier)
     account.efs.delete_mount_target(**key)
+    with refused("IncorrectMountTargetState"):
+        account.efs.describe_mount_target_security_groups(**key)
     assert [target_states() for _ in range(2)] == [["deleting"], []]
     with refused("MountTargetNotFound"):
         account.efs.describe_mount_targets(**key)

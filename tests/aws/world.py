@@ -47,6 +47,8 @@ class Settings:
     phases: int = 1
     # Minor versions that EKS offers. The last one is the default.
     versions: list[str] = field(default_factory=lambda: ["1.32", "1.33", "1.34", "1.35", "1.36"])
+    # Whether what something depends on cannot be deleted. A test switches that off to make what others have done.
+    strict: bool = True
     # Regions of the account that are not enabled.
     disabled_regions: list[str] = field(default_factory=list)
     # Quotas of the account: {service code: {quota code: value}}.

@@ -216,7 +216,7 @@ class Sweep:
                     pending.append(one)
             elif whose.made_by_balancer(one, others) or (gone and whose.made_by_plane(one, self._cluster)):
                 pending.append(one)
-            elif gone and one["NetworkInterfaceId"] not in expected and not _of_efs(one):
+            elif gone and one["NetworkInterfaceId"] not in expected and not _of_efs(one) and not _of_balancer(one):
                 strange.append(one)
         return idle, pending, strange
 
@@ -326,6 +326,11 @@ class Sweep:
 def _of_efs(interface: Wire) -> bool:
     """Whether a network interface is of a mount target, which is removed with its file system."""
     return str(interface.get("Description") or "").startswith("EFS mount target")
+
+
+def _of_balancer(interface: Wire) -> bool:
+    """Whether a network interface is of a load balancer, which is told itself."""
+    return str(interface.get("Description") or "").startswith(whose.BALANCER)
 
 
 def _batches(names: list[str]) -> Iterator[list[str]]:

@@ -203,6 +203,8 @@ DRIFTS: list[tuple[Callable[[Made], Any], str, str]] = [
 def test_each_drift_is_told(aws: Double) -> None:
     plan = planned()
     made = Made(aws, plan)
+    # AWS keeps a gateway that addresses are mapped through; somebody else's tools may have taken it with these.
+    aws.settings(strict=False)
     for drift, _part, _words in DRIFTS:
         drift(made)
     result = look(aws, plan)
