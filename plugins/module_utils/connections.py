@@ -12,9 +12,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key, short_value
 
 if TYPE_CHECKING:
@@ -91,8 +91,6 @@ LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
 # What belongs to one way of reaching a cluster, and goes when another way takes its place.
 _OF_A_WAY = (*WAYS, "context", "token", "ca_file", "ca_text")
-# Longest name of a GKE cluster, in characters (Google Cloud: "Cluster names").
-_GKE_NAME = 40
 _MOST_PROBLEMS = 20
 
 
@@ -252,13 +250,13 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
 
 def eks_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
     """The name in AWS of the EKS cluster that is built for an InferenceCluster, or for an EKSCluster."""
-    return cluster_name(namespace, cluster)
+    return eks_names.cluster_name(namespace, cluster)
 
 
 def gke_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
     """The name in Google Cloud of the GKE cluster that is built for an InferenceCluster, or for a GKECluster, at most
     40 characters."""
-    return child_name(namespace, cluster, "gke", limit=_GKE_NAME)
+    return gke_names.cluster_name(namespace, cluster)
 
 
 def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any], problems: list[str]) -> None:

@@ -62,7 +62,11 @@ clusters:
       type: dict
       returned: always
     cloud_name:
-      description: The name of an EKS cluster in AWS; empty for others.
+      description: The name of the cluster in its cloud; empty when it is not made in one.
+      type: str
+      returned: always
+    project:
+      description: The project in Google Cloud that is written; empty when that of the credentials is taken.
       type: str
       returned: always
     replicas:
@@ -97,6 +101,33 @@ clusters:
               gpu: {acceleratorType: nvidia-l4}
               zones: [us-west-2a]
       cloud_name: modelplane-system-eks-us-west-eks-03b8e
+      project: ""
+      replicas: 0
+      problems: []
+    gke-us-central:
+      source: GKE
+      provider: gke
+      object:
+        apiVersion: infrastructure.modelplane.ai/v1alpha1
+        kind: GKECluster
+        metadata: {name: gke-us-central, namespace: modelplane-system}
+        spec:
+          region: us-central1
+          project: my-project
+          kubernetesVersion: "1.35"
+          nodePools:
+            - {name: system, role: System, machineType: e2-standard-4, nodeCount: 1, minNodeCount: 1, maxNodeCount: 2}
+            - name: gpu-l4
+              role: GPU
+              machineType: g2-standard-8
+              diskSizeGb: 100
+              nodeCount: 1
+              minNodeCount: 1
+              maxNodeCount: 4
+              gpu: {acceleratorType: nvidia-l4, acceleratorCount: 1}
+              zones: [us-central1-a, us-central1-c]
+      cloud_name: modelplane-system-gke-us-central-g-f8ba7
+      project: my-project
       replicas: 0
       problems: []
 """

@@ -15,8 +15,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults as eks_faults
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults as gke_faults
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
@@ -30,13 +32,16 @@ Object = dict[str, Any]
 PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
 _SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
+# By the provider: what is wrong with a cluster beside others of any, and its name in the cloud.
+_FAULTS = {"eks": eks_faults.found, "gke": gke_faults.found}
+_NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}
 
 
 def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dict[str, Any]]:
     """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
     `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
-    there is none), `cloud_name` (of an EKS cluster, in AWS), `replicas` (how many are scheduled there) and
-    `problems`, a line each.
+    there is none), `cloud_name` (in its cloud), `project` (of Google Cloud, when it is written), `replicas` (how many
+    are scheduled there) and `problems`, a line each.
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one. What an InferenceCluster became earlier counts only when that is no more: nobody makes such a cluster anew, and
@@ -51,14 +56,15 @@ def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dic
         found[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
     for name, objects in sorted(direct.items()):
         found[name] = _of_objects(objects)
-    every = [entry["object"] for entry in found.values() if entry["provider"] == "eks" and entry["object"]]
     replicas = list(known.get("ModelReplica", {}).values())
     for name, entry in found.items():
-        if entry["provider"] == "eks" and entry["object"]:
-            entry["problems"] += faults.found(entry["object"], every)
+        if entry["object"]:
+            beside = [other["object"] for other in found.values() if other["provider"] == entry["provider"]]
+            entry["problems"] += _FAULTS[entry["provider"]](entry["object"], [other for other in beside if other])
         entry["problems"] = [str(problem) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
-        entry["cloud_name"] = cluster_name(namespace, name) if entry["provider"] == "eks" else ""
+        entry["cloud_name"] = _NAMES[entry["provider"]](namespace, name) if entry["provider"] else ""
+        entry["project"] = text(entry["object"], "spec", "project") if entry["provider"] == "gke" else ""
         value = label_value(name)
         entry["replicas"] = sum(
             1 for replica in replicas if text(replica, "metadata", "labels", CLUSTER_LABEL) == value

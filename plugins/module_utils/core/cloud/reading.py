@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
@@ -15,6 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     MANAGED_BY,
     MANAGED_BY_LABEL,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,14 @@ class Cluster:
     def path(self, pool: Mapping[str, Any]) -> str:
         """Where the user wrote a pool: its place among those of the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
+
+
+def parsed(kind: str, cluster: Mapping[str, Any]) -> Any:
+    """A cluster (wire form) of that kind as a model; what its status says is not asked. Raises InvalidResource."""
+    resource = api.parse({key: value for key, value in cluster.items() if key != "status"})
+    if kind != resource.KIND:
+        raise api.InvalidResource((Problem(f"must be {kind}", "kind", short_value(resource.KIND)),))
+    return resource
 
 
 def is_composed(cluster: Mapping[str, Any]) -> bool:

@@ -10,6 +10,14 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.advising import (
+    Codes,
+    Texts,
+    among,
+    of_code,
+    of_text,
+)
+
 _QUOTA = "ask for a higher quota in Service Quotas"
 _CAPACITY = (
     "AWS has no such instance free in this zone: add zones to the pool, take another instance type, or reserve a "
@@ -72,7 +80,7 @@ _CONFLICT = (
 )
 
 # Codes without a trailing `Exception`; a trailing `*` stands for any rest.
-_BY_CODE: tuple[tuple[tuple[str, ...], str], ...] = (
+_BY_CODE: Codes = (
     (("InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientCapacity"), _CAPACITY),
     (("VcpuLimitExceeded", "InstanceLimitExceeded"), _VCPU),
     (
@@ -265,7 +273,7 @@ _BY_CODE: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 # What the text of a code that says little by itself tells. The first that is found counts.
-_BY_TEXT: tuple[tuple[str, str], ...] = (
+_BY_TEXT: Texts = (
     (r"deletion protection", "Turn off its deletion protection where nobody needs it any more, then run again"),
     (r"capacity.?block.*(not (yet )?active|not (yet )?started|has expired|has ended)", _BLOCK_INACTIVE),
     (r"(not (yet )?active|expired).*capacity.?block", _BLOCK_INACTIVE),
@@ -325,16 +333,16 @@ def advice(code: str, message: str) -> str:
     code merely says that something went wrong, the message decides: it often names the code of the service beneath.
     """
     code = _bare(code)
-    if _among(code, _VAGUE):
+    if among(code, _VAGUE):
         told = _of_message(message)
         if told:
             return told
-    known = _of_code(code)
+    known = of_code(_BY_CODE, code)
     if known:
         return known
     if code in _VAGUE_ADVICE:
         return _VAGUE_ADVICE[code]
-    return _INVALID if _among(code, _VAGUE) and code.startswith(("Invalid", "Validation")) else ""
+    return _INVALID if among(code, _VAGUE) and code.startswith(("Invalid", "Validation")) else ""
 
 
 def _bare(code: str) -> str:
@@ -342,26 +350,11 @@ def _bare(code: str) -> str:
     return code.rpartition("#")[2].removesuffix("Exception").removesuffix("Fault")
 
 
-def _among(code: str, patterns: tuple[str, ...]) -> bool:
-    return any(_matches(code, pattern) for pattern in patterns)
-
-
-def _matches(code: str, pattern: str) -> bool:
-    if pattern.startswith("*"):
-        return code.endswith(pattern[1:])
-    return code.startswith(pattern[:-1]) if pattern.endswith("*") else code == pattern
-
-
-def _of_code(code: str) -> str:
-    return next((text for patterns, text in _BY_CODE if _among(code, patterns)), "")
-
-
 def _of_message(message: str) -> str:
     """The advice on the first code that the message names, else on what it says."""
     for word in re.findall(r"\b[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9.]*", message):
         bare = _bare(word.rstrip("."))
-        known = "" if _among(bare, _VAGUE) else _of_code(bare)
+        known = "" if among(bare, _VAGUE) else of_code(_BY_CODE, bare)
         if known:
             return known
-    text = " ".join(message.lower().split())
-    return next((told for pattern, told in _BY_TEXT if re.search(pattern, text)), "")
+    return of_text(_BY_TEXT, message)

@@ -50,6 +50,13 @@ def subset(have: Any, want: Any) -> bool:
     return all(subset(held.get(key), wanted) for key, wanted in want.items())
 
 
+def narrowed(have: Any, want: Any) -> Any:
+    """What is there, without what nobody asked for."""
+    if not isinstance(have, Mapping) or not isinstance(want, Mapping):
+        return have
+    return {key: narrowed(have[key], want[key]) for key in want if key in have}
+
+
 def labels(have: Any, want: Any) -> bool:
     """Labels in Google Cloud: those that are wanted; others stay."""
     return all((have or {}).get(key) == wanted for key, wanted in want.items())
@@ -64,6 +71,12 @@ def with_node_labels(have: Any, want: Any) -> dict[str, str]:
     """The labels that nodes should have: those that are wanted, and those of others."""
     others = {key: held for key, held in (have or {}).items() if not key.startswith(_OWN_LABELS)}
     return {**others, **want}
+
+
+def own_node_labels(have: Any, want: Any) -> Any:
+    """The labels that are there, without those of others."""
+    held = (have or {}).items()
+    return have and {key: each for key, each in held if key in want or key.startswith(_OWN_LABELS)}
 
 
 def members(have: Any, want: Any) -> bool:
@@ -111,6 +124,12 @@ def ranges(have: Any, want: Any) -> bool:
     return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in want)
 
 
+def own_ranges(have: Any, want: Any) -> Any:
+    """The secondary ranges that are there, without those of others."""
+    names = {entry["rangeName"] for entry in want}
+    return have and [entry for entry in have if entry["rangeName"] in names]
+
+
 def more_ranges(have: Any, want: Any) -> bool:
     """Whether those that are wanted are there already, or not at all: one that is there cannot be changed."""
     held = _by(have, "rangeName")
@@ -131,6 +150,11 @@ def accelerators(have: Any, want: Any) -> bool:
 def taints(have: Any, want: Any) -> bool:
     """Taints of nodes, without an order, but for those that GKE itself sets."""
     return _taints(_of_others(have)) == _taints(_of_others(want))
+
+
+def own_taints(have: Any, _want: Any) -> Any:
+    """The taints that are there, without those that GKE itself sets."""
+    return _of_others(have)
 
 
 def with_taints(have: Any, want: Any) -> list[dict[str, Any]]:

@@ -51,18 +51,11 @@ def _change(field: Field, have: Found, want: Found) -> Change | None:
     before, after = held(have, field.have or field.path), held(want, field.path)
     if field.same(before, after):
         return None
-    before = _narrowed(before, after)
+    before = field.compared(before, after)
     if field.update and (field.possible is None or field.possible(before, after)):
         return Change(field.path, "update", before, after, update=field.update)
     advice = field.advice.format(before=_shown(before), after=_shown(after))
     return Change(field.path, "immutable", before, after, advice=advice)
-
-
-def _narrowed(before: Any, after: Any) -> Any:
-    """What is there, without what nobody asked for."""
-    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
-        return before
-    return {key: _narrowed(before[key], after[key]) for key in after if key in before}
 
 
 def _shown(value: Any) -> str:

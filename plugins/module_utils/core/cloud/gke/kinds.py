@@ -58,14 +58,15 @@ class Field:
 
     `path`: its place in the body, with dots. `have`: its place in what is returned, when that is another. `same`:
     whether what is returned is what is wanted. `update`: which of the updates in requests.py changes it; empty when
-    none does. `possible`: whether an update can make one value of the other. `advice`: what to do when none can, with
-    {before} and {after} in it.
+    none does. `compared`: what of the returned value is compared. `possible`: whether an update can make one value of
+    the other. `advice`: what to do when none can, with {before} and {after} in it.
     """
 
     path: str
     same: Compare = compare.value
     have: str = ""
     update: str = ""
+    compared: Callable[[Any, Any], Any] = compare.narrowed
     possible: Compare | None = None
     advice: str = ""
 
@@ -75,8 +76,8 @@ class Kind:
     """A kind of object. `words`: what people call it. `wrap`: the key that the body has in the request that makes it.
     `mark`: the field (with dots) that says whose it is, labels or a description; empty when nothing does.
     `operations`: whose operations its changes are; empty when they are over with the answer. `update_only`: fields
-    of a body that are not sent to make it. `lasts`: it is never deleted. A field of a body that is not
-    among `fields` is sent to make it, and never compared."""
+    of a body that are not sent to make it. `lasts`: it is never deleted. A field of a body that is not among `fields`
+    is sent to make it, and never compared."""
 
     service: str
     collection: str
@@ -118,6 +119,7 @@ KINDS: dict[str, Kind] = {
                 "secondaryIpRanges",
                 compare.ranges,
                 update="ranges",
+                compared=compare.own_ranges,
                 possible=compare.more_ranges,
                 advice="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr back, "
                 f"{_ANEW}",
@@ -160,8 +162,8 @@ KINDS: dict[str, Kind] = {
         fields=(
             Field("config.oauthScopes", compare.superset, advice=_POOL_ANEW),
             Field("config.resourceLabels", compare.labels, update="labels of machines"),
-            Field("config.labels", compare.node_labels, update="labels"),
-            Field("config.taints", compare.taints, update="taints"),
+            Field("config.labels", compare.node_labels, update="labels", compared=compare.own_node_labels),
+            Field("config.taints", compare.taints, update="taints", compared=compare.own_taints),
             Field("config.machineType", update="machine"),
             Field("config.diskSizeGb", update="machine"),
             Field("config.imageType", update="machine"),

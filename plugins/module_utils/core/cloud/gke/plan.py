@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -162,7 +163,7 @@ def _cluster(
         "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
         "resourceLabels": dict(labels),
         # Its version is that of the cluster.
-        "nodePools": [{key: value for key, value in first.items() if key != "version"}],
+        "nodePools": [{key: deepcopy(value) for key, value in first.items() if key != "version"}],
     }
 
 

@@ -27,7 +27,7 @@ class Read(reading.Cluster):
 
 def read(cluster: Mapping[str, Any]) -> Read:
     """What a GKECluster (wire form) says. Raises InvalidResource."""
-    resource: Any = api.parse({key: value for key, value in cluster.items() if key != "status"})
+    resource: Any = reading.parsed(KIND, cluster)
     written = api.wire(resource)["spec"]["nodePools"]
     composed = reading.is_composed(cluster)
     networking = resource.spec.networking or GKENetworking()

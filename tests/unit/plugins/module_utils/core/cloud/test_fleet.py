@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan as gke_plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import published_copy
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
@@ -68,7 +69,14 @@ def test_an_inference_cluster() -> None:
         "labels": {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/cluster": "eks-us-west"},
     }
     assert plan(entry.pop("object"))["name"] == AWS_NAME
-    assert entry == {"source": "EKS", "provider": "eks", "replicas": 0, "problems": [], "cloud_name": AWS_NAME}
+    assert entry == {
+        "source": "EKS",
+        "provider": "eks",
+        "replicas": 0,
+        "problems": [],
+        "cloud_name": AWS_NAME,
+        "project": "",
+    }
 
 
 POOLS: dict[str, tuple[dict[str, int], tuple[int, int, int]]] = {
@@ -99,6 +107,7 @@ def test_one_that_somebody_wrote() -> None:
         "replicas": 0,
         "problems": [],
         "cloud_name": AWS_NAME,
+        "project": "",
     }
 
 
@@ -109,22 +118,57 @@ def test_the_namespace_that_a_manifest_leaves_out() -> None:
     assert found["eks-us-west"]["cloud_name"].startswith("default-eks-us-west-eks-")
 
 
-def test_google_cloud() -> None:
-    found = clusters([], [gke()])["gke"]
-    assert (found["source"], found["provider"], found["problems"]) == ("GKE", "gke", [])
-    assert found["object"] == gke()
-    source = inference_cluster()
-    source["spec"]["cluster"] = {"source": "GKE", "gke": {"region": "us-central1"}}
-    entry = clusters([], [source, inference_class(provider="GKE")])["eks-us-west"]
-    assert (entry["source"], entry["provider"], entry["object"]["kind"]) == ("GKE", "gke", "GKECluster")
-    assert entry["cloud_name"] == ""
+def google(*pools: Object, **block: Any) -> Object:
+    """An InferenceCluster with source GKE."""
+    found = inference_cluster(*pools, name="gke")
+    found["spec"]["cluster"] = {"source": "GKE", "gke": {"region": "us-central1", **block}}
+    return found
+
+
+GKE_NAME = "modelplane-system-gke-gke-bfac1"
+
+
+def test_a_gke_cluster_that_somebody_wrote() -> None:
+    assert clusters([], [gke()])["gke"] == {
+        "source": "GKE",
+        "provider": "gke",
+        "object": gke(),
+        "replicas": 0,
+        "problems": [],
+        "cloud_name": GKE_NAME,
+        "project": "",
+    }
+    written = gke()
+    written["spec"]["project"] = "my-project"
+    entry = clusters([], [existing("gke-kubeconfig-58c47", name="gke"), written])["gke"]
+    assert (entry["source"], entry["problems"], entry["project"]) == ("Existing", [], "my-project")
+
+
+@pytest.mark.parametrize("project", ["", "my-project"])
+def test_an_inference_cluster_with_source_gke(project: str) -> None:
+    pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-central1-a"]}
+    source = google(pool, **({"project": project} if project else {}))
+    entry = clusters([], [source, inference_class(provider="GKE")])["gke"]
+    assert (entry["source"], entry["provider"], entry["problems"]) == ("GKE", "gke", [])
+    assert (entry["cloud_name"], entry["project"]) == (GKE_NAME, project)
+    made = gke_plan(entry["object"], "of-credentials")
+    assert (made["name"], made["project"]) == (GKE_NAME, project or "of-credentials")
+
+
+def test_what_is_wrong_with_a_gke_cluster() -> None:
+    pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a"]}
+    entry = clusters([], [google(pool), inference_class(provider="GKE"), eks()])["gke"]
+    assert entry["problems"] == [
+        "InferenceCluster gke, spec.nodePools[0].zones[0]: is no zone of the region us-central1 (got "
+        '"us-west-2a"). Write one such as us-central1-a'
+    ]
 
 
 def test_clusters_of_other_clouds_and_of_ones_own() -> None:
     other = inference_cluster(name="other")
     other["spec"]["cluster"] = {"source": "Vultr", "vultr": {"region": "ewr"}}
     found = clusters([], [other, existing("x", name="mine")])
-    nothing = {"provider": "", "object": {}, "replicas": 0, "problems": [], "cloud_name": ""}
+    nothing = {"provider": "", "object": {}, "replicas": 0, "problems": [], "cloud_name": "", "project": ""}
     assert found == {"mine": {"source": "Existing", **nothing}, "other": {"source": "Vultr", **nothing}}
 
 

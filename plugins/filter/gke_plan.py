@@ -1,0 +1,127 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.gke_plan`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gke_plan
+author:
+  - The modelplane.fleet authors
+version_added: 0.3.0
+short_description: All that a GKECluster becomes in Google Cloud
+description:
+  - Turns a GKECluster into everything that is made for it, from the network to the rights of its service account, each
+    object with the fields that Google's API takes.
+  - All that is wrong with the GKECluster is told at once. For one that is composed of an InferenceCluster it is told
+    where it is written there.
+options:
+  _input:
+    description: The GKECluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
+    type: dict
+    required: true
+  project:
+    description:
+      - The ID of the project, such as that of the credentials. A project that the GKECluster itself says wins over it.
+    type: str
+    default: ""
+  fleet:
+    description: The name of the fleet, which becomes the label C(modelplane-ai-fleet) of everything in Google Cloud.
+    type: str
+    default: default
+  options:
+    description: What is chosen beside the GKECluster.
+    type: dict
+    default: {}
+    suboptions:
+      labels:
+        description: More labels for everything in Google Cloud that takes labels.
+        type: dict
+      dra_labels:
+        description:
+          - Whether nodes with GPUs get the labels C(gke-no-default-nvidia-gpu-device-plugin) and
+            C(nvidia.com/gpu.present) too, which keep GKE's own device plugin off them.
+        type: bool
+        default: false
+"""
+
+EXAMPLES = r"""
+- name: Say what would be made
+  ansible.builtin.debug:
+    msg: "{{ cluster | modelplane.fleet.gke_plan(project='my-project', fleet='production') }}"
+  vars:
+    cluster:
+      apiVersion: infrastructure.modelplane.ai/v1alpha1
+      kind: GKECluster
+      metadata: {name: gke-us-central, namespace: modelplane-system}
+      spec:
+        region: us-central1
+        nodePools:
+          - name: gpu-l4
+            role: GPU
+            machineType: g2-standard-8
+            gpu: {acceleratorType: nvidia-l4}
+            zones: [us-central1-a, us-central1-c]
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(object) (namespace and name), C(name) (of the cluster, its network and its subnetwork), C(project), C(region),
+      C(version), C(labels) and C(service_account) (its address).
+    - C(resources), in the order in which they can be made, each with C(key), C(kind), C(name), C(parent) (the path of
+      what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to be there first).
+    - C(storage_class), and C(secrets) (where the kubeconfig and the key of the service account go on the control
+      cluster).
+  type: dict
+  returned: always
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible.module_utils.basic import missing_required_lib
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+_NAME = "modelplane.fleet.gke_plan"
+_OPTIONS = ("dra_labels", "labels")
+
+
+def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
+    """What a GKECluster becomes."""
+    if PYDANTIC_IMPORT_ERROR:
+        raise AnsibleFilterError(missing_required_lib("pydantic"))
+    chosen = options or {}
+    if not isinstance(cluster, Mapping) or not isinstance(chosen, Mapping):
+        raise AnsibleFilterError(f"{_NAME}: the input must be a GKECluster, the options a mapping")
+    for key in chosen:
+        if key not in _OPTIONS:
+            raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
+    if not isinstance(chosen.get("labels") or {}, Mapping):
+        raise AnsibleFilterError(f"{_NAME}: options.labels must be a mapping")
+    dra_labels = plain(chosen.get("dra_labels") or False)
+    if not isinstance(dra_labels, bool):
+        raise AnsibleFilterError(f"{_NAME}: options.dra_labels must be true or false")
+    try:
+        return plan(
+            plain(cluster),
+            str(project or ""),
+            str(fleet),
+            Options(
+                labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()},
+                dra_labels=dra_labels,
+            ),
+        )
+    except GkeError as error:
+        raise AnsibleFilterError(f"this GKECluster cannot be built:\n{error}") from None
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"gke_plan": gke_plan}

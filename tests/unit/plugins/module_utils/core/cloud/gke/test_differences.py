@@ -1,0 +1,450 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Each way in which an object in Google Cloud can be other than planned, and the calls that set it right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import differences
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import updates
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
+    PROJECT,
+    Object,
+    gke,
+    gpu,
+    resource,
+    returned,
+)
+
+ALL = [entry for entry in plan(gke(), PROJECT)["resources"] if entry["kind"] != "iam-member"]
+# What is done to what the API returns; the field that differs, with both values; the calls: method, end of path, body.
+Drift = tuple[str, Callable[[Object], Any], tuple[str, Any, Any], list[tuple[str, str, Object]]]
+PODS = {"rangeName": "pods", "ipCidrRange": "10.1.0.0/16"}
+SERVICES = {"rangeName": "services", "ipCidrRange": "10.2.0.0/16"}
+OTHERS = {"rangeName": "others", "ipCidrRange": "10.9.0.0/24"}
+NAME = plan(gke(), PROJECT)["name"]
+LABELS = plan(gke(), PROJECT)["labels"]
+DRA = "cloud.google.com/gke-nvidia-gpu-dra-driver"
+NODE_LABELS = {"modelplane.ai/gpu": "nvidia-l4", "modelplane.ai/pool": "gpu-l4", DRA: "true"}
+PRESENT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}
+DEDICATED = {"key": "dedicated", "value": "ml", "effect": "NO_EXECUTE"}
+L4 = {
+    "acceleratorType": "nvidia-l4",
+    "acceleratorCount": "1",
+    "gpuDriverInstallationConfig": {"gpuDriverVersion": "DEFAULT"},
+}
+
+
+def put(place: str, value: Any) -> Callable[[Object], None]:
+    """Sets a field; takes it away when the value is None."""
+
+    def change(have: Object) -> None:
+        *parents, last = place.split(".")
+        for part in parents:
+            have = have.setdefault(part, {})
+        if value is None:
+            have.pop(last, None)
+        else:
+            have[last] = value
+
+    return change
+
+
+UPDATED: dict[str, Drift] = {
+    "a missing secondary range": (
+        "subnetwork",
+        put("secondaryIpRanges", [OTHERS, PODS]),
+        ("secondaryIpRanges", [PODS], [PODS, SERVICES]),
+        [("PATCH", "", {"secondaryIpRanges": [OTHERS, PODS, SERVICES], "fingerprint": "Zk0="})],
+    ),
+    "no secondary range": (
+        "subnetwork",
+        put("secondaryIpRanges", None),
+        ("secondaryIpRanges", None, [PODS, SERVICES]),
+        [("PATCH", "", {"secondaryIpRanges": [PODS, SERVICES], "fingerprint": "Zk0="})],
+    ),
+    "a small range of nodes": (
+        "subnetwork",
+        put("ipCidrRange", "10.0.0.0/26"),
+        ("ipCidrRange", "10.0.0.0/26", "10.0.0.0/24"),
+        [("POST", "/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/24"})],
+    ),
+    "an old version": (
+        "cluster",
+        put("currentMasterVersion", "1.34.9-gke.1500000"),
+        ("initialClusterVersion", "1.34.9-gke.1500000", "1.35"),
+        [("PUT", "", {"update": {"desiredMasterVersion": "1.35"}})],
+    ),
+    "a much older version": (
+        "cluster",
+        put("currentMasterVersion", "1.32.1-gke.1"),
+        ("initialClusterVersion", "1.32.1-gke.1", "1.35"),
+        [("PUT", "", {"update": {"desiredMasterVersion": version}}) for version in ("1.33", "1.34", "1.35")],
+    ),
+    "another channel": (
+        "cluster",
+        put("releaseChannel", {"channel": "STABLE"}),
+        ("releaseChannel", {"channel": "STABLE"}, {"channel": "REGULAR"}),
+        [("PUT", "", {"update": {"desiredReleaseChannel": {"channel": "REGULAR"}}})],
+    ),
+    "no channel": (
+        "cluster",
+        put("releaseChannel", {}),
+        ("releaseChannel", {}, {"channel": "REGULAR"}),
+        [("PUT", "", {"update": {"desiredReleaseChannel": {"channel": "REGULAR"}}})],
+    ),
+    "no workload identity": (
+        "cluster",
+        put("workloadIdentityConfig", None),
+        ("workloadIdentityConfig", None, {"workloadPool": "my-project.svc.id.goog"}),
+        [("PUT", "", {"update": {"desiredWorkloadIdentityConfig": {"workloadPool": "my-project.svc.id.goog"}}})],
+    ),
+    "no driver of Filestore": (
+        "cluster",
+        put("addonsConfig.gcpFilestoreCsiDriverConfig", {}),
+        (
+            "addonsConfig",
+            {"gcpFilestoreCsiDriverConfig": {}},
+            {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
+        ),
+        [("PUT", "", {"update": {"desiredAddonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}}}})],
+    ),
+    "a label of the cluster": (
+        "cluster",
+        put("resourceLabels.modelplane-ai-fleet", None),
+        (
+            "resourceLabels",
+            {key: value for key, value in LABELS.items() if key != "modelplane-ai-fleet"},
+            LABELS,
+        ),
+        [("POST", ":setResourceLabels", {"resourceLabels": {**LABELS, "team": "ml"}, "labelFingerprint": "a9dc16a7"})],
+    ),
+    "a label of machines": (
+        "pool-gpu-l4",
+        put("config.resourceLabels.modelplane-ai-cluster", "other"),
+        ("config.resourceLabels", {**LABELS, "modelplane-ai-cluster": "other"}, LABELS),
+        [
+            (
+                "PUT",
+                "",
+                {"resourceLabels": {"labels": {**LABELS, "goog-gke-node-pool-provisioning-model": "on-demand"}}},
+            )
+        ],
+    ),
+    "labels of nodes": (
+        "pool-gpu-l4",
+        put("config.labels", {"modelplane.ai/pool": "other", "modelplane.ai/old": "x", "team": "ml"}),
+        (
+            "config.labels",
+            {"modelplane.ai/pool": "other", "modelplane.ai/old": "x"},
+            NODE_LABELS,
+        ),
+        [("PUT", "", {"labels": {"labels": {"team": "ml", **NODE_LABELS}}})],
+    ),
+    "a label that is wanted no more": (
+        "pool-gpu-l4",
+        put("config.labels", {**NODE_LABELS, "nvidia.com/gpu.present": "true"}),
+        ("config.labels", {**NODE_LABELS, "nvidia.com/gpu.present": "true"}, NODE_LABELS),
+        [("PUT", "", {"labels": {"labels": NODE_LABELS}})],
+    ),
+    "a taint": (
+        "pool-gpu-l4",
+        put("config.taints", [DEDICATED, PRESENT]),
+        ("config.taints", [DEDICATED], []),
+        [("PUT", "", {"taints": {"taints": [PRESENT]}})],
+    ),
+    "bounds": (
+        "pool-gpu-l4",
+        put("autoscaling.maxNodeCount", 4),
+        ("autoscaling", {"enabled": True, "maxNodeCount": 4}, {"enabled": True, "minNodeCount": 0, "maxNodeCount": 8}),
+        [
+            (
+                "POST",
+                ":setAutoscaling",
+                {"autoscaling": {"enabled": True, "minNodeCount": 0, "maxNodeCount": 8}},
+            )
+        ],
+    ),
+    "no autoscaling": (
+        "pool-system",
+        put("autoscaling", None),
+        ("autoscaling", None, {"enabled": True, "minNodeCount": 1, "maxNodeCount": 2}),
+        [("POST", ":setAutoscaling", {"autoscaling": {"enabled": True, "minNodeCount": 1, "maxNodeCount": 2}})],
+    ),
+    "zones": (
+        "pool-gpu-l4",
+        put("locations", ["us-central1-a"]),
+        ("locations", ["us-central1-a"], ["us-central1-a", "us-central1-c"]),
+        [("PUT", "", {"locations": ["us-central1-a", "us-central1-c"]})],
+    ),
+    "an old version of nodes": (
+        "pool-gpu-l4",
+        put("version", "1.34.9-gke.1500000"),
+        ("version", "1.34.9-gke.1500000", "1.35"),
+        [("PUT", "", {"nodeVersion": "-"})],
+    ),
+    "a machine type": (
+        "pool-gpu-l4",
+        put("config.machineType", "g2-standard-4"),
+        ("config.machineType", "g2-standard-4", "g2-standard-8"),
+        [("PUT", "", {"machineType": "g2-standard-8"})],
+    ),
+    "a disk": (
+        "pool-gpu-l4",
+        put("config.diskSizeGb", 200),
+        ("config.diskSizeGb", 200, 100),
+        [("PUT", "", {"diskSizeGb": "100"})],
+    ),
+    "an image": (
+        "pool-gpu-l4",
+        put("config.imageType", "UBUNTU_CONTAINERD"),
+        ("config.imageType", "UBUNTU_CONTAINERD", "COS_CONTAINERD"),
+        [("PUT", "", {"imageType": "COS_CONTAINERD"})],
+    ),
+    "an accelerator": (
+        "pool-gpu-l4",
+        put("config.accelerators", [{**L4, "acceleratorType": "nvidia-tesla-t4"}]),
+        ("config.accelerators", [{**L4, "acceleratorType": "nvidia-tesla-t4"}], [L4]),
+        [("PUT", "", {"accelerators": [L4]})],
+    ),
+    "a number of accelerators": (
+        "pool-gpu-l4",
+        put("config.accelerators", [{**L4, "acceleratorCount": "2"}]),
+        ("config.accelerators", [{**L4, "acceleratorCount": "2"}], [L4]),
+        [("PUT", "", {"accelerators": [L4]})],
+    ),
+    "no driver of GPUs": (
+        "pool-gpu-l4",
+        put("config.accelerators", [{key: L4[key] for key in ("acceleratorType", "acceleratorCount")}]),
+        ("config.accelerators", [{key: L4[key] for key in ("acceleratorType", "acceleratorCount")}], [L4]),
+        [("PUT", "", {"accelerators": [L4]})],
+    ),
+    "a name for people": (
+        "service-account",
+        put("displayName", "Robot"),
+        ("displayName", "Robot", "Crossplane GKECluster gke-us-central"),
+        [
+            (
+                "PATCH",
+                "",
+                {
+                    "serviceAccount": {"displayName": "Crossplane GKECluster gke-us-central"},
+                    "updateMask": "displayName",
+                },
+            )
+        ],
+    ),
+}
+IMMUTABLE: dict[str, tuple[str, Callable[[Object], Any], str, str]] = {
+    "subnetworks of its own": (
+        "network",
+        put("autoCreateSubnetworks", True),
+        "autoCreateSubnetworks",
+        "autoCreateSubnetworks from true to false. Google cannot change it",
+    ),
+    "the network of a subnetwork": (
+        "subnetwork",
+        put("network", "https://www.googleapis.com/compute/v1/projects/my-project/global/networks/default"),
+        "network",
+        "Google cannot change it",
+    ),
+    "another range of nodes": (
+        "subnetwork",
+        put("ipCidrRange", "10.8.0.0/24"),
+        "ipCidrRange",
+        "Set spec.networking.nodeCidr back to 10.8.0.0/24, or remove the cluster and provision it anew",
+    ),
+    "a range of nodes that would shrink": (
+        "subnetwork",
+        put("ipCidrRange", "10.0.0.0/20"),
+        "ipCidrRange",
+        "The range of nodes can only grow",
+    ),
+    "another range of pods": (
+        "subnetwork",
+        put("secondaryIpRanges", [{**PODS, "ipCidrRange": "10.4.0.0/16"}, SERVICES]),
+        "secondaryIpRanges",
+        "Google cannot change a range that is in use",
+    ),
+    "the network of a cluster": ("cluster", put("network", "default"), "network", "from default to projects/"),
+    "the subnetwork of a cluster": ("cluster", put("subnetwork", "default"), "subnetwork", "Google cannot change it"),
+    "a range of a cluster": (
+        "cluster",
+        put("ipAllocationPolicy.clusterSecondaryRangeName", "mine"),
+        "ipAllocationPolicy",
+        "clusterSecondaryRangeName=mine",
+    ),
+    "routes": ("cluster", put("ipAllocationPolicy.useIpAliases", None), "ipAllocationPolicy", "useIpAliases=true"),
+    "scopes": (
+        "pool-gpu-l4",
+        put("config.oauthScopes", ["https://www.googleapis.com/auth/devstorage.read_only"]),
+        "config.oauthScopes",
+        "give the pool a new name",
+    ),
+}
+SAME: dict[str, tuple[str, Callable[[Object], Any]]] = {
+    "a newer version, which the channel brought": ("cluster", put("currentMasterVersion", "1.36.2-gke.100")),
+    "newer nodes": ("pool-gpu-l4", put("version", "1.36.2-gke.100")),
+    "zones in another order": ("pool-gpu-l4", put("locations", ["us-central1-c", "us-central1-a"])),
+    "more scopes": (
+        "pool-gpu-l4",
+        put("config.oauthScopes", ["https://www.googleapis.com/auth/cloud-platform", "logging"]),
+    ),
+    "a number that is one": ("pool-gpu-l4", put("config.accelerators", [{**L4, "acceleratorCount": 1}])),
+    "how GPUs are shared": ("pool-gpu-l4", put("config.accelerators", [{**L4, "gpuPartitionSize": ""}])),
+    "a label of one's own": ("pool-gpu-l4", put("config.labels.team", "ml")),
+    "the URL of a network": (
+        "cluster",
+        put("network", f"https://container.googleapis.com/v1/projects/my-project/global/networks/{NAME}"),
+    ),
+    "false instead of nothing": ("network", put("autoCreateSubnetworks", None)),
+    "a zero instead of nothing": ("pool-gpu-l4", put("autoscaling.minNodeCount", 0)),
+    "how the autoscaler spreads": ("pool-gpu-l4", put("autoscaling.locationPolicy", "ANY")),
+    "how many there were at the start": ("pool-gpu-l4", put("initialNodeCount", 7)),
+}
+
+
+@pytest.mark.parametrize("entry", ALL, ids=[entry["key"] for entry in ALL])
+def test_what_was_just_made_is_as_planned(entry: Object) -> None:
+    have, want = returned(entry), deepcopy(entry["body"])
+    before = deepcopy(have)
+    assert differences(entry["kind"], have, want) == []
+    assert (have, want) == (before, entry["body"])
+
+
+@pytest.mark.parametrize(("key", "change"), SAME.values(), ids=SAME)
+def test_what_is_no_difference(key: str, change: Callable[[Object], Any]) -> None:
+    entry = resource(key)
+    have = returned(entry)
+    change(have)
+    assert differences(entry["kind"], have, entry["body"]) == []
+
+
+@pytest.mark.parametrize(("key", "change", "differs", "calls"), UPDATED.values(), ids=UPDATED)
+def test_updates(
+    key: str, change: Callable[[Object], Any], differs: tuple[str, Any, Any], calls: list[tuple[str, str, Object]]
+) -> None:
+    entry = resource(key)
+    have = returned(entry)
+    change(have)
+    found = differences(entry["kind"], have, entry["body"])
+    assert [(one.field, one.before, one.after, one.action, one.advice) for one in found] == [(*differs, "update", "")]
+    made = updates(entry, have, found)
+    path = f"{'compute/v1' if KINDS[entry['kind']].service == 'compute' else 'v1'}/{entry['parent']}"
+    here = f"{path}/{KINDS[entry['kind']].collection}/{entry['name']}"
+    assert [(call.method, call.path, call.body) for call in made] == [
+        (method, here + end, body) for method, end, body in calls
+    ]
+    assert {call.service for call in made} == {KINDS[entry["kind"]].service}
+    for call in made:
+        assert entry["name"] in call.told
+        assert call.fingerprint in {"", *(call.body or {})}
+        assert not call.fingerprint or (call.body or {})[call.fingerprint] == have[call.fingerprint]
+
+
+@pytest.mark.parametrize(("key", "change", "field", "told"), IMMUTABLE.values(), ids=IMMUTABLE)
+def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field: str, told: str) -> None:
+    entry = resource(key)
+    have = returned(entry)
+    change(have)
+    found = differences(entry["kind"], have, entry["body"])
+    assert [(one.field, one.action, one.update) for one in found] == [(field, "immutable", "")]
+    assert told in str(found[0])
+    assert "{" not in str(found[0])
+    assert updates(entry, have, found) == []
+
+
+def test_a_pool_of_a_fixed_size() -> None:
+    """The size first: should nothing come after that, the bounds still differ."""
+    entry = resource("pool-gpu-l4", gke(gpu(nodeCount=3, minNodeCount=3, maxNodeCount=3)))
+    have = returned(entry)
+    have["autoscaling"].update(minNodeCount=2, maxNodeCount=2)
+    bounds = {"enabled": True, "minNodeCount": 3, "maxNodeCount": 3}
+    assert [
+        (call.path.rpartition(":")[2], call.body)
+        for call in updates(entry, have, differences(entry["kind"], have, entry["body"]))
+    ] == [("setSize", {"nodeCount": 3}), ("setAutoscaling", {"autoscaling": bounds})]
+
+
+def test_one_call_for_all_that_a_machine_is_made_of() -> None:
+    entry = resource(
+        "pool-gpu-l4",
+        gke(
+            gpu(
+                machineType="g2-standard-24",
+                gpu={"acceleratorType": "nvidia-l4", "acceleratorCount": 2},
+                diskSizeGb=300,
+            )
+        ),
+    )
+    have = returned(resource("pool-gpu-l4"))
+    have["version"] = "1.34.1-gke.1"
+    have["config"]["labels"]["modelplane.ai/old"] = "x"
+    calls = updates(entry, have, differences(entry["kind"], have, entry["body"]))
+    assert [call.body for call in calls] == [
+        {"nodeVersion": "-"},
+        {
+            "machineType": "g2-standard-24",
+            "accelerators": [{**L4, "acceleratorCount": "2"}],
+            "diskSizeGb": "300",
+        },
+        {"labels": {"labels": NODE_LABELS}},
+    ]
+
+
+def test_exact_versions() -> None:
+    cluster = gke(kubernetesVersion="1.35.4-gke.200")
+    entry, pool = resource("cluster", cluster), resource("pool-system", cluster)
+    have, nodes = returned(entry), returned(pool)
+    have["currentMasterVersion"] = nodes["version"] = "1.35.4-gke.150"
+    calls = updates(entry, have, differences("cluster", have, entry["body"]))
+    assert [call.body for call in calls] == [{"update": {"desiredMasterVersion": "1.35.4-gke.200"}}]
+    calls = updates(pool, nodes, differences("node-pool", nodes, pool["body"]))
+    assert [call.body for call in calls] == [{"nodeVersion": "1.35.4-gke.200"}]
+
+
+VERSIONS = {
+    ("1.35.4-gke.1200000", "1.35"): True,
+    ("1.35.4-gke.1200000", "1.35.4"): True,
+    ("1.35.4-gke.1200000", "1.35.5"): False,
+    ("1.35.4-gke.1200000", "1.4"): True,
+    ("1.9.0-gke.1", "1.35"): False,
+    ("1.35.4-gke.1200000", "latest"): True,
+    ("1.35.4-gke.1200000", "-"): True,
+    ("", "1.35"): False,
+    (None, "1.35"): False,
+}
+
+
+@pytest.mark.parametrize(("versions", "same"), VERSIONS.items())
+def test_versions(versions: tuple[Any, str], same: bool) -> None:
+    have, want = versions
+    assert (differences("cluster", {"currentMasterVersion": have}, {"initialClusterVersion": want}) == []) is same
+
+
+def test_taints_that_are_wanted() -> None:
+    want = {"config": {"taints": [DEDICATED]}}
+    assert differences("node-pool", {"config": {"taints": [PRESENT, dict(DEDICATED)]}}, want) == []
+    entry = {**resource("pool-gpu-l4"), "body": want}
+    have = {"config": {"taints": [PRESENT, {**DEDICATED, "value": "web"}]}}
+    calls = updates(entry, have, differences("node-pool", have, want))
+    assert [call.body for call in calls] == [{"taints": {"taints": [PRESENT, DEDICATED]}}]
+
+
+def test_every_update_of_the_table_is_made_and_tested() -> None:
+    entries = {entry["kind"]: entry for entry in ALL}
+    tested = set()
+    for key, change, _differs, _calls in UPDATED.values():
+        entry = resource(key)
+        have = returned(entry)
+        change(have)
+        tested |= {(entry["kind"], one.update) for one in differences(entry["kind"], have, entry["body"])}
+    known = {(kind, field.update) for kind, each in KINDS.items() for field in each.fields if field.update}
+    assert tested == known
+    assert set(entries) | {"iam-member"} == set(KINDS)
