@@ -23,6 +23,8 @@ _COLLECTIONS = Path(__file__).absolute().parents[2] / ".collections"
 _ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE"
 _SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 _REGION = "us-west-2"
+# One for all: each reads the certificates of the machine, which takes longer than most calls.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Double:
@@ -166,9 +168,8 @@ class Double:
             data=json.dumps(told or {}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=60) as answer:
+            with _OPENER.open(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise ValueError(f"{what}: {error.read().decode()}") from None
