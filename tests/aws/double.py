@@ -17,11 +17,11 @@ from typing import Any
 import boto3
 import botocore.config
 
+from .credentials import ACCESS_KEY, SECRET_KEY
+
 Json = dict[str, Any]
 
 _COLLECTIONS = Path(__file__).absolute().parents[2] / ".collections"
-_ACCESS_KEY = "AKIAIOSFODNN7EXAMPLE"
-_SECRET_KEY = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 _REGION = "us-west-2"
 # One for all: each reads the certificates of the machine, which takes longer than most calls.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -77,8 +77,8 @@ class Double:
         """The arguments of our modules that lead to the double."""
         return {
             "region": self.region,
-            "access_key": _ACCESS_KEY,
-            "secret_key": _SECRET_KEY,
+            "access_key": ACCESS_KEY,
+            "secret_key": SECRET_KEY,
             "endpoint_url": self.url,
         }
 
@@ -87,8 +87,8 @@ class Double:
         """Variables that lead AWS clients to the double, and nowhere else."""
         return {
             "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": _ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": _SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -102,7 +102,7 @@ class Double:
         if key not in self._clients:
             config = botocore.config.Config(retries={"total_max_attempts": 1}, read_timeout=60)
             self._clients[key] = boto3.session.Session(
-                aws_access_key_id=_ACCESS_KEY, aws_secret_access_key=_SECRET_KEY, region_name=key[1]
+                aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY, region_name=key[1]
             ).client(service, endpoint_url=self.url, config=config)
         return self._clients[key]
 
@@ -153,9 +153,11 @@ class Double:
         told: Json = self._ask("capacity-reservation", {"region": region or self.region, **reservation})
         return told
 
-    def token_review(self, token: str) -> Json:
-        """What the token webhook (`url`/double/token-review) says of a token."""
-        told: Json = self._ask("token-review", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}})
+    def token_review(self, token: str, cluster: str = "") -> Json:
+        """What the token webhook says of a token: `url`/double/token-review of any cluster, with /NAME of that one."""
+        told: Json = self._ask(
+            f"token-review/{cluster}", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
+        )
         return told
 
     def reset(self) -> None:

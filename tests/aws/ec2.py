@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from moto.ec2 import utils as ec2_utils
+from moto.ec2.models.internet_gateways import InternetGateway
+from moto.ec2.models.route_tables import Route
 
 from .eks import group_ids
 from .hooks import Forward, hook, keeper, served
@@ -17,6 +19,19 @@ from .world import ACCOUNT, Changing, Json, World
 
 # moto tells these types of tags by other names than AWS.
 ec2_utils.EC2_PREFIX_TO_RESOURCE.update(eipalloc="elastic-ip", nat="natgateway")
+
+
+def _state(route: Any) -> str:
+    """The state of a route: what it leads to may be gone."""
+    if route.nat_gateway is not None and route.nat_gateway.state in ("deleted", "failed"):
+        return "blackhole"
+    gateway = route.gateway
+    lost = isinstance(gateway, InternetGateway) and gateway.vpc is None
+    return "blackhole" if lost else "active"
+
+
+# Nor does it say that a route leads nowhere.
+Route.state = property(_state)  # type: ignore[assignment, method-assign]
 
 
 def interfaces(world: World, region: str) -> list[Any]:
@@ -124,6 +139,15 @@ def associate_route_table(world: World, call: Call, forward: Forward) -> Answer:
     return forward()
 
 
+@hook("ec2", "CreateTags", "DeleteTags")
+def change_tags(_world: World, call: Call, forward: Forward) -> Answer:
+    for tag in call.parameters.get("Tags", []):
+        if tag["Key"].startswith("aws:"):
+            told = f"Tag keys starting with 'aws:' are reserved for internal use: {tag['Key']}"
+            raise Refusal("InvalidParameterValue", told, 400)
+    return forward()
+
+
 # --- addresses and NAT gateways
 
 
@@ -158,8 +182,8 @@ def disassociate_address(world: World, call: Call, forward: Forward) -> Answer:
 class NatCourse(Changing):
     """The course of a NAT gateway."""
 
-    def __init__(self, world: World, region: str, gateway: Any, token: str) -> None:
-        self.world, self.region, self.gateway, self.token = world, region, gateway, token
+    def __init__(self, world: World, region: str, gateway: Any) -> None:
+        self.world, self.region, self.gateway = world, region, gateway
 
     def start(self) -> None:
         ec2, gateway = self.world.ec2(self.region), self.gateway
@@ -199,9 +223,6 @@ class NatCourse(Changing):
 def create_nat_gateway(world: World, call: Call, _forward: Forward) -> Json:
     asked, ec2 = call.parameters, world.ec2(call.region)
     token = asked.get("ClientToken", "")
-    for course in _courses(world, call.region):
-        if token and course.token == token:
-            return {"NatGateway": _nat(course.gateway, ec2), "ClientToken": token}
     known = {subnet.id for zone in ec2.subnets.values() for subnet in zone.values()}
     if asked["SubnetId"] not in known:
         raise Refusal("InvalidSubnetID.NotFound", f"The subnet ID '{asked['SubnetId']}' does not exist", 400)
@@ -222,14 +243,10 @@ def create_nat_gateway(world: World, call: Call, _forward: Forward) -> Json:
         for tag in specification.get("Tags", [])
     }
     gateway = ec2.create_nat_gateway(asked["SubnetId"], asked.get("AllocationId"), tags, kind)
-    course = NatCourse(world, call.region, gateway, token)
+    course = NatCourse(world, call.region, gateway)
     course.start()
     world.changing[gateway.id] = course
     return {"NatGateway": _nat(gateway, ec2), **({"ClientToken": token} if token else {})}
-
-
-def _courses(world: World, region: str) -> list[NatCourse]:
-    return [one for one in world.changing.values() if isinstance(one, NatCourse) and one.region == region]
 
 
 def _nat(gateway: Any, ec2: Any) -> Json:

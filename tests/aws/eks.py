@@ -143,6 +143,7 @@ class Cluster(Resource):
             "ipFamily": asked.get("kubernetesNetworkConfig", {}).get("ipFamily", "ipv4"),
         }
         self.encryption = asked.get("encryptionConfig", [])
+        self.creator = world.principal(call.partition, call.access_key)
         self.protected = asked.get("deletionProtection", False)
         self.token = world.token(32, "0123456789ABCDEF")
         self.security_group = ""

@@ -12,7 +12,7 @@ from typing import Any
 from .wire import Call, Refusal
 
 # Parameters that say how, not what: a token that the client makes up anew for each call.
-_NOT_IDENTIFYING = ("clientRequestToken", "ClientToken", "ClientRequestToken")
+IDEMPOTENCY = ("clientRequestToken", "ClientToken", "ClientRequestToken")
 
 
 LOST = Refusal("", "The connection is closed.")
@@ -115,6 +115,6 @@ class Refusals:
 
 def _distinct(call: Call) -> str:
     """One text for calls of the same operation with the same parameters."""
-    parameters = {name: value for name, value in call.parameters.items() if name not in _NOT_IDENTIFYING}
+    parameters = {name: value for name, value in call.parameters.items() if name not in IDEMPOTENCY}
     text = json.dumps([call.service, call.operation, call.region, parameters], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()

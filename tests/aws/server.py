@@ -9,6 +9,7 @@ double's own operations, or by moto.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import socket
@@ -25,7 +26,7 @@ from werkzeug.serving import make_server
 
 from . import ec2, hooks, identities, node_groups, services, tokens  # noqa: F401 their operations register themselves
 from .eks import HANDLERS
-from .refusals import LOST, Refusals
+from .refusals import IDEMPOTENCY, LOST, Refusals
 from .wire import Answer, Call, Refusal, UnknownOperation, answer, error_answer, parse
 from .world import World
 
@@ -33,6 +34,8 @@ Json = dict[str, Any]
 Environ = dict[str, Any]
 
 _PREFIX = "/double/"
+# Services that answer a call again which comes twice with one token. EFS tells that there is such an object.
+IDEMPOTENT_SERVICES = ("ec2", "eks")
 
 
 class Application:
@@ -79,7 +82,7 @@ class Application:
         self.calls.append(record)
         try:
             instead = self._check(call)
-            given = self._answer(call, environ, body)
+            given = self._once(call, lambda: self._answer(call, environ, body))
             if instead not in (None, LOST):
                 raise instead
         except Refusal as refusal:
@@ -110,6 +113,23 @@ class Application:
             self.invalid.append(told)
             raise Refusal("InvalidParameterValue" if call.service == "ec2" else "ValidationException", told, 400)
         return self.refusals.check(call)
+
+    def _once(self, call: Call, act: Callable[[], Answer]) -> Answer:
+        """What a call is answered, and again when it is sent once more with the same token of the client."""
+        names = [name for name in IDEMPOTENCY if name in call.parameters and call.service in IDEMPOTENT_SERVICES]
+        if not names:
+            return act()
+        key = (call.service, f"{call.region} {call.operation}", str(call.parameters[names[0]]))
+        before = self.world.client_tokens.get(key)
+        if before is not None and before[0] != call.parameters:
+            code = "IdempotentParameterMismatch" if call.service == "ec2" else "InvalidParameterException"
+            raise Refusal(code, "The client token was used before, with other parameters.", 400)
+        if before is None:
+            given = act()
+            if given[0] >= 400:
+                return given
+            before = self.world.client_tokens[key] = (call.parameters, given)
+        return before[1]
 
     def _answer(self, call: Call, environ: Environ, body: bytes) -> Answer:
         def forward() -> Answer:
@@ -144,8 +164,10 @@ class Application:
 
     def _control(self, path: str, body: bytes) -> Answer:
         """The control interface: JSON in, JSON out."""
-        name = path.removeprefix(_PREFIX).replace("-", "_").strip("/")
-        method = getattr(self, f"control_{name}", None)
+        name, _, of = path.removeprefix(_PREFIX).partition("/")
+        method = getattr(self, f"control_{name.replace('-', '_')}", None)
+        if method is not None and of:
+            method = functools.partial(method, of)
         if method is None:
             return 404, {"Content-Type": "application/json"}, b'{"message": "no such control"}'
         try:
@@ -190,8 +212,8 @@ class Application:
     def control_capacity_reservation(self, region: str = "us-west-2", **reservation: Any) -> Json:
         return ec2.add_reservation(self.world, region, reservation)
 
-    def control_token_review(self, **review: Any) -> Json:
-        return tokens.review(self.world, review)
+    def control_token_review(self, cluster: str = "", /, **review: Any) -> Json:
+        return tokens.review(self.world, review, cluster)
 
     def control_reset(self) -> None:
         moto_api_backend.reset()

@@ -380,6 +380,21 @@ def test_a_cluster_comes_and_goes(aws: Double, account: Account) -> None:
     assert waiters[-1]["error"] == "ResourceNotFoundException"
 
 
+def test_a_call_that_is_sent_twice_makes_one(account: Account) -> None:
+    account.cluster()
+    asked = {
+        "clusterName": "one",
+        "nodegroupName": "system",
+        "nodeRole": account.roles["node"],
+        "subnets": account.subnets,
+        "clientRequestToken": "t",
+    }
+    made = account.eks.create_nodegroup(**asked)["nodegroup"]
+    assert account.eks.create_nodegroup(**asked)["nodegroup"]["nodegroupArn"] == made["nodegroupArn"]
+    with refused("ResourceInUseException"):
+        account.eks.create_nodegroup(**asked | {"clientRequestToken": "u"})
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -908,6 +923,8 @@ def test_a_nat_gateway_comes_and_goes(account: Account) -> None:
     assert account.ec2.create_nat_gateway(**asked)["NatGateway"]["NatGatewayId"] == nat["NatGatewayId"]
     with refused("Resource.AlreadyAssociated"):
         account.ec2.create_nat_gateway(**asked | {"ClientToken": "u"})
+    with refused("IdempotentParameterMismatch"):
+        account.ec2.create_nat_gateway(**asked | {"SubnetId": account.subnets[1]})
     by_tag = [{"Name": "tag:Name", "Values": ["nat"]}, {"Name": "state", "Values": ["pending", "available"]}]
 
     def states() -> list[str]:
@@ -917,6 +934,8 @@ def test_a_nat_gateway_comes_and_goes(account: Account) -> None:
     assert [states() for _ in range(2)] == [["pending"], ["available"]]
     found = account.ec2.describe_nat_gateways(Filter=by_tag)["NatGateways"][0]
     assert found["NatGatewayAddresses"][0]["AllocationId"] == address
+    table = account.ec2.create_route_table(VpcId=account.vpc)["RouteTable"]["RouteTableId"]
+    account.ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", NatGatewayId=nat["NatGatewayId"])
     with refused("InvalidIPAddress.InUse"):
         account.ec2.release_address(AllocationId=address)
     with refused("DependencyViolation", "mapped public address"):
@@ -925,6 +944,9 @@ def test_a_nat_gateway_comes_and_goes(account: Account) -> None:
         account.ec2.delete_subnet(SubnetId=account.subnets[0])
     account.ec2.delete_nat_gateway(NatGatewayId=nat["NatGatewayId"])
     assert [states() for _ in range(2)] == [["deleting"], ["deleted"]]
+    routes = account.ec2.describe_route_tables(RouteTableIds=[table])["RouteTables"][0]["Routes"]
+    assert [route["State"] for route in routes if route.get("NatGatewayId")] == ["blackhole"]
+    account.ec2.delete_route_table(RouteTableId=table)
     assert account.ec2.describe_nat_gateways(Filter=by_tag)["NatGateways"] == []
     account.ec2.release_address(AllocationId=address)
     with refused("DependencyViolation"):
@@ -961,6 +983,8 @@ def test_types_of_tags(account: Account) -> None:
         "NatGatewayId"
     ]
     account.ec2.create_tags(Resources=[nat, address], Tags=[{"Key": "Name", "Value": "x"}])
+    with refused("InvalidParameterValue", "reserved for internal use"):
+        account.ec2.create_tags(Resources=[nat], Tags=[{"Key": "aws:x", "Value": "x"}])
     for kind, identifier in (("natgateway", nat), ("elastic-ip", address)):
         found = account.ec2.describe_tags(Filters=[{"Name": "resource-type", "Values": [kind]}])["Tags"]
         assert [(tag["ResourceId"], tag["ResourceType"]) for tag in found] == [(identifier, kind)]
@@ -1156,10 +1180,9 @@ def test_policies_in_use(account: Account) -> None:
 # --- tokens
 
 
-def _token(aws: Double, cluster: str, header: str = "x-k8s-aws-id", action: str = "GetCallerIdentity") -> str:
+def _token(client: Any, cluster: str, header: str = "x-k8s-aws-id", action: str = "GetCallerIdentity") -> str:
     """A token as EKS has them, made with botocore."""
-    session = aws.client("sts")
-    signer: RequestSigner = session._request_signer
+    signer: RequestSigner = client._request_signer
     request = {
         "method": "GET",
         "url": f"https://sts.us-west-2.amazonaws.com/?Action={action}&Version=2011-06-15",
@@ -1172,23 +1195,52 @@ def _token(aws: Double, cluster: str, header: str = "x-k8s-aws-id", action: str 
 
 
 def test_token_reviews(aws: Double, account: Account) -> None:
-    review = aws.token_review(_token(aws, "one"))
-    assert review["status"] == {"authenticated": False, "error": "there is no cluster in us-west-2"}
+    sts = aws.client("sts")
+    review = aws.token_review(_token(sts, "one"))
+    assert review["status"]["error"] == "the token is for none of the clusters in us-west-2"
     account.cluster()
-    review = aws.token_review(_token(aws, "one"))
+    review = aws.token_review(_token(sts, "one"))
     assert (review["apiVersion"], review["kind"]) == ("authentication.k8s.io/v1", "TokenReview")
     assert review["status"]["authenticated"] is True
     assert "system:masters" in review["status"]["user"]["groups"]
+    assert aws.token_review(_token(sts, "one"), "one")["status"]["authenticated"] is True
+    assert aws.token_review(_token(sts, "one"), "two")["status"]["error"] == "the token is for cluster one"
     for token, told in (
         ("x", "does not begin with"),
         ("k8s-aws-v1.!", "not base64url"),
         ("k8s-aws-v1.aHR0cHM6Ly9leGFtcGxlLmNvbS8", "not one of STS"),
-        (_token(aws, "one", header="x-other"), "not host and x-k8s-aws-id"),
-        (_token(aws, "one", action="GetSessionToken"), "GetSessionToken, not GetCallerIdentity"),
+        (_token(sts, "one", header="x-other"), "not host and x-k8s-aws-id"),
+        (_token(sts, "one", action="GetSessionToken"), "GetSessionToken, not GetCallerIdentity"),
+        (_token(sts, "two"), "for none of the clusters"),
     ):
         status = aws.token_review(token)["status"]
         assert status["authenticated"] is False
         assert told in status["error"]
+
+
+def test_tokens_of_others(aws: Double, account: Account) -> None:
+    """Who made a cluster is its administrator; others need an access entry."""
+    account.cluster(accessConfig={"authenticationMode": "API_AND_CONFIG_MAP"})
+    arn = account.role("fleet", "ec2.amazonaws.com")
+    keys = aws.client("sts").assume_role(RoleArn=arn, RoleSessionName="session")["Credentials"]
+    session = boto3.session.Session(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], "us-west-2")
+    token = _token(session.client("sts"), "one")
+    assert "nor has an access entry" in aws.token_review(token)["status"]["error"]
+    key = {"clusterName": "one", "principalArn": arn}
+    account.eks.create_access_entry(**key, kubernetesGroups=["readers"])
+    assert aws.token_review(token)["status"]["user"]["groups"] == ["readers", "system:authenticated"]
+    policy = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    account.eks.associate_access_policy(**key, policyArn=policy, accessScope={"type": "cluster"})
+    assert "system:masters" in aws.token_review(token)["status"]["user"]["groups"]
+    stranger = boto3.session.Session("AKIAIOSFODNN7OTHER", "secret", region_name="us-west-2")
+    assert aws.token_review(_token(stranger.client("sts"), "one"))["status"]["error"] == "the access key is unknown"
+
+
+def test_presigned_questions_are_answered(aws: Double) -> None:
+    """Who sends the URL of a token to STS is told who it is of."""
+    url = aws.client("sts").generate_presigned_url("get_caller_identity")
+    with urllib.request.urlopen(url) as answer:
+        assert "arn:aws:iam::123456789012:user/moto" in answer.read().decode()
 
 
 def test_own_answers_are_held_against_the_models(account: Account) -> None:

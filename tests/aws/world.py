@@ -28,6 +28,8 @@ from moto.elbv2.models import elbv2_backends
 from moto.iam.models import AWSManagedPolicy, iam_backends
 from moto.sts.models import sts_backends
 
+from .credentials import ACCESS_KEY, SECRET_KEY
+
 Json = dict[str, Any]
 
 ACCOUNT = DEFAULT_ACCOUNT_ID
@@ -98,7 +100,7 @@ class World:
         self.failures: list[Json] = []
         self.servers: dict[str, tuple[str, str]] = {}
         self.changing: dict[str, Changing] = {}
-        self.client_tokens: dict[tuple[str, str, str], Any] = {}
+        self.client_tokens: dict[tuple[str, str, str], tuple[Json, Any]] = {}
         self._numbers = itertools.count(1)
         self._random = random.Random(0)
         self.load_policies("aws")
@@ -135,13 +137,22 @@ class World:
     def knows(self, access_key: str) -> bool:
         """Whether credentials are valid: those that a test has set, and those of roles assumed with them."""
         keys = self.settings.access_keys
-        assumed = [role.access_key_id for backend in sts_backends[ACCOUNT].values() for role in backend.assumed_roles]
-        return not keys or access_key in keys or access_key in assumed
+        return not keys or access_key in keys or self._assumed(access_key) is not None
+
+    def secret(self, access_key: str) -> str:
+        """The secret key that goes with an access key."""
+        role = self._assumed(access_key)
+        return SECRET_KEY if access_key == ACCESS_KEY else str(role.secret_access_key) if role else ""
+
+    def principal(self, partition: str, access_key: str = "") -> str:
+        """The ARN of the user or the role that has an access key."""
+        role = self._assumed(access_key)
+        return str(role.role_arn) if role else f"arn:{partition}:iam::{ACCOUNT}:user/moto"
 
     @staticmethod
-    def principal(partition: str) -> str:
-        """Who the credentials of the tests are."""
-        return f"arn:{partition}:iam::{ACCOUNT}:user/moto"
+    def _assumed(access_key: str) -> Any:
+        roles = [role for backend in sts_backends[ACCOUNT].values() for role in backend.assumed_roles]
+        return next((role for role in roles if role.access_key_id == access_key), None)
 
     def after_phases(self, thing: Changing, done: Callable[[], None]) -> None:
         thing.transition = Transition(self.settings.phases, done)

@@ -122,6 +122,8 @@ def make_others(world: World) -> None:
             Listeners=[{"Protocol": "tcp", "LoadBalancerPort": 80, "InstancePort": 80}],
         )
         client("efs").create_file_system(CreationToken="theirs", Encrypted=True)
+        while client("efs").describe_file_systems()["FileSystems"][0]["LifeCycleState"] != "available":
+            pass
     statement = {"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
     trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     iam = world.client(SEED)("iam")
