@@ -11,7 +11,7 @@ from .eks import Cluster
 from .hooks import Forward, hook, keeper, served
 from .node_groups import NodeGroup
 from .wire import Answer, Call, Refusal
-from .world import ACCOUNT, Changing, Json, World, of_region
+from .world import ACCOUNT, QUOTAS, Changing, Json, World, of_region
 
 # --- EFS
 
@@ -303,10 +303,14 @@ def delete_policy(world: World, call: Call, forward: Forward) -> Answer:
 @hook("service-quotas", "GetServiceQuota", "GetAWSDefaultServiceQuota")
 def get_service_quota(world: World, call: Call, _forward: Forward) -> Json:
     service, quota = call.parameters["ServiceCode"], call.parameters["QuotaCode"]
-    value = world.settings.quotas.get(service, {}).get(quota)
+    value = _quotas(world, service).get(quota)
     if value is None:
         raise Refusal("NoSuchResourceException", "The request failed because the specified quota does not exist.", 400)
     return {"Quota": _quota(call, service, quota, value)}
+
+
+def _quotas(world: World, service: str) -> dict[str, float]:
+    return QUOTAS.get(service, {}) | world.settings.quotas.get(service, {})
 
 
 def _quota(call: Call, service: str, quota: str, value: float) -> Json:
@@ -323,7 +327,7 @@ def _quota(call: Call, service: str, quota: str, value: float) -> Json:
 @hook("service-quotas", "ListServiceQuotas")
 def list_service_quotas(world: World, call: Call, _forward: Forward) -> Json:
     service = call.parameters["ServiceCode"]
-    held = world.settings.quotas.get(service, {})
+    held = _quotas(world, service)
     return {"Quotas": [_quota(call, service, quota, value) for quota, value in held.items()]}
 
 

@@ -323,9 +323,9 @@ def test_quotas(aws: Double) -> None:
     assert quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-417A185B")["Quota"]["Value"] == 768.0
     aws.settings(quotas={"ec2": {"L-417A185B": 8}})
     assert quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-417A185B")["Quota"]["Value"] == 8.0
-    assert len(quotas.list_service_quotas(ServiceCode="ec2")["Quotas"]) == 1
+    assert len(quotas.list_service_quotas(ServiceCode="ec2")["Quotas"]) == 4
     with refused("NoSuchResourceException"):
-        quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-1216C47A")
+        quotas.get_service_quota(ServiceCode="ec2", QuotaCode="L-00000000")
 
 
 # --- clusters

@@ -40,6 +40,8 @@ _MANAGED_POLICIES = (
     "AmazonEC2ContainerRegistry",
     "AmazonSSMManagedInstanceCore",
 )
+# vCPUs that may run at once: of standard types, G and VT, P, and spot of P.
+QUOTAS = {"ec2": {"L-1216C47A": 1920.0, "L-DB2E81BA": 768.0, "L-417A185B": 768.0, "L-7212CCBC": 768.0}}
 
 
 @dataclass
@@ -53,12 +55,8 @@ class Settings:
     strict: bool = True
     # Regions of the account that are not enabled.
     disabled_regions: list[str] = field(default_factory=list)
-    # Quotas of the account: {service code: {quota code: value}}.
-    quotas: dict[str, dict[str, float]] = field(
-        default_factory=lambda: {
-            "ec2": {"L-1216C47A": 1920.0, "L-417A185B": 768.0, "L-DB2E81BA": 768.0, "L-3819A6DF": 768.0}
-        }
-    )
+    # Quotas of the account that are not as QUOTAS has them: {service code: {quota code: value}}.
+    quotas: dict[str, dict[str, float]] = field(default_factory=dict)
     # The credentials that are valid. Empty: all are.
     access_keys: list[str] = field(default_factory=list)
     # How many interfaces `aws-K8S-*` a node group leaves behind when it is deleted, as the CNI plugin does.
