@@ -14,8 +14,8 @@ description:
     Kubernetes version, whether zones exist and have the instance types, whether these have GPUs and EFA as the plan
     wants them, whether capacity reservations are there for the nodes and active, and whether the vCPU quotas let the
     nodes start.
-  - All that is found comes at once, in RV(problems) and RV(warnings). The task fails only where it cannot ask at all,
-    as without credentials.
+  - All that is found comes at once, in RV(problems) and RV(warnings_found). The task fails only where it cannot ask at
+    all, as without credentials.
   - What concerns a node group that is there already is a warning, as nothing is made for it.
 options:
   plan:
