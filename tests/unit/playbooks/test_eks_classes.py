@@ -4,38 +4,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
-import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import network_cards
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
+from ansible_collections.modelplane.fleet.tests.unit.playbooks.catalogue import (
+    EXAMPLES,
+    classes,
+    devices,
+    folder,
+    matching,
+    memory,
+)
 from moto import mock_aws
 
-ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "playbooks/files/classes/eks"
-MANIFESTS = ROOT / "tests/data/manifests"
-CLASSES = [
-    document
-    for path in sorted(FOLDER.glob("*.yaml"))
-    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-]
+CLASSES = classes("eks")
 NAMES = [entry["metadata"]["name"] for entry in CLASSES]
-MEBIBYTE = re.compile(r"(\d+)Mi")
 
 
 def machine(entry: Mapping[str, Any]) -> str:
     return str(entry["spec"]["provisioning"]["eks"]["instanceType"])
-
-
-def devices(entry: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {device["name"]: device for device in entry["spec"]["devices"]}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +41,7 @@ def described() -> Iterator[dict[str, dict[str, Any]]]:
 
 
 def test_the_catalogue_is_a_valid_set_of_manifests() -> None:
-    loaded = build.read_manifests([str(FOLDER)])
+    loaded = build.read_manifests([str(folder("eks"))])
     assert (loaded.errors, loaded.warnings) == ((), ())
     assert sorted(resource.name for resource in loaded.resources) == sorted(NAMES)
     assert len(set(NAMES)) == len(NAMES)
@@ -72,8 +63,7 @@ def test_a_class_is_what_ec2_says_of_its_machine(entry: dict[str, Any], describe
     assert entry["spec"]["provisioning"]["eks"]["accelerator"]["count"] == count
     assert real["Name"] in gpu["attributes"]["productName"]["string"].replace("-", " ").split()
     # EC2 rounds, to either side: an L4 is 22888 MiB to it, and 23034 to its driver.
-    told = int(MEBIBYTE.fullmatch(gpu["capacity"]["memory"]["value"])[1])  # type: ignore[index]
-    assert told == pytest.approx(real["MemoryInfo"]["SizeInMiB"], rel=0.01)
+    assert memory(entry) == pytest.approx(real["MemoryInfo"]["SizeInMiB"], rel=0.01)
     assert found["ProcessorInfo"]["SupportedArchitectures"] == ["x86_64"]
 
 
@@ -98,16 +88,6 @@ def test_a_class_with_efa_has_an_interface_per_network_card(
     assert count == network_cards(machine(entry)), "what the nodes are given"
 
 
-def matching(expression: str) -> set[str]:
-    """The models of GPU that a selector takes."""
-    selector = compile_selector(expression)
-    return {
-        gpu["attributes"]["productName"]["string"]
-        for gpu in (devices(entry)["gpu"] for entry in CLASSES)
-        if selector.evaluate(Device.from_wire(gpu)).match
-    }
-
-
 BIG = {"NVIDIA H200", "NVIDIA B200"}
 EIGHTY = {"NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", *BIG}
 FORTY = {"NVIDIA L40S", "NVIDIA A100-SXM4-40GB", *EIGHTY}
@@ -119,7 +99,7 @@ ALL = {"NVIDIA L4", *FORTY}
     [("20Gi", ALL), ("35Gi", FORTY), ("40Gi", FORTY), ("60Gi", EIGHTY), ("120Gi", BIG), ("200Gi", set())],
 )
 def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
-    assert matching(f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{least}")) >= 0') == models
+    assert matching(CLASSES, f'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("{least}")) >= 0') == models
 
 
 @pytest.mark.parametrize(
@@ -135,34 +115,12 @@ def test_memory_tells_the_models_apart(least: str, models: set[str]) -> None:
     ],
 )
 def test_attributes_tell_the_models_apart(expression: str, models: set[str]) -> None:
-    assert matching(expression) == models
-
-
-def selectors(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("cel"), str):
-            yield value["cel"]
-        for entry in value.values():
-            yield from selectors(entry)
-    elif isinstance(value, list):
-        for entry in value:
-            yield from selectors(entry)
-
-
-EXAMPLES = sorted(
-    {
-        expression
-        for path in MANIFESTS.rglob("model-deployment*.yaml")
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        for expression in selectors(document)
-        if "gpu.nvidia.com" in expression
-    }
-)
+    assert matching(CLASSES, expression) == models
 
 
 @pytest.mark.parametrize("expression", EXAMPLES)
 def test_every_example_finds_a_class(expression: str) -> None:
-    assert matching(expression)
+    assert matching(CLASSES, expression)
 
 
 def test_there_are_examples() -> None:
