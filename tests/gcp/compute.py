@@ -1,0 +1,649 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Compute Engine: networks and subnetworks, and what Kubernetes makes beside them for its services.
+
+All kinds are served by the same handlers: what makes a kind special is in `_MADE`. An object is not deleted as long as
+another refers to it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
+
+from . import catalogue
+from .operations import compute_link, looked_at, serves, start_compute
+from .wire import Call, Json
+from .world import World, base64_text, relative, timestamp
+
+# Kinds by the last part of the paths that have them: what one is called, and the kind in its answers.
+KINDS = {
+    "addresses": "address",
+    "backendServices": "backendService",
+    "firewalls": "firewall",
+    "forwardingRules": "forwardingRule",
+    "healthChecks": "healthCheck",
+    "httpHealthChecks": "httpHealthCheck",
+    "instanceGroups": "instanceGroup",
+    "networkEndpointGroups": "networkEndpointGroup",
+    "networks": "network",
+    "routers": "router",
+    "subnetworks": "subnetwork",
+    "targetPools": "targetPool",
+}
+# Methods by the kind that they are of; those of other scopes have names of their own.
+_NAMES = {
+    "addresses": ("addresses", "globalAddresses"),
+    "backendServices": ("backendServices", "regionBackendServices"),
+    "firewalls": ("firewalls",),
+    "forwardingRules": ("forwardingRules", "globalForwardingRules"),
+    "healthChecks": ("healthChecks", "regionHealthChecks"),
+    "httpHealthChecks": ("httpHealthChecks",),
+    "instanceGroups": ("instanceGroups",),
+    "networkEndpointGroups": ("networkEndpointGroups", "globalNetworkEndpointGroups", "regionNetworkEndpointGroups"),
+    "networks": ("networks",),
+    "routers": ("routers",),
+    "subnetworks": ("subnetworks",),
+    "targetPools": ("targetPools",),
+}
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_ALL = [name for names in _NAMES.values() for name in names]
+
+
+def plant(world: World, collection: str, body: Json) -> Json:
+    """Puts an object there as it is."""
+    kind = KINDS[collection.rpartition("/")[2]]
+    path = f"{collection}/{body['name']}"
+    made = {
+        "kind": f"compute#{kind}",
+        "id": world.identifier(),
+        "creationTimestamp": timestamp(),
+        **body,
+        "selfLink": compute_link(path),
+    }
+    scope = "/".join(path.split("/")[:4])
+    for word in ("regions", "zones"):
+        if f"/{word}/" in scope:
+            made[word[:-1]] = compute_link(scope)
+    world.compute[path] = made
+    return made
+
+
+@serves("compute", *[f"{name}.insert" for name in _ALL])
+def insert(world: World, call: Call) -> Json:
+    body = dict(call.body)
+    name = body.get("name", "")
+    if not _NAME.fullmatch(name):
+        raise _invalid("resource.name", name, "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'")
+    path = f"{call.path}/{name}"
+    repeated = call.parameters.get("requestId") in world.requests
+    world.look(path)
+    if not repeated and (path in world.compute or world.running(path)):
+        raise Refusal("alreadyExists", f"The resource '{path}' already exists", 409)
+    kind = call.path.rpartition("/")[2]
+    if kind in _MADE and not repeated:
+        body = _MADE[kind](world, call, body)
+
+    def done() -> None:
+        plant(world, call.path, body)
+
+    return start_compute(world, call, f"create {KINDS[kind]}", path, done, lambda _: None)
+
+
+@serves("compute", *[f"{name}.get" for name in _ALL])
+def get(world: World, call: Call) -> Json:
+    world.look(call.path)
+    return _shown(world, call.path, _found(world, call.path))
+
+
+@serves("compute", *[f"{name}.list" for name in _ALL])
+def list_(world: World, call: Call) -> Json:
+    world.look(call.path)
+    kind = KINDS[call.path.rpartition("/")[2]]
+    return _page(call, f"compute#{kind}List", list(_of(world, call.path)))
+
+
+@serves("compute", *[f"{name}.aggregatedList" for name in _ALL])
+def aggregated(world: World, call: Call) -> Json:
+    """Objects of a kind in all scopes. A scope without any has a warning."""
+    project, collection = "/".join(call.path.split("/")[:2]), call.path.rpartition("/")[2]
+    places = [f"regions/{region}" for region in catalogue.REGIONS]
+    if collection in ("instanceGroups", "networkEndpointGroups"):
+        places = [f"zones/{zone}" for zones in catalogue.REGIONS.values() for zone in zones]
+    if any(name.startswith(("global", "region")) for name in _NAMES[collection]):
+        places = ["global", *places]
+    items: Json = {}
+    for place in places:
+        found = list(_of(world, f"{project}/{place}/{collection}"))
+        items[place] = {collection: _filtered(call, found)} if found else _warning(place)
+    kind = KINDS[collection]
+    return {
+        "kind": f"compute#{kind}AggregatedList",
+        "id": call.path,
+        "items": items,
+        "selfLink": compute_link(call.path),
+    }
+
+
+@serves("compute", *[f"{name}.delete" for name in _ALL])
+def delete(world: World, call: Call) -> Json:
+    repeated = call.parameters.get("requestId") in world.requests
+    if not repeated:
+        _found(world, call.path)
+        _refuse_unready(world, call.path)
+        user = next(users(world, call.path), "")
+        if user:
+            what = KINDS[call.path.split("/")[-2]]
+            raise Refusal(
+                "resourceInUseByAnotherResource",
+                f"The {what} resource '{call.path}' is already being used by '{user}'",
+                400,
+            )
+
+    def done() -> None:
+        world.compute.pop(call.path, None)
+
+    kind = KINDS[call.path.split("/")[-2]]
+    return start_compute(world, call, f"delete {kind}", call.path, done, lambda _: None)
+
+
+@serves("compute", "networks.patch")
+def patch_network(world: World, call: Call) -> Json:
+    network = _found(world, call.path)
+    _refuse_unready(world, call.path)
+    allowed = {"routingConfig", "mtu", "networkFirewallPolicyEnforcementOrder"}
+    for field in set(call.body) - allowed:
+        if call.body[field] != network.get(field):
+            raise Refusal("invalid", f"Invalid value for field '{field}': it cannot be changed by a patch.", 400)
+    return start_compute(
+        world,
+        call,
+        "update network",
+        call.path,
+        lambda: network.update({key: value for key, value in call.body.items() if key in allowed}),
+        lambda _: None,
+    )
+
+
+@serves("compute", "subnetworks.patch")
+def patch_subnetwork(world: World, call: Call) -> Json:
+    """Only what Google lets change, one thing at a time, and with the fingerprint of what is there."""
+    subnetwork = _found(world, call.path)
+    _refuse_unready(world, call.path)
+    body = dict(call.body)
+    if "fingerprint" not in body:
+        raise Refusal("required", "Required field 'fingerprint' not specified", 400)
+    if body.pop("fingerprint") != subnetwork["fingerprint"]:
+        raise Refusal("conditionNotMet", "Supplied fingerprint does not match current resource fingerprint.", 412)
+    allowed = {"secondaryIpRanges", "privateIpGoogleAccess", "logConfig", "enableFlowLogs", "stackType"}
+    wrong = sorted(key for key in body if key not in allowed and body[key] != subnetwork.get(key))
+    if wrong:
+        raise Refusal("invalid", f"Invalid value for field '{wrong[0]}': it cannot be changed by a patch.", 400)
+    if "secondaryIpRanges" in body:
+        _check_new_ranges(world, call, subnetwork, body["secondaryIpRanges"])
+
+    def done() -> None:
+        subnetwork.update(body)
+        _refingerprint(world, subnetwork)
+
+    return start_compute(world, call, "update subnetwork", call.path, done, lambda _: None)
+
+
+@serves("compute", "subnetworks.expandIpCidrRange")
+def expand(world: World, call: Call) -> Json:
+    path = call.path.removesuffix("/expandIpCidrRange")
+    subnetwork = _found(world, path)
+    _refuse_unready(world, path)
+    wanted = _range(call.body.get("ipCidrRange", ""))
+    have = _range(subnetwork["ipCidrRange"])
+    if wanted == have or not have.subnet_of(wanted):
+        raise Refusal(
+            "invalid",
+            f"Invalid value for field 'ipCidrRange': '{wanted}'. New IP CIDR range {wanted} must be a superset of "
+            f"existing IP CIDR range {have}",
+            400,
+        )
+    _check_free(world, relative(subnetwork["network"]), [wanted], path)
+    others = [_range(each["ipCidrRange"]) for each in subnetwork.get("secondaryIpRanges", ())]
+    _check_apart([wanted, *others])
+
+    def done() -> None:
+        subnetwork["ipCidrRange"] = str(wanted)
+        subnetwork["gatewayAddress"] = str(wanted[1])
+        _refingerprint(world, subnetwork)
+
+    return start_compute(world, call, "update subnetwork", path, done, lambda _: None)
+
+
+@serves("compute", "globalOperations.get", "regionOperations.get", "zoneOperations.get")
+def get_operation(world: World, call: Call) -> Json:
+    return looked_at(world, call.path)
+
+
+@serves("compute", "globalOperations.wait", "regionOperations.wait", "zoneOperations.wait")
+def wait_for_operation(world: World, call: Call) -> Json:
+    """Answers when the operation is over, or after two minutes, whatever is first: here that is one look more."""
+    return looked_at(world, call.path.removesuffix("/wait"))
+
+
+@serves("compute", "globalOperations.list", "regionOperations.list", "zoneOperations.list")
+def list_operations(world: World, call: Call) -> Json:
+    found = [each.body for path, each in world.operations.items() if path.startswith(f"{call.path}/")]
+    return _page(call, "compute#operationList", found)
+
+
+@serves("compute", "projects.get")
+def get_project(world: World, call: Call) -> Json:
+    project = world.projects[call.project]
+    return {
+        "kind": "compute#project",
+        "id": str(project.number),
+        "name": project.name,
+        "selfLink": compute_link(call.path),
+        "defaultServiceAccount": f"{project.number}-compute@developer.gserviceaccount.com",
+        "quotas": _quotas(world, project.name, "global"),
+    }
+
+
+@serves("compute", "zones.list")
+def list_zones(_: World, call: Call) -> Json:
+    zones = [_zone(call.project, region, zone) for region, zones in catalogue.REGIONS.items() for zone in zones]
+    return _page(call, "compute#zoneList", zones)
+
+
+@serves("compute", "zones.get")
+def get_zone(_: World, call: Call) -> Json:
+    name = call.path.rpartition("/")[2]
+    for region, zones in catalogue.REGIONS.items():
+        if name in zones:
+            return _zone(call.project, region, name)
+    raise _absent(call.path)
+
+
+@serves("compute", "regions.list")
+def list_regions(world: World, call: Call) -> Json:
+    return _page(call, "compute#regionList", [_region(world, call.project, region) for region in catalogue.REGIONS])
+
+
+@serves("compute", "regions.get")
+def get_region(world: World, call: Call) -> Json:
+    name = call.path.rpartition("/")[2]
+    if name not in catalogue.REGIONS:
+        raise _absent(call.path)
+    return _region(world, call.project, name)
+
+
+@serves("compute", "machineTypes.list")
+def list_machine_types(world: World, call: Call) -> Json:
+    zone = _known_zone(call)
+    found = [_machine_type(call.project, zone, name) for name in catalogue.machine_types(zone, world.settings)]
+    return _page(call, "compute#machineTypeList", found)
+
+
+@serves("compute", "machineTypes.get")
+def get_machine_type(world: World, call: Call) -> Json:
+    zone, name = _known_zone(call), call.path.rpartition("/")[2]
+    if name not in catalogue.machine_types(zone, world.settings):
+        raise _absent(call.path)
+    return _machine_type(call.project, zone, name)
+
+
+@serves("compute", "machineTypes.aggregatedList")
+def aggregated_machine_types(world: World, call: Call) -> Json:
+    items = {}
+    for zone in (zone for zones in catalogue.REGIONS.values() for zone in zones):
+        found = [_machine_type(call.project, zone, name) for name in catalogue.machine_types(zone, world.settings)]
+        items[f"zones/{zone}"] = {"machineTypes": _filtered(call, found)}
+    return {"kind": "compute#machineTypeAggregatedList", "id": call.path, "items": items}
+
+
+@serves("compute", "acceleratorTypes.list")
+def list_accelerator_types(world: World, call: Call) -> Json:
+    zone = _known_zone(call)
+    found = [_accelerator_type(call.project, zone, name) for name in catalogue.accelerators(zone, world.settings)]
+    return _page(call, "compute#acceleratorTypeList", found)
+
+
+@serves("compute", "acceleratorTypes.get")
+def get_accelerator_type(world: World, call: Call) -> Json:
+    zone, name = _known_zone(call), call.path.rpartition("/")[2]
+    if name not in catalogue.accelerators(zone, world.settings):
+        raise _absent(call.path)
+    return _accelerator_type(call.project, zone, name)
+
+
+@serves("compute", "acceleratorTypes.aggregatedList")
+def aggregated_accelerator_types(world: World, call: Call) -> Json:
+    items = {}
+    for zone in (zone for zones in catalogue.REGIONS.values() for zone in zones):
+        found = [_accelerator_type(call.project, zone, name) for name in catalogue.accelerators(zone, world.settings)]
+        items[f"zones/{zone}"] = {"acceleratorTypes": _filtered(call, found)} if found else _warning(f"zones/{zone}")
+    return {"kind": "compute#acceleratorTypeAggregatedList", "id": call.path, "items": items}
+
+
+def users(world: World, path: str) -> Iterator[str]:
+    """What uses an object, which keeps it: other objects, machines of clusters, the peerings of Filestore."""
+    for other, body in world.compute.items():
+        if other != path and path in _references({**body, "selfLink": ""}):
+            yield other
+    for cluster in world.clusters.values():
+        yield from (machine for machine in cluster.machines() if path in (cluster.network, cluster.subnetwork))
+    if "/networks/" in path:
+        for instance, body in world.instances.items():
+            if any(network_path(path.split("/")[1], each["network"]) == path for each in body["networks"]):
+                yield f"{path}/networkPeerings/filestore-peer-{zlib.crc32(instance.encode())}"
+
+
+def network_path(project: str, name: str) -> str:
+    """The path of a network that may be given by its name alone."""
+    return relative(name) if "/" in name else f"projects/{project}/global/networks/{name}"
+
+
+def subnetwork_users(world: World, path: str) -> list[Any]:
+    """The clusters in a subnetwork."""
+    return [cluster for cluster in world.clusters.values() if cluster.subnetwork == path]
+
+
+# What is checked and filled in when an object of a kind is made.
+
+
+def _network(_: World, __: Call, body: Json) -> Json:
+    if "autoCreateSubnetworks" not in body:
+        raise _invalid("resource.IPv4Range", "", "Legacy networks can no longer be created")
+    if body["autoCreateSubnetworks"]:
+        raise Refusal("NotInTheDouble", "the double has no networks with subnetworks of their own", 501)
+    return {
+        "routingConfig": {"routingMode": "REGIONAL", "bgpBestPathSelectionMode": "LEGACY"},
+        "networkFirewallPolicyEnforcementOrder": "AFTER_CLASSIC_FIREWALL",
+        "mtu": 1460,
+        **body,
+    }
+
+
+def _subnetwork(world: World, call: Call, body: Json) -> Json:
+    region = call.path.split("/")[3]
+    if region not in catalogue.REGIONS:
+        raise _invalid("region", region, "Unknown region")
+    network = network_path(call.project, body.get("network", ""))
+    if network not in world.compute:
+        if world.running(network):
+            raise Refusal("resourceNotReady", f"The resource '{network}' is not ready", 400)
+        raise _absent(network)
+    ranges = [_range(body.get("ipCidrRange", "")), *_secondary(body.get("secondaryIpRanges", ()))]
+    _check_apart(ranges)
+    _check_free(world, network, ranges)
+    made = {
+        "purpose": "PRIVATE",
+        "stackType": "IPV4_ONLY",
+        "privateIpGoogleAccess": False,
+        "privateIpv6GoogleAccess": "DISABLE_GOOGLE_ACCESS",
+        **body,
+        "network": compute_link(network),
+        "gatewayAddress": str(ranges[0][1]),
+        "state": "READY",
+    }
+    _refingerprint(world, made)
+    return made
+
+
+def _with_network(world: World, call: Call, body: Json) -> Json:
+    network = network_path(call.project, body.get("network") or "default")
+    if network not in world.compute:
+        raise _absent(network)
+    return {"direction": "INGRESS", "priority": 1000, "disabled": False, **body, "network": compute_link(network)}
+
+
+_MADE: dict[str, Callable[[World, Call, Json], Json]] = {
+    "firewalls": _with_network,
+    "networks": _network,
+    "subnetworks": _subnetwork,
+}
+
+
+def _secondary(entries: Any) -> list[ipaddress.IPv4Network]:
+    names = [entry.get("rangeName", "") for entry in entries]
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise _invalid("resource.secondaryIpRanges.rangeName", name, "Must be a name")
+    if len(set(names)) != len(names):
+        raise _invalid("resource.secondaryIpRanges", str(names), "The names of ranges have to differ")
+    return [_range(entry.get("ipCidrRange", "")) for entry in entries]
+
+
+def _check_new_ranges(world: World, call: Call, subnetwork: Json, wanted: list[Json]) -> None:
+    """A range that a cluster uses has to stay; those that are new have to be free."""
+    have = {entry["rangeName"]: entry["ipCidrRange"] for entry in subnetwork.get("secondaryIpRanges", ())}
+    want = {entry.get("rangeName"): entry.get("ipCidrRange") for entry in wanted}
+    used = {name for cluster in subnetwork_users(world, call.path) for name in cluster.ranges}
+    for name in used:
+        if want.get(name) != have.get(name):
+            raise _invalid("resource.secondaryIpRanges", name, "The secondary range is in use")
+    ranges = _secondary(wanted)
+    _check_apart([_range(subnetwork["ipCidrRange"]), *ranges])
+    _check_free(world, relative(subnetwork["network"]), ranges, call.path)
+
+
+def _check_apart(ranges: list[ipaddress.IPv4Network]) -> None:
+    for index, each in enumerate(ranges):
+        for other in ranges[:index]:
+            if each.overlaps(other):
+                raise _invalid("resource.ipCidrRange", str(each), f"It overlaps {other} of the same subnetwork")
+
+
+def _check_free(world: World, network: str, ranges: list[ipaddress.IPv4Network], without: str = "") -> None:
+    for path, other in world.compute.items():
+        if "/subnetworks/" not in path or path == without or relative(other["network"]) != network:
+            continue
+        taken = [other["ipCidrRange"], *(entry["ipCidrRange"] for entry in other.get("secondaryIpRanges", ()))]
+        for each in ranges:
+            if any(each.overlaps(_range(there)) for there in taken):
+                place = path.split("/")[3]
+                raise Refusal(
+                    "invalid",
+                    f"Invalid IPCidrRange: {each} conflicts with existing subnetwork '{other['name']}' in region "
+                    f"'{place}'.",
+                    400,
+                )
+
+
+def _range(text: str) -> ipaddress.IPv4Network:
+    try:
+        found = ipaddress.IPv4Network(text)
+    except ValueError:
+        raise _invalid("resource.ipCidrRange", text, "Must be a CIDR address range") from None
+    if not 4 <= found.prefixlen <= 29:
+        raise _invalid("resource.ipCidrRange", text, "Must be of /4 to /29")
+    return found
+
+
+def _refingerprint(world: World, body: Json) -> None:
+    body["fingerprint"] = base64_text(world.token(8))
+
+
+# How objects are shown.
+
+
+def _shown(world: World, path: str, body: Json) -> Json:
+    shown = dict(body)
+    if "/networks/" in path:
+        inside = [
+            other["selfLink"] for place, other in sorted(world.compute.items()) if _in_network(place, other, path)
+        ]
+        if inside:
+            shown["subnetworks"] = inside
+        peered = [
+            {"name": peer.rpartition("/")[2], "state": "ACTIVE", "network": _TENANT} for peer in _peerings(world, path)
+        ]
+        if peered:
+            shown["peerings"] = peered
+    return shown
+
+
+_TENANT = compute_link("projects/filestore-tenant-project/global/networks/filestore-network")
+
+
+def _in_network(place: str, body: Json, network: str) -> bool:
+    return "/subnetworks/" in place and relative(body["network"]) == network
+
+
+def _peerings(world: World, network: str) -> Iterator[str]:
+    return (user for user in users(world, network) if "/networkPeerings/" in user)
+
+
+def _of(world: World, collection: str) -> Iterator[Json]:
+    for path, body in sorted(world.compute.items()):
+        if path.rpartition("/")[0] == collection:
+            yield _shown(world, path, body)
+
+
+def _page(call: Call, kind: str, items: list[Json]) -> Json:
+    """A list. With `maxResults` it comes in pages."""
+    found = _filtered(call, items)
+    start, size = int(call.parameters.get("pageToken") or 0), int(call.parameters.get("maxResults") or 500)
+    answer: Json = {"kind": kind, "id": call.path, "selfLink": compute_link(call.path)}
+    # A list without entries has no items at all.
+    if found[start : start + size]:
+        answer["items"] = found[start : start + size]
+    if found[start + size :]:
+        answer["nextPageToken"] = str(start + size)
+    return answer
+
+
+_FILTER = re.compile(r"""\(?\s*(\w+)\s*(!=|=|eq|ne|:)\s*("[^"]*"|'[^']*'|[^\s()]+)\s*\)?""")
+
+
+def _filtered(call: Call, items: list[Json]) -> list[Json]:
+    """With `filter`: comparisons of fields, joined by nothing or AND. `eq` and `ne` take regular expressions."""
+    text = call.parameters.get("filter", "")
+    if not text:
+        return items
+    terms = [_FILTER.fullmatch(part.strip()) for part in re.split(r"\s+AND\s+|(?<=\))\s*(?=\()", text)]
+    if not all(terms):
+        raise _invalid("filter", text, "Invalid list filter expression")
+    return [item for item in items if all(_meets(item, *term.groups()) for term in terms if term)]
+
+
+def _meets(item: Json, field: str, operator: str, wanted: str) -> bool:
+    wanted, have = wanted.strip("\"'"), str(item.get(field, ""))
+    if operator in ("eq", "ne"):
+        return bool(re.fullmatch(wanted, have)) == (operator == "eq")
+    if operator == ":":
+        return wanted.strip("*") in have
+    if "*" in wanted:
+        return bool(re.fullmatch(re.escape(wanted).replace(r"\*", ".*"), have)) == (operator == "=")
+    return (have == wanted) == (operator == "=")
+
+
+def _warning(place: str) -> Json:
+    return {
+        "warning": {
+            "code": "NO_RESULTS_ON_PAGE",
+            "message": f"There are no results for scope '{place}' on this page.",
+            "data": [{"key": "scope", "value": place}],
+        }
+    }
+
+
+def _zone(project: str, region: str, zone: str) -> Json:
+    return {
+        "kind": "compute#zone",
+        "id": str(zlib.crc32(zone.encode())),
+        "name": zone,
+        "description": zone,
+        "status": "UP",
+        "region": compute_link(f"projects/{project}/regions/{region}"),
+        "selfLink": compute_link(f"projects/{project}/zones/{zone}"),
+    }
+
+
+def _region(world: World, project: str, region: str) -> Json:
+    return {
+        "kind": "compute#region",
+        "id": str(zlib.crc32(region.encode())),
+        "name": region,
+        "description": region,
+        "status": "UP",
+        "zones": [compute_link(f"projects/{project}/zones/{zone}") for zone in catalogue.REGIONS[region]],
+        "quotas": _quotas(world, project, region),
+        "selfLink": compute_link(f"projects/{project}/regions/{region}"),
+    }
+
+
+def _quotas(world: World, project: str, region: str) -> list[Json]:
+    used = catalogue.usage(world, project, region)
+    limits = {**catalogue.QUOTAS, **world.settings.quotas.get(region, {})}
+    return [
+        {"metric": metric, "limit": float(limit), "usage": float(used.get(metric, 0))}
+        for metric, limit in limits.items()
+    ]
+
+
+def _machine_type(project: str, zone: str, name: str) -> Json:
+    machine = catalogue.MACHINES[name]
+    shown: Json = {
+        "kind": "compute#machineType",
+        "name": name,
+        "description": f"{machine.cpus} vCPUs, {machine.memory_gb} GB RAM",
+        "guestCpus": machine.cpus,
+        "memoryMb": machine.memory_gb * 1024,
+        "zone": zone,
+        "selfLink": compute_link(f"projects/{project}/zones/{zone}/machineTypes/{name}"),
+    }
+    if machine.accelerator:
+        shown["accelerators"] = [
+            {"guestAcceleratorType": machine.accelerator, "guestAcceleratorCount": machine.accelerators}
+        ]
+    return shown
+
+
+def _accelerator_type(project: str, zone: str, name: str) -> Json:
+    return {
+        "kind": "compute#acceleratorType",
+        "name": name,
+        "description": name,
+        "maximumCardsPerInstance": 16,
+        "zone": compute_link(f"projects/{project}/zones/{zone}"),
+        "selfLink": compute_link(f"projects/{project}/zones/{zone}/acceleratorTypes/{name}"),
+    }
+
+
+def _known_zone(call: Call) -> str:
+    zone = call.path.split("/")[3]
+    if not any(zone in zones for zones in catalogue.REGIONS.values()):
+        raise _invalid("zone", zone, "Unknown zone")
+    return zone
+
+
+def _found(world: World, path: str) -> Json:
+    found = world.compute.get(path)
+    if found is None:
+        raise _absent(path)
+    return found
+
+
+def _refuse_unready(world: World, path: str) -> None:
+    if any(operation.target == path for operation in world.running(path)):
+        world.look(path)
+        raise Refusal("resourceNotReady", f"The resource '{path}' is not ready", 400)
+
+
+def _references(value: Any) -> set[str]:
+    """All paths in a value."""
+    if isinstance(value, dict):
+        return {found for each in value.values() for found in _references(each)}
+    if isinstance(value, list):
+        return {found for each in value for found in _references(each)}
+    return {relative(value)} if isinstance(value, str) and "projects/" in value else set()
+
+
+def _absent(path: str) -> Refusal:
+    return Refusal("notFound", f"The resource '{path}' was not found", 404)
+
+
+def _invalid(field: str, value: str, why: str) -> Refusal:
+    return Refusal("invalid", f"Invalid value for field '{field}': '{value}'. {why}", 400)

@@ -1,0 +1,173 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The double of Google Cloud as a test has it: a process that is started and ended with a `with` statement."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble, Json
+
+from . import documents
+from .world import PROJECT
+
+
+class Double(CloudDouble):
+    """Google Cloud, as far as the tests need it. Everything in it is gone with the process."""
+
+    module = "ansible_collections.modelplane.fleet.tests.gcp.server"
+    variables = ("CLOUDSDK_", "GCE_", "GCLOUD_", "GOOGLE_")
+
+    def __init__(self, project: str = PROJECT) -> None:
+        super().__init__()
+        self.project = project
+        self._folder = tempfile.TemporaryDirectory(prefix="gcp-double-")
+
+    def __enter__(self) -> Self:
+        # Here and not in the process, so that a test can tell that they are not to be had.
+        documents.folder()
+        super().__enter__()
+        if self.project != PROJECT:
+            self.add_project(self.project)
+        return self
+
+    def __exit__(self, *told: object) -> None:
+        super().__exit__(*told)
+        self._folder.cleanup()
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """The base URL of each service, to which its paths are added as they are."""
+        return {service: f"{self.url}/{service}" for service in documents.SERVICES}
+
+    @property
+    def metadata_host(self) -> str:
+        """Host and port of the metadata server, as GCE_METADATA_HOST has it."""
+        return self.url.removeprefix("http://")
+
+    @property
+    def credentials(self) -> dict[str, Any]:
+        """The arguments of our modules that lead to the double."""
+        return {"project": self.project, "credentials_file": self.key_file(), "endpoints": self.endpoints}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that lead Google's clients to the double, and nowhere else."""
+        return {
+            "GOOGLE_APPLICATION_CREDENTIALS": self.key_file(),
+            "GOOGLE_CLOUD_PROJECT": self.project,
+            "CLOUDSDK_CONFIG": self._folder.name,
+            **self.metadata_environment,
+        }
+
+    @property
+    def metadata_environment(self) -> dict[str, str]:
+        """Variables with which Google's clients find the metadata server of the double."""
+        return {
+            "GCE_METADATA_HOST": self.metadata_host,
+            "GCE_METADATA_IP": self.metadata_host,
+            "GCE_METADATA_MTLS_MODE": "none",
+        }
+
+    def key(self) -> Json:
+        """The key of a service account that may do everything in the project, as its file says it."""
+        told: Json = self._ask("key", {"project": self.project})
+        return told
+
+    def key_file(self) -> str:
+        """The path of a file with `key`."""
+        return self._write("key.json", json.dumps(self.key()))
+
+    def federation_file(self, *, impersonate: bool = True, seconds: int = 600, audience: str = "") -> str:
+        """The path of a file of workload identity federation. The token of another provider that it leads to is
+        exchanged for one of the federated identity, and that for one of the account of `key` (`impersonate`).
+
+        :param seconds: how long the token of the other provider is valid.
+        :param audience: whom it is for, when not for the double.
+        """
+        place = Path(self._folder.name) / "subject-token"
+        told = self._ask(
+            "federation",
+            {
+                "project": self.project,
+                "file": str(place),
+                "impersonate": impersonate,
+                "seconds": seconds,
+                "audience": audience,
+            },
+        )
+        place.write_text(told["token"])
+        return self._write("federation.json", json.dumps(told["config"]))
+
+    def add_project(self, name: str) -> Json:
+        """Adds a project: its name, number and key."""
+        told: Json = self._ask("project", {"name": name})
+        return told
+
+    def expire_tokens(self) -> None:
+        """Lets all access tokens that were handed out expire."""
+        self._ask("expire-tokens")
+
+    def fail(
+        self, kind: str, name: str = "", code: str = "INTERNAL", message: str = "Internal error.", pool_status: str = ""
+    ) -> None:
+        """Lets the next operation of a kind fail when it is over: to make a cluster, node pool, network or subnetwork;
+        also "delete cluster", "update node pool", "upgrade master", "enable service" etc.
+
+        :param name: only what is called so.
+        :param pool_status: what a node pool is then, ERROR (by default) or RUNNING_WITH_ERROR.
+        """
+        wanted = {"kind": kind, "name": name, "code": code, "message": message, "pool_status": pool_status}
+        self._ask("fail", wanted)
+
+    def busy(self, name: str, operation_type: str = "UPGRADE_MASTER", polls: int | None = None) -> Json:
+        """Lets Google itself begin something with a cluster, which takes so many polls. Answers the operation."""
+        told: Json = self._ask("busy", {"name": name, "operation_type": operation_type, "polls": polls})
+        return told
+
+    def change(self, path: str, **fields: Any) -> None:
+        """Changes an object behind the back of whoever made it. `path`: from `projects` on."""
+        self._ask("change", {"path": path, **fields})
+
+    def policy(self) -> Json:
+        """The policy of the project."""
+        told: Json = self._ask("policy", {"project": self.project})
+        return told
+
+    def change_policy(self, role: str, member: str) -> None:
+        """Adds a member to the policy of the project, as somebody else would."""
+        self._ask("change-policy", {"role": role, "member": member, "project": self.project})
+
+    def disable_service(self, name: str) -> None:
+        """Disables an API of the project, such as `compute.googleapis.com`."""
+        self._ask("disable-service", {"name": name, "project": self.project})
+
+    def load_balancer(self, cluster: str, service: str = "", internal: bool = False) -> list[str]:
+        """The paths of what Kubernetes makes for a load balancer, and leaves when the cluster goes first."""
+        told: list[str] = self._ask("load-balancer", {"cluster": cluster, "service": service, "internal": internal})
+        return told
+
+    def volume(self, cluster: str, claim: str = "models", network: str = "", tier: str = "ENTERPRISE") -> str:
+        """The instance of Filestore that the driver makes for a claim of a volume. Its path."""
+        told: str = self._ask("volume", {"cluster": cluster, "claim": claim, "network": network, "tier": tier})
+        return told
+
+    def plant(self, collection: str, **body: Any) -> Json:
+        """Puts an object of Compute Engine there. `collection`: such as `projects/p/global/firewalls`."""
+        told: Json = self._ask("plant", {"collection": collection, "body": body})
+        return told
+
+    def objects(self) -> list[str]:
+        """The paths of all that there is in the project, but for what a project begins with."""
+        told: list[str] = self._ask("objects", {"project": self.project})
+        return told
+
+    def _write(self, name: str, text: str) -> str:
+        place = Path(self._folder.name) / name
+        place.write_text(text)
+        os.chmod(place, 0o600)
+        return str(place)
