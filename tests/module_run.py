@@ -1,23 +1,45 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A module of this collection, run in the process of the test as Ansible runs it: arguments in, a result out."""
+"""A module of this collection, run as its action runs it: in this process, arguments in, a result out."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
-from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.common.parameters import remove_values
+from ansible_collections.modelplane.fleet.plugins.plugin_utils import in_process
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 
-def run(module: Any, arguments: Mapping[str, Any], *, check: bool = False, diff: bool = False) -> dict[str, Any]:
-    """The result of `module` (a file of plugins/modules); of one that fails, `failed` is true and `msg` says why."""
-    given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": diff, "_ansible_remote_tmp": "/tmp"}
-    out = io.StringIO()
-    with patch_module_args(given), contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        module.main()
-    result: dict[str, Any] = json.loads(out.getvalue().strip().splitlines()[-1])
-    return result
+class _Face(in_process._Face):
+    """Keeps what is told besides the result."""
+
+    def __init__(self, module: Any, given: Mapping[str, Any], task: Any) -> None:
+        self.warnings: list[str] = []
+        self.logged: list[str] = []
+        super().__init__(module.__name__.rpartition(".")[2], module.ARGUMENTS, given, task)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(remove_values(text, self._secrets))
+
+    def log(self, text: str) -> None:
+        self.logged.append(remove_values(text, self._secrets))
+
+
+def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
+    """The result of a module (as `plugins.modules.eks_cluster`), with `failed`, `warnings` and what was `logged`.
+
+    It is what a playbook would see: JSON, without the values of secret arguments.
+    """
+    face: Any = None
+    try:
+        face = _Face(module, given, SimpleNamespace(check_mode=check_mode, diff=True))
+        module.work(face)
+    except in_process._Ended as ended:
+        result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
+        told = {"warnings": face.warnings, "logged": face.logged} if face else {}
+        return dict(json.loads(json.dumps({"failed": False, **result, **told})))
+    raise AssertionError(f"{module.__name__} came to no result")

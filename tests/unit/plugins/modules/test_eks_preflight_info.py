@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
 from ansible_collections.modelplane.fleet.plugins.modules import eks_preflight_info
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
-from ansible_collections.modelplane.fleet.tests.aws.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 ZONES = ["us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d"]
 L4 = {
@@ -21,19 +20,6 @@ L4 = {
     "zones": ["us-west-2a"],
     "gpu": {"acceleratorType": "x"},
 }
-
-
-@pytest.fixture(scope="module")
-def double() -> Iterator[Double]:
-    with Double() as started:
-        yield started
-
-
-@pytest.fixture
-def aws(double: Double) -> Iterator[Double]:
-    double.reset()
-    yield double
-    assert double.invalid() == []
 
 
 def planned(*pools: dict[str, Any], **spec: Any) -> dict[str, Any]:

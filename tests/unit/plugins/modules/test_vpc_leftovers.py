@@ -4,31 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.modules import vpc_leftovers
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
-from ansible_collections.modelplane.fleet.tests.aws.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 NAME = "modelplane-system-west-eks-12345"
 OWNED = f"kubernetes.io/cluster/{NAME}"
 EVERYBODY = {"IpProtocol": "tcp", "FromPort": 80, "ToPort": 80, "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
-
-
-@pytest.fixture(scope="module")
-def double() -> Iterator[Double]:
-    with Double() as started:
-        yield started
-
-
-@pytest.fixture
-def aws(double: Double) -> Iterator[Double]:
-    double.reset()
-    yield double
-    assert double.invalid() == []
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import from_params
 from ansible_collections.modelplane.fleet.plugins.modules import eks_cluster
-from ansible_collections.modelplane.fleet.tests.aws.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 KEYS = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import OURS, TAGS
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.runner import Runner
 
 MODULE = "efs_file_system"
-TAGS = {"modelplane.ai/cluster": "west", "modelplane.ai/fleet": "default"}
-OURS = {**TAGS, "modelplane.ai/managed-by": "modelplane.fleet"}
 TOKEN = "modelplane-system-west-eks-12345"
 
 
 class Network:
     """Three subnets, each in a zone of its own, and two security groups."""
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Runner) -> None:
         ec2 = run.aws.client("ec2")
         self.vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         self.subnets = [
@@ -36,7 +36,7 @@ class Network:
 
 
 @pytest.fixture
-def network(run: Any) -> Network:
+def network(run: Runner) -> Network:
     return Network(run)
 
 
@@ -44,17 +44,17 @@ def wanted(network: Network, **more: Any) -> dict[str, Any]:
     return {"creation_token": TOKEN, "name": "west", "tags": TAGS, "mount_targets": network.targets(), **more}
 
 
-def systems(run: Any) -> list[dict[str, Any]]:
+def systems(run: Runner) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = run.aws.client("efs").describe_file_systems()["FileSystems"]
     return found
 
 
-def targets(run: Any, identity: str) -> dict[str, dict[str, Any]]:
+def targets(run: Runner, identity: str) -> dict[str, dict[str, Any]]:
     found = run.aws.client("efs").describe_mount_targets(FileSystemId=identity)["MountTargets"]
     return {target["SubnetId"]: target for target in found}
 
 
-def groups(run: Any, identity: str) -> dict[str, list[str]]:
+def groups(run: Runner, identity: str) -> dict[str, list[str]]:
     client = run.aws.client("efs")
     return {
         subnet: client.describe_mount_target_security_groups(MountTargetId=target["MountTargetId"])["SecurityGroups"]
@@ -62,7 +62,7 @@ def groups(run: Any, identity: str) -> dict[str, list[str]]:
     }
 
 
-def test_it_is_made_with_a_mount_target_in_each_subnet(run: Any, network: Network) -> None:
+def test_it_is_made_with_a_mount_target_in_each_subnet(run: Runner, network: Network) -> None:
     done = run.all_three(MODULE, **wanted(network))
     (live,) = systems(run)
     assert done["file_system"]["FileSystemId"] == live["FileSystemId"]
@@ -73,7 +73,7 @@ def test_it_is_made_with_a_mount_target_in_each_subnet(run: Any, network: Networ
     assert set(done["mount_targets"]) == set(network.subnets)
 
 
-def test_what_is_created_and_removed_is_waited_for(run: Any, network: Network) -> None:
+def test_what_is_created_and_removed_is_waited_for(run: Runner, network: Network) -> None:
     run.aws.settings(phases=2)
     done = run(MODULE, **wanted(network))
     assert not done["failed"], done["msg"]
@@ -86,7 +86,7 @@ def test_what_is_created_and_removed_is_waited_for(run: Any, network: Network) -
     assert systems(run) == []
 
 
-def test_mount_targets_that_another_run_is_making_get_their_groups(run: Any, network: Network) -> None:
+def test_mount_targets_that_another_run_is_making_get_their_groups(run: Runner, network: Network) -> None:
     run.aws.settings(phases=3)
     run(MODULE, **wanted(network, wait=False))
     done = run(MODULE, **wanted(network, mount_targets=network.targets(1), wait=False))
@@ -96,7 +96,7 @@ def test_mount_targets_that_another_run_is_making_get_their_groups(run: Any, net
     assert groups(run, live["FileSystemId"]) == dict.fromkeys(network.subnets, network.groups[1:])
 
 
-def test_throughput_security_groups_and_tags_follow(run: Any, network: Network) -> None:
+def test_throughput_security_groups_and_tags_follow(run: Runner, network: Network) -> None:
     run(MODULE, **wanted(network, tags={**TAGS, "team": "a"}))
     (live,) = systems(run)
     identity = live["FileSystemId"]
@@ -115,7 +115,7 @@ def test_throughput_security_groups_and_tags_follow(run: Any, network: Network) 
     assert groups(run, identity) == dict.fromkeys(network.subnets, network.groups[1:])
 
 
-def test_a_subnet_more_is_a_mount_target_more(run: Any, network: Network) -> None:
+def test_a_subnet_more_is_a_mount_target_more(run: Runner, network: Network) -> None:
     run(MODULE, **wanted(network, mount_targets=network.targets()[:1]))
     done = run.all_three(MODULE, **wanted(network))
     assert len(done["diff"]["after"]) == 2
@@ -124,7 +124,7 @@ def test_a_subnet_more_is_a_mount_target_more(run: Any, network: Network) -> Non
     assert set(targets(run, live["FileSystemId"])) == set(network.subnets)
 
 
-def test_encryption_cannot_change_and_that_is_told(run: Any, network: Network) -> None:
+def test_encryption_cannot_change_and_that_is_told(run: Runner, network: Network) -> None:
     run(MODULE, **wanted(network, encrypted=False))
     failed = run(MODULE, **wanted(network, throughput_mode="bursting"))
     assert "is not encrypted and has to be encrypted, which EFS cannot change" in failed["msg"]
@@ -137,7 +137,7 @@ def test_encryption_cannot_change_and_that_is_told(run: Any, network: Network) -
 @pytest.mark.parametrize(
     "tags", [{}, {**OURS, "modelplane.ai/cluster": "east"}], ids=["nobody's", "of another cluster"]
 )
-def test_what_is_not_ours_is_refused(run: Any, network: Network, tags: dict[str, str], state: str) -> None:
+def test_what_is_not_ours_is_refused(run: Runner, network: Network, tags: dict[str, str], state: str) -> None:
     run.aws.client("efs").create_file_system(
         CreationToken=TOKEN, Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
     )
@@ -148,7 +148,7 @@ def test_what_is_not_ours_is_refused(run: Any, network: Network, tags: dict[str,
     assert run.aws.calls(mutating=True) == []
 
 
-def test_a_zone_that_another_subnet_has_is_told(run: Any, network: Network) -> None:
+def test_a_zone_that_another_subnet_has_is_told(run: Runner, network: Network) -> None:
     ec2 = run.aws.client("ec2")
     run(MODULE, **wanted(network, mount_targets=network.targets()[:1]))
     other = ec2.create_subnet(VpcId=network.vpc, CidrBlock="10.0.9.0/24", AvailabilityZone="us-west-2a")
@@ -162,7 +162,7 @@ def test_a_zone_that_another_subnet_has_is_told(run: Any, network: Network) -> N
 
 
 @pytest.mark.parametrize("operation", ["CreateFileSystem", "CreateMountTarget"])
-def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Any, network: Network, operation: str) -> None:
+def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Runner, network: Network, operation: str) -> None:
     run.aws.refuse(operation=operation, code="InternalServerError", message="Lost.", status=500, after=True)
     done = run(MODULE, **wanted(network))
     assert not done["failed"], done["msg"]
@@ -172,7 +172,7 @@ def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Any, networ
 
 
 @pytest.mark.parametrize("operation", ["CreateFileSystem", "CreateMountTarget"])
-def test_after_a_failure_the_next_run_goes_on(run: Any, network: Network, operation: str) -> None:
+def test_after_a_failure_the_next_run_goes_on(run: Runner, network: Network, operation: str) -> None:
     run.aws.refuse(operation=operation, code="AccessDeniedException", message="Not now.")
     failed = run(MODULE, **wanted(network))
     assert "AccessDeniedException: Not now" in failed["msg"]
@@ -182,7 +182,7 @@ def test_after_a_failure_the_next_run_goes_on(run: Any, network: Network, operat
     assert run(MODULE, **wanted(network))["changed"] is False
 
 
-def test_it_goes_with_its_access_points_and_mount_targets(run: Any, network: Network) -> None:
+def test_it_goes_with_its_access_points_and_mount_targets(run: Runner, network: Network) -> None:
     identity = run(MODULE, **wanted(network))["file_system"]["FileSystemId"]
     run.aws.client("efs").create_access_point(FileSystemId=identity, ClientToken="volume")
     run.aws.client("efs").create_file_system(CreationToken="another")
@@ -192,7 +192,7 @@ def test_it_goes_with_its_access_points_and_mount_targets(run: Any, network: Net
 
 
 @pytest.mark.parametrize("operation", ["DeleteAccessPoint", "DeleteMountTarget", "DeleteFileSystem"])
-def test_a_removal_that_stopped_goes_on(run: Any, network: Network, operation: str) -> None:
+def test_a_removal_that_stopped_goes_on(run: Runner, network: Network, operation: str) -> None:
     identity = run(MODULE, **wanted(network))["file_system"]["FileSystemId"]
     run.aws.client("efs").create_access_point(FileSystemId=identity, ClientToken="volume")
     run.aws.refuse(operation=operation, code="AccessDeniedException", message="Not now.")
@@ -202,7 +202,7 @@ def test_a_removal_that_stopped_goes_on(run: Any, network: Network, operation: s
     assert systems(run) == []
 
 
-def test_in_check_mode_subnets_need_not_be_there(run: Any) -> None:
+def test_in_check_mode_subnets_need_not_be_there(run: Runner) -> None:
     listed = [{"subnet_id": "", "security_group_ids": []}, {"subnet_id": "", "security_group_ids": []}]
     told = run(MODULE, check=True, creation_token=TOKEN, tags=TAGS, mount_targets=listed)
     assert told["changed"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.launch_templates import same_data
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import OURS, TAGS
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.runner import Runner
 
 MODULE = "ec2_launch_template"
-TAGS = {"modelplane.ai/cluster": "west", "modelplane.ai/fleet": "default"}
-OURS = {**TAGS, "modelplane.ai/managed-by": "modelplane.fleet"}
 DATA: dict[str, Any] = {
     "InstanceType": "p5en.48xlarge",
     "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500}}],
@@ -37,20 +37,20 @@ def changed(**values: Any) -> dict[str, Any]:
     return {**copy.deepcopy(DATA), **values}
 
 
-def versions(run: Any, identity: str) -> list[dict[str, Any]]:
+def versions(run: Runner, identity: str) -> list[dict[str, Any]]:
     client = run.aws.client("ec2")
     found = client.describe_launch_template_versions(LaunchTemplateId=identity)["LaunchTemplateVersions"]
     return sorted(found, key=lambda version: int(version["VersionNumber"]))
 
 
-def templates(run: Any) -> dict[str, dict[str, Any]]:
+def templates(run: Runner) -> dict[str, dict[str, Any]]:
     return {
         each["LaunchTemplateName"]: each
         for each in run.aws.client("ec2").describe_launch_templates()["LaunchTemplates"]
     }
 
 
-def test_a_template_is_made_once_with_all_of_its_data(run: Any) -> None:
+def test_a_template_is_made_once_with_all_of_its_data(run: Runner) -> None:
     made = run.all_three(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)["templates"]["gpu"]
     (version,) = versions(run, made["id"])
     assert version["LaunchTemplateData"] == DATA
@@ -59,7 +59,7 @@ def test_a_template_is_made_once_with_all_of_its_data(run: Any) -> None:
     assert tags == {**OURS, "Name": "gpu"}
 
 
-def test_other_data_are_a_new_version_that_is_the_default_one(run: Any) -> None:
+def test_other_data_are_a_new_version_that_is_the_default_one(run: Runner) -> None:
     first = run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)["templates"]["gpu"]
     wanted = changed(InstanceType="p5e.48xlarge")
     done = run.all_three(MODULE, templates=[{"name": "gpu", "data": wanted}], tags=TAGS)
@@ -72,7 +72,7 @@ def test_other_data_are_a_new_version_that_is_the_default_one(run: Any) -> None:
     )
 
 
-def test_a_version_of_somebody_else_and_a_lost_default_are_set_right(run: Any) -> None:
+def test_a_version_of_somebody_else_and_a_lost_default_are_set_right(run: Runner) -> None:
     identity = run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)["templates"]["gpu"]["id"]
     client = run.aws.client("ec2")
     client.create_launch_template_version(LaunchTemplateId=identity, LaunchTemplateData={"InstanceType": "m5.large"})
@@ -83,7 +83,7 @@ def test_a_version_of_somebody_else_and_a_lost_default_are_set_right(run: Any) -
     assert (templates(run)["gpu"]["DefaultVersionNumber"], len(versions(run, identity))) == (3, 3)
 
 
-def test_tags_follow_and_those_of_others_stay(run: Any) -> None:
+def test_tags_follow_and_those_of_others_stay(run: Runner) -> None:
     identity = run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags={**TAGS, "team": "a"})["templates"]["gpu"][
         "id"
     ]
@@ -104,7 +104,7 @@ def test_tags_follow_and_those_of_others_stay(run: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("state", ["present", "absent"])
-def test_what_is_not_ours_is_refused(run: Any, tags: dict[str, str], told: str, state: str) -> None:
+def test_what_is_not_ours_is_refused(run: Runner, tags: dict[str, str], told: str, state: str) -> None:
     spec = [{"ResourceType": "launch-template", "Tags": [{"Key": key, "Value": tags[key]} for key in tags]}]
     run.aws.client("ec2").create_launch_template(
         LaunchTemplateName="gpu",
@@ -120,7 +120,7 @@ def test_what_is_not_ours_is_refused(run: Any, tags: dict[str, str], told: str, 
     assert run.aws.calls(mutating=True) == []
 
 
-def test_only_templates_of_the_cluster_are_purged(run: Any) -> None:
+def test_only_templates_of_the_cluster_are_purged(run: Runner) -> None:
     for name in ("one", "two", "three"):
         run(MODULE, templates=[{"name": name, "data": DATA}], tags=TAGS)
     run(MODULE, templates=[{"name": "of-east", "data": DATA}], tags={**TAGS, "modelplane.ai/cluster": "east"})
@@ -133,7 +133,7 @@ def test_only_templates_of_the_cluster_are_purged(run: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", ["CreateLaunchTemplate", "CreateLaunchTemplateVersion", "ModifyLaunchTemplate"])
-def test_after_a_failure_the_next_run_goes_on(run: Any, operation: str) -> None:
+def test_after_a_failure_the_next_run_goes_on(run: Runner, operation: str) -> None:
     if operation != "CreateLaunchTemplate":
         run(MODULE, templates=[{"name": "gpu", "data": changed(InstanceType="p5e.48xlarge")}], tags=TAGS)
     run.aws.refuse(operation=operation, code="UnauthorizedOperation", message="Not now.")
@@ -149,7 +149,7 @@ def test_after_a_failure_the_next_run_goes_on(run: Any, operation: str) -> None:
     assert template["LatestVersionNumber"] == (1 if operation == "CreateLaunchTemplate" else 2)
 
 
-def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Any) -> None:
+def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Runner) -> None:
     run.aws.refuse(operation="CreateLaunchTemplate", code="InternalError", message="Lost.", status=500, after=True)
     done = run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)
     assert done["templates"]["gpu"] == {
@@ -160,7 +160,7 @@ def test_one_that_was_made_although_nobody_heard_of_it_is_taken(run: Any) -> Non
     assert run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)["changed"] is False
 
 
-def test_two_entries_of_one_name_are_refused(run: Any) -> None:
+def test_two_entries_of_one_name_are_refused(run: Runner) -> None:
     entry = {"name": "gpu", "data": DATA}
     assert "gpu is listed twice" in run(MODULE, templates=[entry, entry], tags=TAGS)["msg"]
 
@@ -180,7 +180,7 @@ def test_order_and_empty_fields_mean_nothing(live: dict[str, Any], same: bool) -
     assert same_data(live, DATA) is same
 
 
-def test_what_ec2_adds_to_a_version_of_ours_means_nothing(run: Any) -> None:
+def test_what_ec2_adds_to_a_version_of_ours_means_nothing(run: Runner) -> None:
     made = run(MODULE, templates=[{"name": "gpu", "data": DATA}], tags=TAGS)["templates"]["gpu"]
     (version,) = versions(run, made["id"])
     live = copy.deepcopy(version["LaunchTemplateData"])

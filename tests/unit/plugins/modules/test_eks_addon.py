@@ -8,48 +8,27 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import OURS, TAGS, make_cluster
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.runner import Runner
 
 MODULE = "eks_addon"
-TAGS = {"modelplane.ai/cluster": "west", "modelplane.ai/fleet": "default"}
-OURS = {**TAGS, "modelplane.ai/managed-by": "modelplane.fleet"}
 ALL = ["vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver"]
 
 
 @pytest.fixture
-def west(run: Any) -> Any:
+def west(run: Runner) -> Runner:
     """A cluster whose addons do not mind that it has no nodes."""
     run.aws.settings(phases=1, addons_need_nodes=False)
-    make_cluster(run)
+    make_cluster(run.aws)
     return run
 
 
-def make_cluster(run: Any, version: str = "1.36") -> None:
-    ec2, iam, eks = (run.aws.client(service) for service in ("ec2", "iam", "eks"))
-    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnets = [
-        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{index}.0/24", AvailabilityZone=f"us-west-2{zone}")["Subnet"]
-        for index, zone in enumerate("ab")
-    ]
-    statement = {"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    role = iam.create_role(RoleName="cluster", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    iam.attach_role_policy(RoleName="cluster", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSClusterPolicy")
-    eks.create_cluster(
-        name="west",
-        version=version,
-        roleArn=role,
-        resourcesVpcConfig={"subnetIds": [subnet["SubnetId"] for subnet in subnets]},
-    )
-    while eks.describe_cluster(name="west")["cluster"]["status"] != "ACTIVE":
-        pass
-
-
-def addon(run: Any, name: str) -> dict[str, Any]:
+def addon(run: Runner, name: str) -> dict[str, Any]:
     found: dict[str, Any] = run.aws.client("eks").describe_addon(clusterName="west", addonName=name)["addon"]
     return found
 
 
-def names(run: Any) -> list[str]:
+def names(run: Runner) -> list[str]:
     found: list[str] = run.aws.client("eks").list_addons(clusterName="west")["addons"]
     return found
 
@@ -59,7 +38,7 @@ def wanted(*entries: dict[str, Any] | str, **more: Any) -> dict[str, Any]:
     return {"cluster": "west", "addons": listed, "tags": TAGS, **more}
 
 
-def test_all_are_made_together_and_waited_for(west: Any) -> None:
+def test_all_are_made_together_and_waited_for(west: Runner) -> None:
     done = west.all_three(MODULE, **wanted(*ALL))
     assert {name: found["status"] for name, found in done["addons"].items()} == dict.fromkeys(ALL, "ACTIVE")
     assert sorted(names(west)) == sorted(ALL)
@@ -70,7 +49,7 @@ def test_all_are_made_together_and_waited_for(west: Any) -> None:
     assert creations == []
 
 
-def test_they_take_over_what_eks_put_there_itself(west: Any) -> None:
+def test_they_take_over_what_eks_put_there_itself(west: Runner) -> None:
     west.aws.forget_calls()
     west(MODULE, **wanted("coredns"))
     (call,) = west.aws.calls(mutating=True)
@@ -79,7 +58,7 @@ def test_they_take_over_what_eks_put_there_itself(west: Any) -> None:
     assert "configurationValues" not in call["parameters"]
 
 
-def test_version_configuration_and_tags_follow(west: Any) -> None:
+def test_version_configuration_and_tags_follow(west: Runner) -> None:
     west(MODULE, **wanted("vpc-cni", {"name": "coredns", "version": "v1.12.4-eksbuild.1"}))
     west.aws.client("eks").tag_resource(resourceArn=addon(west, "coredns")["addonArn"], tags={"cost": "7"})
     entry = {"name": "coredns", "version": "v1.13.1-eksbuild.1", "configuration": {"replicaCount": 3}}
@@ -97,7 +76,7 @@ def test_version_configuration_and_tags_follow(west: Any) -> None:
     assert found["addonVersion"] == "v1.13.1-eksbuild.1"
 
 
-def test_a_configuration_by_hand_is_replaced_and_the_same_in_another_order_is_not(west: Any) -> None:
+def test_a_configuration_by_hand_is_replaced_and_the_same_in_another_order_is_not(west: Runner) -> None:
     entry = {"name": "coredns", "configuration": {"replicaCount": 3, "resources": {"limits": {"cpu": "1"}}}}
     west(MODULE, **wanted(entry))
     west.aws.client("eks").update_addon(
@@ -116,7 +95,7 @@ def test_a_configuration_by_hand_is_replaced_and_the_same_in_another_order_is_no
     assert json.loads(addon(west, "coredns")["configurationValues"])["replicaCount"] == 3
 
 
-def test_an_addon_without_nodes_is_a_warning(west: Any) -> None:
+def test_an_addon_without_nodes_is_a_warning(west: Runner) -> None:
     west.aws.settings(addons_need_nodes=True)
     done = west(MODULE, **wanted(*ALL))
     assert not done["failed"], done["msg"]
@@ -128,7 +107,7 @@ def test_an_addon_without_nodes_is_a_warning(west: Any) -> None:
     assert west(MODULE, **wanted(*ALL))["changed"] is False
 
 
-def test_one_that_could_not_be_made_is_told_and_made_anew(west: Any) -> None:
+def test_one_that_could_not_be_made_is_told_and_made_anew(west: Runner) -> None:
     west.aws.fail("addon", "coredns", code="ConfigurationConflict", message="Conflicts found: Deployment coredns.")
     failed = west(MODULE, **wanted("vpc-cni", "coredns"))
     assert "addon coredns could not be made: ConfigurationConflict: Conflicts found" in failed["msg"]
@@ -138,7 +117,7 @@ def test_one_that_could_not_be_made_is_told_and_made_anew(west: Any) -> None:
     assert addon(west, "coredns")["status"] == "ACTIVE"
 
 
-def test_an_update_that_fails_is_told_with_its_errors(west: Any) -> None:
+def test_an_update_that_fails_is_told_with_its_errors(west: Runner) -> None:
     west(MODULE, **wanted("coredns"))
     west.aws.fail("update", "coredns", code="ConfigurationConflict", message="Conflicts found: Deployment coredns.")
     entry = {"name": "coredns", "configuration": {"replicaCount": 3}}
@@ -148,7 +127,7 @@ def test_an_update_that_fails_is_told_with_its_errors(west: Any) -> None:
     assert json.loads(addon(west, "coredns")["configurationValues"]) == {"replicaCount": 3}
 
 
-def test_what_is_not_ours_stays_and_is_told_where_it_differs(west: Any) -> None:
+def test_what_is_not_ours_stays_and_is_told_where_it_differs(west: Runner) -> None:
     eks = west.aws.client("eks")
     eks.create_addon(clusterName="west", addonName="coredns", addonVersion="v1.12.4-eksbuild.1")
     while addon(west, "coredns")["status"] != "ACTIVE":
@@ -166,7 +145,7 @@ def test_what_is_not_ours_stays_and_is_told_where_it_differs(west: Any) -> None:
     assert west.aws.calls(mutating=True) == []
 
 
-def test_those_of_ours_that_are_no_longer_listed_are_purged(west: Any) -> None:
+def test_those_of_ours_that_are_no_longer_listed_are_purged(west: Runner) -> None:
     west.aws.client("eks").create_addon(clusterName="west", addonName="metrics-server")
     west(MODULE, **wanted(*ALL))
     done = west.all_three(MODULE, **wanted("vpc-cni", "coredns", purge=True))
@@ -177,16 +156,16 @@ def test_those_of_ours_that_are_no_longer_listed_are_purged(west: Any) -> None:
     assert names(west) == ["metrics-server"]
 
 
-def test_one_that_is_being_made_is_deleted_once_it_is(west: Any) -> None:
+def test_one_that_is_being_made_is_deleted_once_it_is(west: Runner) -> None:
     west.aws.settings(phases=3)
     west(MODULE, **wanted("coredns", wait=False))
     assert west(MODULE, **wanted("coredns", state="absent"))["removed"] == ["coredns"]
     assert names(west) == []
 
 
-def test_an_addon_that_the_cluster_has_outgrown_takes_the_default_version(run: Any) -> None:
+def test_an_addon_that_the_cluster_has_outgrown_takes_the_default_version(run: Runner) -> None:
     run.aws.settings(addons_need_nodes=False)
-    make_cluster(run, "1.35")
+    make_cluster(run.aws, "1.35")
     run(MODULE, **wanted("kube-proxy", "vpc-cni"))
     old = addon(run, "kube-proxy")["addonVersion"]
     eks = run.aws.client("eks")
@@ -200,7 +179,7 @@ def test_an_addon_that_the_cluster_has_outgrown_takes_the_default_version(run: A
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-def test_after_a_fault_nothing_is_made_twice(west: Any, after: bool) -> None:
+def test_after_a_fault_nothing_is_made_twice(west: Runner, after: bool) -> None:
     west.aws.refuse(operation="CreateAddon", code="ServerException", message="Lost.", status=500, after=after)
     done = west(MODULE, **wanted("coredns"))
     assert not done["failed"], done["msg"]
@@ -208,7 +187,7 @@ def test_after_a_fault_nothing_is_made_twice(west: Any, after: bool) -> None:
     assert west(MODULE, **wanted("coredns"))["changed"] is False
 
 
-def test_of_a_cluster_that_is_not_there_only_check_mode_tells(run: Any) -> None:
+def test_of_a_cluster_that_is_not_there_only_check_mode_tells(run: Runner) -> None:
     told = run(MODULE, check=True, **wanted(*ALL))
     assert told["changed"]
     assert list(told["diff"]["after"]) == ALL

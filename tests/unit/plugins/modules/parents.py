@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a cluster at EKS needs, made in the double: subnets and roles."""
+"""What a cluster at EKS needs, made in the double: subnets and roles. And the cluster, for what is in one."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Parents:
     cluster_role: str
     node_role: str
 
-    def cluster(self, aws: Double, **more: Any) -> dict[str, Any]:
+    def cluster(self, **more: Any) -> dict[str, Any]:
         """Arguments of eks_cluster."""
         own = {"name": "west", "version": "1.35", "role_arn": self.cluster_role, "subnet_ids": self.subnets}
-        return {**common(aws), **own, **more}
+        return {**own, "tags": TAGS, **more}
 
-    def groups(self, aws: Double, *groups: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def groups(self, *groups: dict[str, Any], **more: Any) -> dict[str, Any]:
         """Arguments of eks_nodegroup."""
-        return {**common(aws), "cluster": "west", "node_groups": list(groups), **more}
+        return {"cluster": "west", "node_groups": list(groups), "tags": TAGS, **more}
 
     def system(self, **more: Any) -> dict[str, Any]:
         return {
@@ -60,15 +60,6 @@ class Parents:
         }
 
 
-def common(aws: Double) -> dict[str, Any]:
-    return {**aws.credentials, "tags": TAGS, "wait_delay": 0.01, "wait_timeout": 60}
-
-
-def mutations(aws: Double) -> list[str]:
-    """The operations of all calls that change something."""
-    return [call["operation"] for call in aws.calls(mutating=True)]
-
-
 def make_parents(aws: Double, cidr: str = "10.0") -> Parents:
     ec2 = aws.client("ec2")
     vpc = ec2.create_vpc(CidrBlock=f"{cidr}.0.0/16")["Vpc"]["VpcId"]
@@ -83,9 +74,23 @@ def make_parents(aws: Double, cidr: str = "10.0") -> Parents:
     )
 
 
+def make_cluster(aws: Double, version: str = "1.36") -> None:
+    """An active cluster that nobody has tagged."""
+    parents, eks = make_parents(aws), aws.client("eks")
+    eks.create_cluster(
+        name="west",
+        version=version,
+        roleArn=parents.cluster_role,
+        resourcesVpcConfig={"subnetIds": parents.subnets},
+    )
+    while eks.describe_cluster(name="west")["cluster"]["status"] != "ACTIVE":
+        pass
+
+
 def make_role(aws: Double, name: str, service: str, *policies: str) -> str:
     iam = aws.client("iam")
-    statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    actions = ["sts:AssumeRole", *(["sts:TagSession"] if service.startswith("pods.") else [])]
+    statement = {"Effect": "Allow", "Principal": {"Service": service}, "Action": actions}
     trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
     arn: str = iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
     for policy in policies:

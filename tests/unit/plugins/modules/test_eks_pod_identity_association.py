@@ -4,27 +4,22 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.aws.test_eks_addon import make_cluster
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import OURS, TAGS, make_cluster, make_role
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.runner import Runner
 
 MODULE = "eks_pod_identity_association"
-TAGS = {"modelplane.ai/cluster": "west", "modelplane.ai/fleet": "default"}
-OURS = {**TAGS, "modelplane.ai/managed-by": "modelplane.fleet"}
 
 
-def make_role(run: Any, name: str) -> str:
-    actions = ["sts:AssumeRole", "sts:TagSession"]
-    statement = {"Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"}, "Action": actions}
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    return str(run.aws.client("iam").create_role(RoleName=name, AssumeRolePolicyDocument=trust)["Role"]["Arn"])
+def pod_role(run: Runner, name: str) -> str:
+    return make_role(run.aws, name, "pods.eks.amazonaws.com")
 
 
 @pytest.fixture
-def west(run: Any) -> Any:
-    make_cluster(run)
+def west(run: Runner) -> Runner:
+    make_cluster(run.aws)
     return run
 
 
@@ -33,7 +28,7 @@ def wanted(*accounts: str, role: str = "", **more: Any) -> dict[str, Any]:
     return {"cluster": "west", "associations": listed, "tags": TAGS, **more}
 
 
-def live(west: Any) -> dict[str, dict[str, Any]]:
+def live(west: Runner) -> dict[str, dict[str, Any]]:
     eks = west.aws.client("eks")
     found = eks.list_pod_identity_associations(clusterName="west")["associations"]
     return {
@@ -44,8 +39,8 @@ def live(west: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_they_are_made_changed_in_place_and_purged(west: Any) -> None:
-    first, second = make_role(west, "first"), make_role(west, "second")
+def test_they_are_made_changed_in_place_and_purged(west: Runner) -> None:
+    first, second = pod_role(west, "first"), pod_role(west, "second")
     done = west.all_three(MODULE, **wanted("efs-csi-controller-sa", "cluster-autoscaler", role=first))
     found = live(west)
     assert [entry["associationId"] for entry in done["associations"]] == [
@@ -68,8 +63,8 @@ def test_they_are_made_changed_in_place_and_purged(west: Any) -> None:
     assert live(west) == {}
 
 
-def test_what_is_not_ours_is_refused_unless_it_is_the_same(west: Any) -> None:
-    first, second = make_role(west, "first"), make_role(west, "second")
+def test_what_is_not_ours_is_refused_unless_it_is_the_same(west: Runner) -> None:
+    first, second = pod_role(west, "first"), pod_role(west, "second")
     west.aws.client("eks").create_pod_identity_association(
         clusterName="west", namespace="kube-system", serviceAccount="robot", roleArn=first
     )
@@ -81,8 +76,8 @@ def test_what_is_not_ours_is_refused_unless_it_is_the_same(west: Any) -> None:
     assert west.aws.calls(mutating=True) == []
 
 
-def test_a_role_that_eks_does_not_know_yet_is_waited_for(west: Any) -> None:
-    role = make_role(west, "new")
+def test_a_role_that_eks_does_not_know_yet_is_waited_for(west: Runner) -> None:
+    role = pod_role(west, "new")
     west.aws.refuse(
         operation="CreatePodIdentityAssociation",
         code="InvalidParameterException",
@@ -95,8 +90,8 @@ def test_a_role_that_eks_does_not_know_yet_is_waited_for(west: Any) -> None:
     assert "EKS does not know the role yet" in done["waited"][0]
 
 
-def test_a_role_that_never_comes_is_told_as_eks_says_it(west: Any) -> None:
-    role = make_role(west, "known").replace("known", "unknown")
+def test_a_role_that_never_comes_is_told_as_eks_says_it(west: Runner) -> None:
+    role = pod_role(west, "known").replace("known", "unknown")
     failed = west(MODULE, **wanted("robot", role=role), wait_timeout=0)
     assert "create the pod identity association of kube-system/robot in cluster west: Invalid" in failed["msg"]
     assert "role" in failed["msg"].lower()
@@ -104,8 +99,8 @@ def test_a_role_that_never_comes_is_told_as_eks_says_it(west: Any) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
-def test_after_a_fault_nothing_is_made_twice(west: Any, after: bool) -> None:
-    role = make_role(west, "robot")
+def test_after_a_fault_nothing_is_made_twice(west: Runner, after: bool) -> None:
+    role = pod_role(west, "robot")
     operation = "CreatePodIdentityAssociation"
     west.aws.refuse(operation=operation, code="ServerException", message="Lost.", status=500, after=after)
     done = west(MODULE, **wanted("robot", role=role))
@@ -114,7 +109,7 @@ def test_after_a_fault_nothing_is_made_twice(west: Any, after: bool) -> None:
     assert west(MODULE, **wanted("robot", role=role))["changed"] is False
 
 
-def test_in_check_mode_neither_cluster_nor_role_need_be_there(run: Any) -> None:
+def test_in_check_mode_neither_cluster_nor_role_need_be_there(run: Runner) -> None:
     told = run(MODULE, check=True, **wanted("robot"))
     assert told["changed"]
     assert told["associations"][0]["associationId"] == ""
