@@ -421,15 +421,10 @@ def _other_zones(world: World) -> None:
     world.live.edit("seed.yaml", "    - us-west-2b\n", "")
 
 
-def _older_version(world: World) -> None:
-    world.live.edit("fast.yaml", '"kubernetesVersion": "1.36"', '"kubernetesVersion": "1.35"')
-
-
 FIXED: Mapping[str, tuple[str, Callable[[World], None], tuple[str, ...]]] = {
     "machines of a pool": (SEED, _other_machine, ("gpu-l4", "g6.2xlarge", "g6.xlarge")),
     "range of the network": (FAST, _other_network, ("10.40.0.0/17", "vpcCidr")),
     "zones of a pool": (SEED, _other_zones, ("gpu-l4",)),
-    "an older version": (FAST, _older_version, ("1.35", "1.36")),
 }
 
 
@@ -447,6 +442,15 @@ def test_what_aws_cannot_change_is_refused_before_anything_changes(world: World,
         assert words in run.output, run.output
     assert world.changes == []
     assert world.differences(before) == []
+
+
+def test_a_version_that_aws_raised_stays(world: World) -> None:
+    with world.kept():
+        # AWS does so with clusters whose version is too old.
+        world.live.edit("fast.yaml", '"kubernetesVersion": "1.36"', '"kubernetesVersion": "1.35"')
+        run = world.provision("--limit", FAST).ok()
+    assert (run.changed, world.changes) == (0, [])
+    assert "runs Kubernetes 1.36, which cannot go back to 1.35" in run.output
 
 
 def test_a_cluster_of_another_fleet_is_left_alone(world: World) -> None:
@@ -468,7 +472,12 @@ def place_replica(world: World, cluster: str) -> None:
     world.live.control.install_crds(CRDS / "modelreplicas.modelplane.ai.yaml")
     world.live.control.create_namespace("team")
     container = {"name": "engine", "image": "vllm/vllm-openai:v0.23.0"}
-    member = {"role": "Standalone", "nodePoolName": "gpu-l4", "template": {"spec": {"containers": [container]}}}
+    member = {
+        "role": "Standalone",
+        "nodePoolName": "gpu-l4",
+        "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com"}],
+        "template": {"spec": {"containers": [container]}},
+    }
     world.live.control.apply(
         {
             "apiVersion": API,
