@@ -38,7 +38,8 @@ test: lint types docs crds conformance unit e2e ## everything that has to pass
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ansible-lint --offline --profile production -qq
+	@more="$$(PYTHONPATH=.collections $(BIN)/python tests/packages.py)" && PATH="$(CURDIR)/$(BIN):$$PATH" \
+	  ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/.collections:$$more" $(BIN)/ansible-lint --offline --profile production -qq
 	@$(BIN)/antsibull-changelog lint
 
 types: $(VENV)/tests.installed ## mypy --strict

@@ -99,3 +99,7 @@ def _extract(folder: Path, *collections: str) -> None:
     roots = tuple(f"ansible_collections/{each}/" for each in collections)
     with tempfile.TemporaryDirectory() as downloads, zipfile.ZipFile(ANSIBLE.download(Path(downloads))) as wheel:
         wheel.extractall(folder, [name for name in wheel.namelist() if name.startswith(roots)])
+
+
+if __name__ == "__main__":
+    print(amazon_aws())
