@@ -33,6 +33,7 @@ def load_google() -> SimpleNamespace:
         PoolManager=urllib3.PoolManager,
         ProxyManager=urllib3.ProxyManager,
         Request=transport.Request,
+        Timeout=urllib3.Timeout,
         TransportError=exceptions.TransportError,
         default=auth.default,
         of_file=_of_file,

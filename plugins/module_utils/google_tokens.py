@@ -74,6 +74,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
     ),
     ("external_account", r"", _ROLES),
     ("authorized_user", r"", _USER_LOGIN),
+    ("external_account_authorized_user", r"", _USER_LOGIN),
     (
         "metadata",
         r"",
@@ -287,4 +288,4 @@ def _without(text: str, info: Mapping[str, Any]) -> str:
         value = str(info.get(key) or "")
         if len(value) >= 4:
             text = text.replace(value, "********")
-    return shown(re.sub(r"(?:ey[\w-]+\.){2}[\w-]+|ya29\.[\w.-]+", "********", text))
+    return shown(re.sub(r"\bey[\w-]+\.[\w-]+\.[\w-]+|ya29\.[\w.-]+", "********", text))

@@ -14,25 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import own_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import (
     kubeconfig_of,
     kubeconfig_with,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import shown_url
 
-FIELD_MANAGER = "modelplane.fleet.provision"
-"""Not that of applying, which would take the Secret for one of its own that is no longer wanted."""
-
-_KIND = ("v1", "Secret")
+_WHAT = "the kubeconfig"
 
 
 @dataclass(frozen=True)
@@ -53,9 +47,9 @@ def bring(
     """The Secret with a kubeconfig that reaches `cluster`, and a token of now. Raises ApiError and AccessError; also
     for a Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be
     there either."""
-    wanted = _labels(labels)
-    live = _look(control, place)
-    _check_ours(control, place, live, wanted)
+    wanted = own_secret.labels(labels)
+    live = own_secret.look(control, place)
+    own_secret.check_ours(control, place, live, wanted, _WHAT)
     if live is None and check_mode:
         return Written(True, after={"labels": wanted, "keys": [place.key]})
     target = cluster.target()
@@ -64,80 +58,18 @@ def bring(
     after = {"labels": {**before.get("labels", {}), **wanted}, "kubeconfig": here}
     changed = before != after
     if not check_mode:
-        if live is None:
-            _make_namespace(control, place.namespace)
-        control.apply(
-            _secret(place, wanted, kubeconfig_of(cluster.name, target), live),
-            manager=FIELD_MANAGER,
-            # A key or label of ours that somebody else set is set right; in a Secret that is new to us none can be.
-            force=live is not None,
-        )
+        own_secret.write(control, place, wanted, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
     """Delete the Secret. Raises ApiError, also for one that is not ours."""
-    live = _look(control, place)
+    live = own_secret.look(control, place)
     if live is None:
         return Written(False)
-    _check_ours(control, place, live, _labels(labels))
-    uid = text(live, "metadata", "uid")
-    was_there = check_mode or control.delete(*_KIND, place.name, place.namespace, uid=uid)
+    own_secret.check_ours(control, place, live, own_secret.labels(labels), _WHAT)
+    was_there = check_mode or own_secret.delete(control, place, live)
     return Written(was_there, before=_shown(live, place.key))
-
-
-def _labels(labels: Mapping[str, str]) -> dict[str, str]:
-    return {**labels, names.MANAGED_BY_LABEL: names.MANAGED_BY}
-
-
-def _look(control: Client, place: SecretRef) -> Object | None:
-    return control.get(*_KIND, place.name, place.namespace)
-
-
-def _check_ours(control: Client, place: SecretRef, live: Object | None, wanted: Mapping[str, str]) -> None:
-    have = fields(live, "metadata", "labels")
-    if live is None or all(
-        have.get(key) == wanted[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in wanted
-    ):
-        return
-    if have.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
-        owner = have.get(names.CLUSTER_LABEL) or "nobody"
-        why = f"it is the kubeconfig of another cluster (its label {names.CLUSTER_LABEL} names {owner})"
-    else:
-        why = f"it was not made by modelplane.fleet (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY})"
-    raise ApiError(
-        why,
-        cluster=control.name,
-        action=f"touch Secret {place.namespace}/{place.name}",
-        hint="Rename or remove it, and run again",
-    )
-
-
-def _make_namespace(control: Client, namespace: str) -> None:
-    """A namespace that is not there. That of the system is labelled, as it is ours; another one is the user's."""
-    if control.get("v1", "Namespace", namespace) is not None:
-        return
-    if namespace == SYSTEM_NAMESPACE:
-        control.apply(system_namespace())
-    else:
-        control.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-
-
-def _secret(
-    place: SecretRef, labels: Mapping[str, str], kubeconfig: dict[str, Any], live: Object | None
-) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"name": place.name, "namespace": place.namespace, "labels": dict(labels)}
-    if live is not None:
-        # That very Secret, and none that took its place meanwhile.
-        metadata["uid"] = text(live, "metadata", "uid")
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata,
-        # The type of a Secret never changes.
-        "type": text(live, "type") or "Opaque",
-        "data": {place.key: base64.b64encode(to_yaml(kubeconfig).encode("utf-8")).decode("ascii")},
-    }
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:

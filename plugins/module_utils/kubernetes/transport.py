@@ -138,13 +138,13 @@ class Transport:
         )
 
     def _explain(self, error: Exception, timeout: float = 0.0) -> TransportError:
-        return explain(error, self._target, self._proxy, timeout)
+        return explain(error, self._target.server, self._proxy, timeout)
 
 
-def explain(error: Exception, target: Target, proxy: str, timeout: float) -> TransportError:
+def explain(error: Exception, url: str, proxy: str, timeout: float) -> TransportError:
     """What happened, in words; whether the server may have seen the request, and whether another attempt may help."""
     kinds = urllib3.exceptions
-    server = shown_url(target.server)
+    server = shown_url(url)
     by = f" through the proxy {shown_url(proxy)}" if proxy else ""
     causes = list(_causes(error))
     if isinstance(error, kinds.ProxyError):
@@ -163,7 +163,7 @@ def explain(error: Exception, target: Target, proxy: str, timeout: float) -> Tra
         )
     if isinstance(error, kinds.NameResolutionError) or any(isinstance(cause, socket.gaierror) for cause in causes):
         unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
-        host = urlsplit(proxy or target.server).hostname
+        host = urlsplit(proxy or url).hostname
         return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
     # Before its own base class, which is about time.
     if isinstance(error, kinds.NewConnectionError):

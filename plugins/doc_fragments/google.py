@@ -1,0 +1,63 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How modules are told who they are to Google Cloud, and how long they wait.
+
+The argument specs are in `module_utils/google/session.py` and `module_utils/cloud/waiting.py`.
+"""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Options of modules that talk to Google Cloud."""
+
+    DOCUMENTATION = r"""
+options:
+  project:
+    description:
+      - The ID of the project. Without it, that of E(GOOGLE_CLOUD_PROJECT) or of the credentials.
+    type: str
+  credentials_file:
+    description:
+      - A file with credentials, such as the key of a service account or the configuration of workload identity
+        federation (C(external_account)).
+      - Without it, the file that E(GOOGLE_APPLICATION_CREDENTIALS) names, that of
+        C(gcloud auth application-default login), or the metadata server of the machine or pod that this runs on.
+    type: path
+  endpoints:
+    description:
+      - Base URLs of services that are not reached at their public ones, as with Private Service Connect.
+      - Keys are V(compute), V(container), V(iam), V(serviceusage), V(cloudresourcemanager) and V(file); values are such
+        as C(https://container.googleapis.com), without the version of the API.
+    type: dict
+    default: {}
+  ca_file:
+    description: A file with the certificates that those of Google have to come from, as behind a proxy that opens TLS.
+    type: path
+requirements:
+  - google-auth >= 2.30
+  - kubernetes
+notes:
+  - The proxy that E(HTTPS_PROXY) names is used, but for hosts that E(NO_PROXY) names and for the metadata server.
+author:
+  - The modelplane.fleet authors (@modelplane)
+"""
+
+    WAITING = r"""
+options:
+  wait:
+    description:
+      - Whether to wait until Google is done. What is waited for is told with C(-v) while it lasts, and in RV(waited).
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - For how many seconds to wait for each operation. When they are over, the task fails; Google goes on, and so does
+        the next run.
+    type: int
+    default: 2700
+  wait_delay:
+    description: Seconds between two looks.
+    type: float
+    default: 15
+"""

@@ -1,0 +1,203 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The key of a service account, kept in a Secret on the control cluster.
+
+Google gives out the private part once, when the key is made. So the key in the Secret is kept for as long as Google has
+it too; else a new one is made, and those that are older are deleted: an account has ten keys at most.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import marks, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import own_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
+
+_LIMIT = 10
+_ACCOUNT_RETRIES = 8
+_ACCOUNT_SECONDS = 60.0
+_WHAT = "the key of a service account"
+Key = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the key is kept, and the labels that its Secret has besides our own."""
+
+    control: Cluster
+    secret: SecretRef
+    labels: Mapping[str, str]
+
+
+class AccountKeys:
+    """The keys of one service account. Methods raise GoogleError and ApiError."""
+
+    def __init__(self, client: Client, email: str, project: str, changes: Changes) -> None:
+        self._client = client
+        self._email = email
+        self._path = f"v1/projects/{project or '-'}/serviceAccounts/{email}"
+        self._changes = changes
+
+    def bring(self, place: Place, now: datetime.datetime) -> str:
+        """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
+        wanted = own_secret.labels(place.labels)
+        live = own_secret.look(place.control, place.secret)
+        own_secret.check_ours(place.control, place.secret, live, wanted, _WHAT)
+        keys = self._listed()
+        stored = _stored(live, place.secret.key, self._email)
+        kept = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
+        if kept is None:
+            return self._replace(place, live, wanted, keys, stored)
+        have = dict(fields(live, "metadata", "labels"))
+        if any(have.get(name) != value for name, value in wanted.items()):
+            self._changes.tell("labels", have, {**have, **wanted})
+            if not self._changes.check_mode:
+                held = text(live, "data", place.secret.key)
+                own_secret.write(place.control, place.secret, wanted, base64.b64decode(held).decode(), live)
+        self._delete_all([key for key in keys if _since(key) < _since(kept)])
+        return _id(kept)
+
+    def remove(self, place: Place) -> bool:
+        """Delete the Secret, and the key that is in it; whether it was there."""
+        live = own_secret.look(place.control, place.secret)
+        if live is None:
+            return False
+        own_secret.check_ours(place.control, place.secret, live, own_secret.labels(place.labels), _WHAT)
+        stored = _stored(live, place.secret.key, self._email)
+        if stored:
+            with self._no_account():
+                self._delete_all([key for key in self._listed() if _id(key) == stored])
+        self._changes.tell("secret", {"key": stored}, None)
+        if not self._changes.check_mode:
+            own_secret.delete(place.control, place.secret, live)
+        return True
+
+    def _replace(
+        self, place: Place, live: Object | None, wanted: Mapping[str, str], keys: Sequence[Key], stored: str
+    ) -> str:
+        """Make a new key, keep it in the Secret, and delete the others."""
+        before = {"key": stored} if live is not None else None
+        if self._changes.check_mode:
+            self._changes.tell("secret", before, {"key": "a new one"})
+            self._delete_all(keys)
+            return ""
+        oldest = sorted(keys, key=_since)
+        surplus = max(len(oldest) - _LIMIT + 1, 0)
+        self._delete_all(oldest[:surplus])
+        made = self._make()
+        try:
+            own_secret.write(place.control, place.secret, wanted, self._content(made), live)
+        except (ApiError, GoogleError):
+            # Nobody will ever see its private part again.
+            with contextlib.suppress(GoogleError):
+                self._delete(made)
+            raise
+        self._changes.tell("secret", before, {"key": _id(made)})
+        self._delete_all(oldest[surplus:])
+        return _id(made)
+
+    def _make(self) -> Key:
+        """A new key. An account that was made a moment ago is not known everywhere, so it is asked for again."""
+        attempts = Attempts(_ACCOUNT_RETRIES, _ACCOUNT_SECONDS)
+        what = f"make a key of service account {self._email}"
+        wanted = {"privateKeyType": "TYPE_GOOGLE_CREDENTIALS_FILE"}
+        while True:
+            try:
+                return self._client.send("iam", "POST", f"{self._path}/keys", wanted, what)
+            except GoogleError as error:
+                if not (error.absent and attempts.again()):
+                    raise
+
+    def _content(self, made: Key) -> str:
+        """The key file of a key that was just made; raises GoogleError."""
+        try:
+            content = base64.b64decode(str(made["privateKeyData"]), validate=True).decode("utf-8")
+            json.loads(content)
+        except (KeyError, ValueError):
+            raise GoogleError(f"make a key of service account {self._email}", "the answer holds no key file") from None
+        return content
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """The keys that people and programs made, of an account that is ours. In check mode it need not be there."""
+        try:
+            account = self._client.send("iam", "GET", self._path, None, f"read service account {self._email}")
+        except GoogleError as error:
+            if not (error.absent and self._changes.check_mode):
+                raise
+            return []
+        if marks.mark("service-account", account).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+            raise GoogleError(
+                f"touch the keys of service account {self._email}",
+                f"it was not made by this collection: it has no {names.MANAGED_BY_LABEL}={names.MANAGED_BY} in its "
+                "description",
+                hint="Remove or rename it, or give the cluster another name",
+            )
+        what = f"list the keys of service account {self._email}"
+        answer = self._client.send("iam", "GET", f"{self._path}/keys?keyTypes=USER_MANAGED", None, what)
+        return list(answer.get("keys") or ())
+
+    def _delete_all(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            self._changes.tell(f"key {_id(key)}", {"validAfterTime": key.get("validAfterTime", "")}, None)
+            if not self._changes.check_mode:
+                self._delete(key)
+
+    def _delete(self, key: Key) -> None:
+        try:
+            what = f"delete key {_id(key)} of service account {self._email}"
+            self._client.send("iam", "DELETE", f"{self._path}/keys/{_id(key)}", None, what)
+        except GoogleError as error:
+            if not error.absent:
+                raise
+
+    @contextlib.contextmanager
+    def _no_account(self) -> Any:
+        """An account that is gone has no keys."""
+        try:
+            yield
+        except GoogleError as error:
+            if not error.absent:
+                raise
+
+
+def _stored(live: Object | None, key: str, email: str) -> str:
+    """The ID of the key in a Secret; empty where there is none of this account."""
+    if live is None:
+        return ""
+    try:
+        held = json.loads(base64.b64decode(text(live, "data", key), validate=True))
+    except (binascii.Error, ValueError):
+        return ""
+    if not isinstance(held, dict) or held.get("client_email") != email or not held.get("private_key"):
+        return ""
+    return str(held.get("private_key_id") or "")
+
+
+def _id(key: Key) -> str:
+    return str(key.get("name", "")).rpartition("/")[2]
+
+
+def _since(key: Key) -> str:
+    """Since when it is valid: a time whose order is that of its text."""
+    return str(key.get("validAfterTime") or "")
+
+
+def _valid(key: Key, now: datetime.datetime) -> bool:
+    """Whether Google accepts it. `now` is in UTC."""
+    until = str(key.get("validBeforeTime") or "")
+    return not key.get("disabled") and (not until or until > now.strftime("%Y-%m-%dT%H:%M:%SZ"))

@@ -1,0 +1,180 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Calls of Google's REST APIs: with a token, repeated where that may help, answered with JSON or a GoogleError."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._google import load_google
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, wait_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, SERVICES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
+from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens, connections_to
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts, retry_after
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import explain
+from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
+
+_CONNECT_SECONDS = 10.0
+_READ_SECONDS = 90.0
+_RETRIES = 5
+_RETRY_SECONDS = 60.0
+_USER_AGENT = "modelplane.fleet"
+_NETWORK = "Look at the network, HTTPS_PROXY, NO_PROXY and endpoints"
+_TLS = "Give the certificates that Google is reached with as ca_file"
+
+
+class Client:
+    """The APIs in the name of one identity. Safe for several threads. Every method raises GoogleError."""
+
+    def __init__(self, tokens: Tokens, endpoints: Mapping[str, str] | None = None, ca_file: str = "") -> None:
+        """`endpoints`: base URLs of services, where they are not Google's public ones."""
+        self._tokens = tokens
+        self._bases = {**SERVICES, **(endpoints or {})}
+        self._ca_file = ca_file
+
+    def call(self, request: Request, what: str = "") -> dict[str, Any]:
+        """The answer; `what` says what is being done, where the request does not."""
+        return self.send(request.service, request.method, request.path, request.body, what or request.told)
+
+    def send(
+        self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None, what: str = ""
+    ) -> dict[str, Any]:
+        """The answer to one request, sent again where that may help. `path` may have a query."""
+        url = f"{self._bases[service].rstrip('/')}/{path}"
+        attempts = Attempts(_RETRIES, _RETRY_SECONDS)
+        refused, renewed = "", False
+        while True:
+            token = self._token(what, refused)
+            try:
+                return self._once(url, method, body, what, token)
+            except _RefusedError as answer:
+                why, after = answer.error, answer.after
+            if why.status == 401 and not renewed:
+                refused, renewed = token, True
+            elif not why.passing or not attempts.again(asked=after, answered=why.status > 0):
+                raise why
+
+    def pages(self, service: str, path: str, field: str, what: str) -> Iterator[dict[str, Any]]:
+        """All entries of a list, whose pages have them in `field`."""
+        token = ""
+        while True:
+            sign = "&" if "?" in path else "?"
+            answer = self.send(service, "GET", f"{path}{sign}pageToken={token}" if token else path, None, what)
+            yield from answer.get(field) or ()
+            token = str(answer.get("nextPageToken") or "")
+            if not token:
+                return
+
+    def _token(self, what: str, refused: str) -> str:
+        try:
+            return self._tokens.token(refused).value
+        except LoginError as error:
+            raise GoogleError(what, str(error), code="Login", hint=error.hint, passing=error.passing) from None
+
+    def _once(self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str) -> dict[str, Any]:
+        google = load_google()
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+            "User-Agent": _USER_AGENT,
+        }
+        quota = self._tokens.quota_project()
+        if quota:
+            headers["X-Goog-User-Project"] = quota
+        try:
+            answer = connections_to(url, self._ca_file).request(
+                method,
+                url,
+                body=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                timeout=google.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+                retries=False,
+                redirect=False,
+            )
+        except (google.HTTPError, OSError, UnicodeError) as error:
+            raise _RefusedError(_unreachable(what, url, error)) from None
+        if not 200 <= answer.status < 300:
+            refused = from_answer(what, answer.status, answer.data, [token])
+            raise _RefusedError(refused, retry_after(answer.headers.get("Retry-After"), time.time()))
+        try:
+            found = json.loads(answer.data or b"{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise GoogleError(what, f"the answer of {urlsplit(url).netloc} is no JSON object", hint=_NETWORK)
+        return found
+
+
+def _unreachable(what: str, url: str, error: Exception) -> GoogleError:
+    base = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}"
+    explained = explain(error, base, environment_proxy(url), _READ_SECONDS)
+    untrusted = explained.permanent and "certificate" in str(explained)
+    return GoogleError(
+        what,
+        str(explained),
+        code="CertificateNotTrusted" if untrusted else "Unreachable",
+        hint=_TLS if untrusted else _NETWORK,
+        passing=not explained.permanent,
+    )
+
+
+class _RefusedError(Exception):
+    """An answer that is none of 2xx, or none at all. `after`: for how many seconds the server wants us to wait."""
+
+    def __init__(self, error: GoogleError, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long things are waited for, in seconds, and who is told how it goes."""
+
+    timeout: float
+    delay: float
+    progress: Callable[[str], None]
+
+    def until(self, poll: Callable[[], Seen], what: str) -> Any:
+        """The value of the last look."""
+        return wait_for(
+            poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress, error=GoogleError
+        ).value
+
+
+def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], what: str, wait: Wait) -> None:
+    """Wait until the operation that a change was answered with is over; raises GoogleError with why it failed."""
+    if not operations.is_operation(resource["kind"], answer):
+        _check(answer, resource["kind"], what)
+        return
+    service = KINDS[resource["kind"]].service
+    path = operations.path(resource, answer)
+
+    def look() -> Seen:
+        try:
+            found = client.send(service, "GET", path, None, f"{what}: ask how far it is")
+        except GoogleError as error:
+            if not error.absent:
+                raise
+            # Operations are forgotten after a while; what they were about is looked at next.
+            return Seen(f"{what}: done", done=True, value={})
+        return Seen(f"{what}: {operations.progress(found)}", done=operations.done(found), value=found)
+
+    _check(wait.until(look, what), resource["kind"], what)
+
+
+def _check(operation: Mapping[str, Any], kind: str, what: str) -> None:
+    """Raises GoogleError where an operation failed."""
+    causes = operations.errors(operation) if KINDS[kind].operations else []
+    if causes:
+        said, hint = told(causes)
+        raise GoogleError(f"{what} failed", said, hint=hint, codes=[code for code, _ in causes])

@@ -1,0 +1,134 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What Google answers when it refuses, as one sentence that says what to do. No text holds a secret."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+
+_RETRIED = frozenset({429, 500, 502, 503, 504})
+# Limits of the rate of calls, which some services answer with 403.
+_RATE = {
+    "RATE_LIMIT_EXCEEDED",
+    "RESOURCE_OPERATION_RATE_EXCEEDED",
+    "rateLimitExceeded",
+    "userRateLimitExceeded",
+}
+# GKE and Compute Engine while something else is being done with the object.
+_BUSY_CODES = {"CLUSTER_ALREADY_HAS_OPERATION", "RESOURCE_NOT_READY", "resourceNotReady"}
+_BUSY = re.compile(
+    r"incompatible operation|operation .*(currently|already) |"
+    r"is (currently )?(being )?(updat|upgrad|creat|repair|delet)(ing|ed)",
+    re.IGNORECASE,
+)
+_OPERATION = re.compile(r"\boperation-[\w-]+")
+
+
+class GoogleError(CloudError):
+    """Google refuses something, cannot be reached, or something there failed.
+
+    `status`: the HTTP status, 0 where no answer came. `codes`: all codes of the answer.
+    """
+
+    cloud = "Google"
+
+    def __init__(
+        self,
+        what: str,
+        message: str = "",
+        *,
+        code: str = "",
+        hint: str = "",
+        status: int = 0,
+        codes: Iterable[str] = (),
+        passing: bool = False,
+    ) -> None:
+        super().__init__(what, message, code=code, hint=hint)
+        self.status = status
+        self.codes = frozenset(codes)
+        self._passing = passing
+
+    @property
+    def passing(self) -> bool:
+        return self._passing or self.status in _RETRIED or bool(self.codes & _RATE)
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is no such object."""
+        return self.status == 404
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such an object already."""
+        return self.status == 409 and bool(self.codes & {"ALREADY_EXISTS", "alreadyExists", "RESOURCE_ALREADY_EXISTS"})
+
+    @property
+    def outdated(self) -> bool:
+        """Whether something was changed since it was read."""
+        return self.status == 412 or (self.status == 409 and not self.exists)
+
+    @property
+    def busy(self) -> bool:
+        """Whether another change of the object has to end first."""
+        return self.status in (400, 409) and (
+            bool(self.codes & _BUSY_CODES)
+            or ("FAILED_PRECONDITION" in self.codes and _BUSY.search(self.message) is not None)
+        )
+
+    @property
+    def operation(self) -> str:
+        """The operation that keeps an object busy, where that is told."""
+        found = _OPERATION.search(self.message)
+        return found[0] if found else ""
+
+
+def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -> GoogleError:
+    """The error of an answer that is none of 2xx. `hide`: texts that are not to be shown, whoever repeats them."""
+    error = _error(body)
+    details = [each for each in error.get("details") or () if isinstance(each, Mapping)]
+    reasons = [str(each["reason"]) for each in details if each.get("reason")]
+    reasons += [
+        str(each["reason"]) for each in error.get("errors") or () if isinstance(each, Mapping) and "reason" in each
+    ]
+    codes = [*reasons, *([str(error["status"])] if error.get("status") else [])]
+    said = str(error.get("message") or "") or _plain(body)
+    for text in hide:
+        said = said.replace(text, "********")
+    code = codes[0] if codes else f"HTTP {status}"
+    message = shown(said)
+    return GoogleError(what, message, code=code, hint=_hint(codes, message), status=status, codes=codes)
+
+
+def told(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """What went wrong of codes and messages, and what to do about it, each advice once."""
+    listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
+    said = "; ".join(": ".join(part for part in each if part) for each in listed)
+    return said, ". ".join(dict.fromkeys(filter(None, (advice(code, message) for code, message in listed))))
+
+
+def _hint(codes: Iterable[str], message: str) -> str:
+    """The advice on the code that says most: they come with the most telling one first."""
+    return next(filter(None, (advice(code, message) for code in codes)), "") or advice("", message)
+
+
+def _error(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    # Lists of one come from methods that stream.
+    found = found[0] if isinstance(found, list) and found else found
+    error = found.get("error") if isinstance(found, dict) else None
+    return error if isinstance(error, dict) else {}
+
+
+def _plain(body: bytes) -> str:
+    """A line out of an answer that is not Google's: of a proxy, a load balancer, another kind of server."""
+    text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", body.decode("utf-8", "replace"), flags=re.S | re.I)
+    return " ".join(text.split())[:200]

@@ -1,0 +1,81 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Who we are to Google Cloud: one set of arguments for all modules, and the client that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens, tokens
+
+ARGUMENTS: dict[str, Any] = {
+    "project": {"type": "str"},
+    "credentials_file": {"type": "path"},
+    "endpoints": {"type": "dict", "default": {}},
+    "ca_file": {"type": "path"},
+}
+_LOGIN = "log in to Google"
+
+
+def client(module: Any) -> Client:
+    """The client that the arguments of a module name; fails the module where there is none."""
+    libraries.need(module, GOOGLE_PACKAGE, "kubernetes")
+    try:
+        return from_params(module.params)
+    except GoogleError as error:
+        module.fail_json(msg=str(error))
+        raise
+
+
+def from_params(params: Mapping[str, Any]) -> Client:
+    """The client of the arguments, who has a token already; raises GoogleError that says what is wrong."""
+    endpoints = {str(name): str(url) for name, url in (params.get("endpoints") or {}).items()}
+    for name, url in endpoints.items():
+        _check_endpoint(name, url)
+    ca_file = str(params.get("ca_file") or "")
+    if ca_file and not Path(ca_file).is_file():
+        raise GoogleError(_LOGIN, f"ca_file {ca_file} is no file", hint="It names a file of certificates (PEM)")
+    found = _tokens(params)
+    try:
+        found.token()
+    except LoginError as error:
+        raise _failed(error) from None
+    return Client(found, endpoints, ca_file)
+
+
+def project(params: Mapping[str, Any]) -> str:
+    """The project of the arguments, else that of the credentials; raises GoogleError where neither names one."""
+    try:
+        found = str(params.get("project") or "") or _tokens(params).project()
+    except LoginError as error:
+        raise _failed(error) from None
+    if not found:
+        raise GoogleError(
+            "project",
+            "none is given, and the credentials name none",
+            hint="Give project (gke_cluster_project in the inventory), or set GOOGLE_CLOUD_PROJECT",
+        )
+    return found
+
+
+def _tokens(params: Mapping[str, Any]) -> Tokens:
+    return tokens(str(params.get("credentials_file") or ""), str(params.get("ca_file") or ""))
+
+
+def _failed(error: LoginError) -> GoogleError:
+    return GoogleError(_LOGIN, str(error), code="Login", hint=error.hint, passing=error.passing)
+
+
+def _check_endpoint(name: str, url: str) -> None:
+    if name not in SERVICES:
+        raise GoogleError("endpoints", f"there is no service {name}", hint=nearest_key(name, SERVICES).rstrip("."))
+    if not url.startswith(("https://", "http://")):
+        raise GoogleError("endpoints", f"{name}: {url} is no URL", hint=f"As it is by default: {SERVICES[name]}")

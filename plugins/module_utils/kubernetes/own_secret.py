@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A Secret on the control cluster that is ours: known by its labels, never taken from somebody else."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+FIELD_MANAGER = "modelplane.fleet.provision"
+"""Not that of applying, which would take the Secret for one of its own that is no longer wanted."""
+
+_KIND = ("v1", "Secret")
+
+
+def labels(more: Mapping[str, str]) -> dict[str, str]:
+    """The labels of such a Secret."""
+    return {**more, names.MANAGED_BY_LABEL: names.MANAGED_BY}
+
+
+def look(control: Client, place: SecretRef) -> Object | None:
+    """The Secret; None where there is none. Raises ApiError."""
+    return control.get(*_KIND, place.name, place.namespace)
+
+
+def check_ours(control: Client, place: SecretRef, live: Object | None, wanted: Mapping[str, str], what: str) -> None:
+    """Raises ApiError for a Secret that is not ours. `what`: what it holds, such as "the kubeconfig"."""
+    have = fields(live, "metadata", "labels")
+    if live is None or all(
+        have.get(key) == wanted[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in wanted
+    ):
+        return
+    if have.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
+        owner = have.get(names.CLUSTER_LABEL) or "nobody"
+        why = f"it is {what} of another cluster (its label {names.CLUSTER_LABEL} names {owner})"
+    else:
+        why = f"it was not made by modelplane.fleet (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY})"
+    raise ApiError(
+        why,
+        cluster=control.name,
+        action=f"touch Secret {place.namespace}/{place.name}",
+        hint="Rename or remove it, and run again",
+    )
+
+
+def write(control: Client, place: SecretRef, wanted: Mapping[str, str], value: str, live: Object | None) -> None:
+    """Put a text in it, and make it and its namespace where they are not there. Raises ApiError."""
+    if live is None:
+        _make_namespace(control, place.namespace)
+    metadata: dict[str, object] = {"name": place.name, "namespace": place.namespace, "labels": dict(wanted)}
+    if live is not None:
+        # That very Secret, and none that took its place meanwhile.
+        metadata["uid"] = text(live, "metadata", "uid")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        # The type of a Secret never changes.
+        "type": text(live, "type") or "Opaque",
+        "data": {place.key: base64.b64encode(value.encode("utf-8")).decode("ascii")},
+    }
+    # A key or label of ours that somebody else set is set right; in a Secret that is new to us none can be.
+    control.apply(secret, manager=FIELD_MANAGER, force=live is not None)
+
+
+def delete(control: Client, place: SecretRef, live: Object) -> bool:
+    """Delete that very Secret; whether it was still there. Raises ApiError."""
+    return bool(control.delete(*_KIND, place.name, place.namespace, uid=text(live, "metadata", "uid")))
+
+
+def _make_namespace(control: Client, namespace: str) -> None:
+    """A namespace that is not there. That of the system is labelled, as it is ours; another one is the user's."""
+    if control.get("v1", "Namespace", namespace) is not None:
+        return
+    if namespace == SYSTEM_NAMESPACE:
+        control.apply(system_namespace())
+    else:
+        control.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})

@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.gcp_service_account_key."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gcp_service_account_key
+short_description: Keep the key of a service account of Google Cloud in a Secret on the control cluster
+version_added: 0.1.0
+description:
+  - Sees to it that a Secret on the control cluster holds a key of a service account that Google accepts.
+  - Google gives out the private part of a key once. The key in the Secret is kept for as long as Google has it, it is
+    not disabled, and has not ended. Else a new one is made.
+  - Keys that are older than the one in the Secret are deleted, as an account has ten at most.
+  - A service account without C(modelplane-ai-managed-by=modelplane-fleet) in its description, and a Secret without the
+    label C(app.kubernetes.io/managed-by=modelplane.fleet) or with the label C(modelplane.ai/cluster) of another
+    cluster, are not touched, and fail the task.
+options:
+  email:
+    description: The address of the service account.
+    type: str
+    required: true
+  secret:
+    description: Where the key is kept. Its namespace is made when it is not there.
+    type: dict
+    required: true
+    suboptions:
+      namespace:
+        description: Namespace of the Secret.
+        type: str
+        required: true
+      name:
+        description: Name of the Secret.
+        type: str
+        required: true
+      key:
+        description: The key of the Secret that holds the key file (JSON).
+        type: str
+        default: private_key
+  labels:
+    description:
+      - Labels of the Secret, besides C(app.kubernetes.io/managed-by).
+      - With C(modelplane.ai/cluster), a Secret of another cluster is refused.
+    type: dict
+    default: {}
+  state:
+    description:
+      - V(absent) deletes the Secret, and at Google the key that is in it.
+    type: str
+    choices: [present, absent]
+    default: present
+extends_documentation_fragment:
+  - modelplane.fleet.google
+  - modelplane.fleet.clusters.control
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is sent that changes anything. The service account need not be there.
+  diff_mode:
+    support: full
+    description: IDs of keys and labels are shown, and nothing secret.
+  idempotent:
+    support: full
+    description: A key that is good is kept.
+notes:
+  - O(control) is needed.
+  - The organization policy C(iam.disableServiceAccountKeyCreation) forbids such keys.
+seealso:
+  - module: modelplane.fleet.gcp_resource
+  - module: modelplane.fleet.kubeconfig_secret
+"""
+
+EXAMPLES = r"""
+- name: Keep the key that reaches a cluster on GKE
+  modelplane.fleet.gcp_service_account_key:
+    project: fleet-prod
+    email: modelplane-system-gke-us-1a2b3@fleet-prod.iam.gserviceaccount.com
+    control: {}
+    secret: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7}
+    labels: {modelplane.ai/cluster: gke-us-central}
+"""
+
+RETURN = r"""
+secret:
+  description: Where the key is, as O(secret).
+  returned: success
+  type: dict
+  sample: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7, key: private_key}
+key_id:
+  description: The ID of the key; in check mode empty for one that would be made.
+  returned: when O(state=present)
+  type: str
+  sample: 0123456789abcdef0123456789abcdef01234567
+"""
+
+import datetime
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.account_keys import AccountKeys, Place
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **session.ARGUMENTS,
+        "email": {"type": "str", "required": True},
+        "secret": {
+            "type": "dict",
+            "required": True,
+            # It says where the Secret is, and holds nothing of it.
+            "no_log": False,
+            "options": {
+                "namespace": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "key": {"type": "str", "default": "private_key", "no_log": False},
+            },
+        },
+        "labels": {"type": "dict", "default": {}},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        **{name: cluster_arguments.CLUSTERS[name] for name in ("control", "timeout", "retries")},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    libraries.need(module, "kubernetes", "PyYAML")
+    params = module.params
+
+    def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:
+        keys = AccountKeys(client, params["email"], params["project"] or "", changes)
+        try:
+            given = cluster_arguments.control_connection(params)
+            if given is None:
+                raise cluster_arguments.ArgumentsError("control is missing: the Secret is on the control cluster")
+            with connect(given, write_cache=not module.check_mode) as control:
+                return {"secret": params["secret"], **_done(keys, control)}
+        except (ApiError, AccessError, cluster_arguments.ArgumentsError) as error:
+            raise GoogleError(str(error), hint=error.hint if isinstance(error, AccessError) else "") from None
+
+    def _done(keys: AccountKeys, control: Cluster) -> dict[str, Any]:
+        labels = {str(key): str(value) for key, value in params["labels"].items()}
+        place = Place(control, SecretRef(**params["secret"]), labels)
+        if params["state"] == "absent":
+            keys.remove(place)
+            return {}
+        return {"key_id": keys.bring(place, datetime.datetime.now(datetime.UTC))}
+
+    task.run(module, action)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
