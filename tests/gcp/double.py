@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Self
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
 from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble, Json
 
 from . import documents
@@ -52,7 +53,8 @@ class Double(CloudDouble):
     @property
     def credentials(self) -> dict[str, Any]:
         """The arguments of our modules that lead to the double."""
-        return {"project": self.project, "credentials_file": self.key_file(), "endpoints": self.endpoints}
+        endpoints = {service: self.endpoints[service] for service in SERVICES}
+        return {"project": self.project, "credentials_file": self.key_file(), "endpoints": endpoints}
 
     @property
     def environment(self) -> dict[str, str]:
