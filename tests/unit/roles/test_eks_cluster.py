@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
@@ -70,7 +71,7 @@ class Fleet:
             "eks_cluster_poll_delay": 0.01,
             **variables,
         }
-        way = {"eks": {"cluster": NAME, "region": "us-west-2", "endpoint": self.aws.url}}
+        way = {"eks": {"cluster": NAME, "region": "us-west-2"}}
         hosts = {"eks-us-west": {"fleet_target": "kubernetes", "fleet_connection": way, **(host or {})}}
         inventory = self.folder / "hosts.json"
         groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
@@ -112,10 +113,10 @@ def mutating(calls: Iterable[dict[str, Any]]) -> list[str]:
 
 def test_every_variable_is_documented_for_every_entry_point() -> None:
     computed = {"eks_cluster_object"}
-    for entry in ("main", "absent"):
+    for entry in ("main", "absent", "seen"):
         assert set(SPECS[entry]["options"]) == set(DEFAULTS) | computed
         assert all(option["description"] for option in SPECS[entry]["options"].values())
-    assert set(SPECS) == {"main", "absent", "known"}
+    assert set(SPECS) == {"main", "absent", "seen", "known"}
 
 
 def test_defaults_are_told_as_they_are() -> None:
@@ -188,6 +189,7 @@ def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -
     fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
     first = fleet.run()
     assert "NatGatewayLimitExceeded" in first.output
+    assert advice("NatGatewayLimitExceeded", "") in first.output
     assert first.counts()["AllocateAddress"] == 1
     second = fleet.run().counts()
     assert "AllocateAddress" not in second
