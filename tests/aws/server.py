@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
+from moto.core import responses
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
@@ -43,6 +44,9 @@ class Application:
 
     def __init__(self) -> None:
         self._moto = DomainDispatcherApplication(create_backend_app)
+        # moto looks through its folder of services at each request, and through the class that serves it.
+        self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)  # type: ignore[method-assign]
+        responses.method_names_from_class = functools.cache(responses.method_names_from_class)  # type: ignore[attr-defined]
         self._lock = threading.Lock()
         self.world = World()
         self.refusals = Refusals()
