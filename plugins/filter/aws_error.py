@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: aws_error
 author:
   - The modelplane.fleet authors
-version_added: 0.3.0
+version_added: 0.1.0
 short_description: What went wrong in a task of amazon.aws, and what to do
 description:
   - Turns the result of a task that failed into a text for people. Modules of this collection say themselves what to do.

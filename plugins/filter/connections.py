@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: connections
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: How the clusters of a play are reached, for the modules of this collection
 description:
   - Turns the variables of hosts of the group C(workload_clusters) into the argument C(clusters) of the modules that

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: control_connection
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: How the control cluster of a fleet is reached, for the modules of this collection
 description:
   - Turns the variables of the host of the group C(control_plane) into the argument C(control) of the modules.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: eks_plan
 author:
   - The modelplane.fleet authors
-version_added: 0.3.0
+version_added: 0.1.0
 short_description: All that an EKSCluster becomes in AWS
 description:
   - Turns an EKSCluster into the names and settings of everything that is made for it, from the VPC to the addons. IDs,

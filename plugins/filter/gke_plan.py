@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: gke_plan
 author:
   - The modelplane.fleet authors
-version_added: 0.3.0
+version_added: 0.1.0
 short_description: All that a GKECluster becomes in Google Cloud
 description:
   - Turns a GKECluster into everything that is made for it, from the network to the rights of its service account, each

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: images_in
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: The images that manifests name
 description:
   - Finds the images of containers in manifests as C(helm template) writes them, and in objects and values of charts,

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: launch_template_data
 author:
   - The modelplane.fleet authors
-version_added: 0.3.0
+version_added: 0.1.0
 short_description: The whole data of a launch template of a plan
 description:
   - Adds the network interfaces to the data of a launch template of P(modelplane.fleet.eks_plan#filter), one for each

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: mirror_charts
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: Which charts the clusters of a fleet need, and how they are rendered
 description:
   - Turns the variables of hosts into the archives that the roles of this collection would install there, each once.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: mirror_needs
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: All that a fleet needs from outside, and where copies of it go
 description:
   - Makes one list of charts and images, and the variables that make a fleet use the copies.

@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: problems
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: What is wrong with the variables of a fleet
 description:
   - Looks through the variables that the playbooks of this collection read, before anything is done with them.

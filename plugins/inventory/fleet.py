@@ -8,7 +8,7 @@ DOCUMENTATION = r"""
 name: fleet
 author:
   - The modelplane.fleet authors
-version_added: 0.2.0
+version_added: 0.1.0
 short_description: The clusters of a fleet as hosts, from its manifests or from its control cluster
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the

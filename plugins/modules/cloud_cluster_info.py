@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cloud_cluster_info
 short_description: Which clusters of a fleet are to be made in a cloud, and as what
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Tells of each InferenceCluster which EKSCluster or GKECluster it becomes, and of each EKSCluster and GKECluster that
     somebody wrote.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: definition_info
 short_description: Which CustomResourceDefinitions clusters have, and how many objects of each
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Tells which CustomResourceDefinitions could be removed without a loss. All objects of a kind go with its definition.
   - A cluster is asked once for its definitions, and once for the objects of each that is wanted.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: eks_cluster
 short_description: Make, update or delete the control plane of a cluster at Amazon EKS
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Makes a cluster, or brings the one of that name to what is wanted, in place. One update is made at a time, and each
     is waited for.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: eks_nodegroup
 short_description: Make, update or delete the managed node groups of a cluster at Amazon EKS
-version_added: 0.3.0
+version_added: 0.1.0
 description:
   - Brings all node groups of a cluster to what is wanted, at once, and waits for them together.
   - Bounds of the size, labels, taints, the version of Kubernetes and of the launch template are changed in place. Nodes

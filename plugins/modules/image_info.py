@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: image_info
 short_description: The images that the resources of a fleet name
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Tells the images of engines, and those that a ModelDeployment has in place of the fleet's own.
   - Reads manifests, and the control cluster when one is given. Images of both are told, as what runs and what is to

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: inference_gateway
 short_description: Wait for the gateway of a fleet, and write its address into its status
-version_added: 0.2.0
+version_added: 0.1.0
 description:
   - Looks at the gateway of the control cluster until it is accepted and has an address, and writes the status of the
     InferenceGateway, just as a run of the fleet does.

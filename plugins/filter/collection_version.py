@@ -1,0 +1,73 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.collection_version`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: collection_version
+author:
+  - The modelplane.fleet authors
+version_added: 0.1.0
+short_description: Which version of a collection is installed
+description:
+  - Looks where Ansible itself would take the collection from. A play that names an action of a collection which is not
+    there ends before it can say what to install.
+options:
+  _input:
+    description: The name of the collection.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: The collection is there
+  ansible.builtin.assert:
+    that: "'amazon.aws' | modelplane.fleet.collection_version is version('10.1.2', '>=')"
+"""
+
+RETURN = r"""
+_value:
+  description: The version; V(0) for a collection that is not installed, and for one that does not tell.
+  type: str
+  returned: always
+  sample: 11.4.0
+"""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleFilterError
+
+_NONE = "0"
+
+
+def collection_version(name: Any) -> str:
+    """The version of an installed collection."""
+    if not isinstance(name, str) or name.count(".") != 1:
+        raise AnsibleFilterError("modelplane.fleet.collection_version: the input must be the name of a collection")
+    try:
+        found = import_module(f"ansible_collections.{name}")
+    except ImportError:
+        return _NONE
+    folder = Path(next(iter(found.__path__)))
+    # A collection that was installed has the first, a checkout the second.
+    manifest, galaxy = folder / "MANIFEST.json", folder / "galaxy.yml"
+    if manifest.is_file():
+        told = json.loads(manifest.read_text(encoding="utf-8")).get("collection_info") or {}
+    elif galaxy.is_file():
+        told = yaml.safe_load(galaxy.read_text(encoding="utf-8")) or {}
+    else:
+        told = {}
+    return str(told.get("version") or _NONE)
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"collection_version": collection_version}
