@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,14 @@ def test_variables_that_make_no_sense_are_told(fleet: Fleet, host: dict[str, Any
 )
 def test_clusters_of_others_are_passed_by(fleet: Fleet, host: dict[str, Any]) -> None:
     assert fleet.run(host=host).ok().calls == []
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_collection_that_is_missing_is_told(fleet: Fleet, tmp_path: Path, state: str) -> None:
+    ran = replace(fleet, collections=tmp_path / "none").run(eks_cluster_state=state)
+    assert ran.failed == 1
+    assert "amazon.aws is not installed: clusters on EKS need 10.1.2 or newer. Install it with: " in ran.output
+    assert not mutating(ran.calls)
 
 
 def test_a_role_is_assumed(fleet: Fleet) -> None:
