@@ -105,9 +105,9 @@ class Token:
 class Tokens:
     """The tokens of one identity. Safe for several threads. Every method raises LoginError."""
 
-    def __init__(self, credentials_file: str = "", ca_file: str = "") -> None:
-        """Of a file, or of what the environment names. `ca_file`: certificates that Google's are checked with."""
-        self._path = credentials_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "") or _of_gcloud()
+    def __init__(self, path: str = "", ca_file: str = "") -> None:
+        """Of a file, or of the machine that this runs on. `ca_file`: certificates that Google's are checked with."""
+        self._path = path
         self._ca_file = ca_file
         self._lock = threading.Lock()
         self._credentials: Any = None
@@ -188,9 +188,9 @@ class Tokens:
         return f"{account} (credentials file {self._path})" if account else f"credentials file {self._path}"
 
 
-@functools.lru_cache(maxsize=64)
 def tokens(credentials_file: str = "", ca_file: str = "") -> Tokens:
-    """The tokens of an identity, which all that uses it shares. Raises LoginError where google-auth is missing."""
+    """The tokens of an identity, which all that uses it shares. `credentials_file`: empty for what the environment
+    names. Raises LoginError where google-auth is missing."""
     try:
         load_google()
     except ImportError:
@@ -198,12 +198,27 @@ def tokens(credentials_file: str = "", ca_file: str = "") -> Tokens:
             f"the Python package {GOOGLE_PACKAGE} is not installed, which tokens of Google need",
             f"pip install {GOOGLE_PACKAGE} requests",
         ) from None
-    return Tokens(credentials_file, ca_file)
+    path = credentials_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "") or _of_gcloud()
+    return _shared(path, ca_file, _stamp(path))
+
+
+@functools.lru_cache(maxsize=64)
+def _shared(path: str, ca_file: str, _version: tuple[int, int]) -> Tokens:
+    return Tokens(path, ca_file)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    """What differs when a file was written anew."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_size)
 
 
 def forget() -> None:
     """Look identities and proxies up anew, as when the environment changed."""
-    tokens.cache_clear()
+    _shared.cache_clear()
     connections.cache_clear()
 
 
@@ -271,11 +286,21 @@ def _seconds_left(credentials: Any) -> float:
 
 
 def _text(error: Exception) -> str:
-    """What was said, without the answers to requests that google-auth adds."""
+    """What was said: by google-auth, and by an answer of an API that it quotes without a word."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     said = next((str(part) for part in error.args if isinstance(part, (str, Exception)) and str(part)), "")
-    return said or type(error).__name__
+    answered = next((told for told in map(_message, error.args[1:]) if told and told not in said), "")
+    return ": ".join(part for part in (said, answered) if part) or type(error).__name__
+
+
+def _message(answer: Any) -> str:
+    """The message of an API's answer (`{"error": {"message": ..}}`)."""
+    try:
+        error = json.loads(answer).get("error")
+    except (TypeError, ValueError, AttributeError):
+        return ""
+    return str(error.get("message") or "") if isinstance(error, dict) else ""
 
 
 def _unreachable(error: Exception) -> bool:

@@ -97,7 +97,7 @@ class Application(Control):
     def _serve(self, call: Call, method: Method, headers: Any) -> Answer:
         noted = self.record(call)
         try:
-            call.principal = tokens.principal_of(self.world, headers.get("Authorization", ""))
+            call.principal = tokens.principal_of(self.world, headers.get("Authorization", ""), call.service)
             told = self._checked(call)
             answer = self._served(call, method)
         except Refusal as refusal:

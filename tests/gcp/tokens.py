@@ -31,6 +31,8 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 _SUBJECT_TOKENS = ("urn:ietf:params:oauth:token-type:jwt", "urn:ietf:params:oauth:token-type:id_token")
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
+# What tokens of federated identities have that are exchanged for one of an account.
+_IAM = "https://www.googleapis.com/auth/iam"
 _FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 _AUDIENCE = "https://oauth2.googleapis.com/token"
 ISSUER = "https://ci.example.com"
@@ -68,8 +70,8 @@ def expire(world: World) -> None:
         token.until = 0
 
 
-def principal_of(world: World, header: str) -> str:
-    """Whose access token a request has. Raises Refusal."""
+def principal_of(world: World, header: str, service: str) -> str:
+    """Whose access token a request to a service has. Raises Refusal."""
     kind, _, given = header.partition(" ")
     token = world.tokens.get(given)
     if kind != "Bearer" or token is None or token.until <= time.time():
@@ -93,7 +95,8 @@ def principal_of(world: World, header: str) -> str:
                 }
             ],
         )
-    if CLOUD_PLATFORM not in token.scopes:
+    scopes = {CLOUD_PLATFORM, _IAM} if service in ("iam", "iamcredentials") else {CLOUD_PLATFORM}
+    if not scopes & set(token.scopes):
         raise Refusal(
             "PERMISSION_DENIED",
             "Request had insufficient authentication scopes.",

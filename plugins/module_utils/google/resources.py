@@ -38,6 +38,8 @@ _GOING = "STOPPING"
 _COMING = "PROVISIONING"
 # How often something is read and tried again that others change at the same time.
 _ROUNDS = 10
+# Seconds between two attempts at what is kept from beginning, at most.
+_BUSY_DELAY = 15.0
 # For how many seconds a service account that was made a moment ago may be unknown elsewhere.
 _ACCOUNT_SECONDS = 120.0
 
@@ -435,12 +437,12 @@ class Resources:
         first = ask()
         if last and not self._until_done:
             raise _LaterError(f"{first.told}: run again")
+        value = first.value
         if last:
             limit = self._wait.timeout if last[0].busy else min(_ACCOUNT_SECONDS, self._wait.timeout)
-            waited = Wait(limit, min(self._wait.delay, 15.0), self._wait.progress)
-            value = waited.until(ask, f"{request.told} to begin")
-        else:
-            value = first.value
+            looks = [first]
+            waited = Wait(limit, min(self._wait.delay, _BUSY_DELAY), self._wait.progress)
+            value = waited.until(lambda: looks.pop() if looks else ask(), f"{request.told} to begin")
         if isinstance(value, GoogleError):
             raise value
         answer: Have = value

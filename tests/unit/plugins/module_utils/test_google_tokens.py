@@ -271,6 +271,15 @@ def test_a_token_server_that_is_busy(google: Server, tmp_path: Path) -> None:
     assert fault(key_file(google, tmp_path)).passing
 
 
+def test_a_file_that_is_written_anew_is_read_anew(google: Server, tmp_path: Path) -> None:
+    oauth(google)
+    path = key_file(google, tmp_path)
+    first = google_tokens.tokens(path)
+    assert google_tokens.tokens(path) is first
+    key_file(google, tmp_path, private_key_id="key-2-of-today")
+    assert google_tokens.tokens(path) is not first
+
+
 # Workload identity federation
 
 
@@ -330,7 +339,9 @@ def test_an_account_that_the_identity_may_not_be(google: Server, tmp_path: Path)
         return Reply(403, refused)
 
     google.always = answer
-    assert "roles/iam.workloadIdentityUser" in fault(identity_file(google, tmp_path)).hint
+    error = fault(identity_file(google, tmp_path))
+    assert str(error).endswith("Unable to acquire impersonated credentials: denied")
+    assert "roles/iam.workloadIdentityUser" in error.hint
 
 
 # A user
@@ -361,8 +372,8 @@ def test_a_user_whose_login_has_ended(google: Server, tmp_path: Path) -> None:
 
 ASK = """
 import json
-from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens
-tokens = Tokens()
+from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, tokens
+tokens = tokens()
 try:
     print(json.dumps({"token": tokens.token().value, "project": tokens.project()}))
 except LoginError as error:
