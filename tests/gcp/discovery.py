@@ -74,7 +74,7 @@ class Api:
         """What is wrong with the query and the body (None: there is none) of a request."""
         faults = list(self._query_faults(method, query))
         if method.request:
-            faults += self._faults(method.request, method.name, {} if body is None else body)
+            faults += self._faults(method.request, method.name, {} if body is None else _without_nulls(body))
         elif body not in (None, {}):
             faults.append("it takes no body")
         return faults
@@ -213,6 +213,13 @@ def _references(schema: Any) -> Iterator[str]:
     elif isinstance(schema, list):
         for each in schema:
             yield from _references(each)
+
+
+def _without_nulls(value: Any) -> Any:
+    """A body without members that are null, which is how ProtoJSON has them. google-auth sends such."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def _told(error: Any) -> str:
