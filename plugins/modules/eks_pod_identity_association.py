@@ -14,7 +14,7 @@ description:
     account an IAM role. The cluster needs the addon C(eks-pod-identity-agent) for them, and neither the namespace nor
     the service account has to be there.
   - The role of an association is changed in place. A role that was just made is not known to EKS for some seconds; that
-    is waited for, for up to a minute.
+    is waited for, for up to two minutes.
   - An association without the tag C(modelplane.ai/managed-by=modelplane.fleet) is neither changed nor deleted. Where it
     has another role than the one that is wanted, the task fails.
 options:

@@ -15,12 +15,11 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes, tags_after
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 
-_GONE = "ResourceNotFoundException"
-_EXISTS = "ResourceInUseException"
 # Its pods have no node yet: it gets well by itself once there is one.
 _NO_NODES = "InsufficientNumberOfReplicas"
 _MOVING = ("CREATING", "UPDATING", "DELETING")
@@ -58,7 +57,7 @@ class Addons:
                 pages = self._eks.get_paginator("list_addons").paginate(clusterName=self._cluster)
                 return [name for page in pages for name in page["addons"]]
         except AwsError as error:
-            if not (is_code(error, _GONE) and self._changes.check_mode):
+            if not (is_code(error, ABSENT) and self._changes.check_mode):
                 raise
             return []
 
@@ -112,7 +111,7 @@ class Addons:
             with guarded(f"read addon {name} of cluster {self._cluster}"):
                 found: dict[str, Any] = self._eks.describe_addon(clusterName=self._cluster, addonName=name)["addon"]
         except AwsError as error:
-            if not is_code(error, _GONE):
+            if not is_code(error, ABSENT):
                 raise
             return None
         return found
@@ -214,7 +213,7 @@ class Addons:
                         **_arguments(wanted),
                     )
             except AwsError as error:
-                twin = self._describe(wanted.name) if is_code(error, _EXISTS) else None
+                twin = self._describe(wanted.name) if is_code(error, IN_USE) else None
                 if twin is None:
                     raise
                 return twin
@@ -256,7 +255,7 @@ class Addons:
                 with guarded(f"delete addon {name} of cluster {self._cluster}"):
                     self._eks.delete_addon(clusterName=self._cluster, addonName=name, preserve=False)
             except AwsError as error:
-                if not is_code(error, _GONE):
+                if not is_code(error, ABSENT):
                     raise
                 return
         self._changes.tell(name, _shown(str(addon.get("addonVersion", "")), _configuration(addon)), None)

@@ -103,20 +103,28 @@ class Run:
         return Seen(f"{what}: {status}", done=status == "Successful", failure=failure)
 
     def with_role(self, what: str, call: Callable[[], T]) -> T:
-        """The answer of a call that names a role, which may be new: EKS is asked again while it does not know it."""
-        deadline = time.monotonic() + min(_ROLE_SECONDS, self.timeout)
-        told = False
-        while True:
-            try:
-                with guarded(what):
-                    return call()
-            except AwsError as error:
-                if not fresh_role(error) or time.monotonic() >= deadline:
-                    raise
-            if not told:
-                self.progress(f"{what}: EKS does not know the role yet, as IAM takes a while to tell of it")
-                told = True
-            time.sleep(min(self.delay, 5.0))
+        """The answer of a call that names a role, which may be new."""
+        return with_role(what, call, timeout=self.timeout, delay=self.delay, progress=self.progress)
+
+
+def with_role(what: str, call: Callable[[], T], *, timeout: float, delay: float, progress: Callable[[str], None]) -> T:
+    """The answer of a call that names a role, which may be new: EKS is asked again while it does not know it.
+
+    `timeout` and `delay` in seconds. Raises AwsError, for a role that stays unknown that of the last call.
+    """
+    deadline = time.monotonic() + min(_ROLE_SECONDS, timeout)
+    told = False
+    while True:
+        try:
+            with guarded(what):
+                return call()
+        except AwsError as error:
+            if not fresh_role(error) or time.monotonic() >= deadline:
+                raise
+        if not told:
+            progress(f"{what}: EKS does not know the role yet, as IAM takes a while to tell of it")
+            told = True
+        time.sleep(min(delay, 5.0))
 
 
 def fresh_role(error: AwsError) -> bool:

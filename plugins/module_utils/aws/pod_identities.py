@@ -4,20 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes, tags_after
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, with_role
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
 
-_GONE = "ResourceNotFoundException"
-_EXISTS = "ResourceInUseException"
-# What EKS answers while IAM does not know a new role everywhere.
-_UNKNOWN_ROLE = ("InvalidParameterException", "InvalidRequestException")
-_ROLE_SECONDS = 60.0
-T = TypeVar("T")
 Place = tuple[str, str]
 """Namespace and name of a service account; a cluster has one association for each."""
 
@@ -32,7 +26,7 @@ class PodIdentities:
         self._cluster = cluster
         self._tags = dict(tags)
         self._changes = changes
-        self._wait = {**wait, "timeout": min(float(wait["timeout"]), _ROLE_SECONDS)}
+        self._wait = wait
 
     def places(self) -> dict[Place, str]:
         """The ids of all associations of the cluster. In check mode a cluster that is still to be made has none."""
@@ -41,7 +35,7 @@ class PodIdentities:
                 pages = self._eks.get_paginator("list_pod_identity_associations").paginate(clusterName=self._cluster)
                 found = [entry for page in pages for entry in page["associations"]]
         except AwsError as error:
-            if not (is_code(error, _GONE) and self._changes.check_mode):
+            if not (is_code(error, ABSENT) and self._changes.check_mode):
                 raise
             return {}
         return {(entry["namespace"], entry["serviceAccount"]): entry["associationId"] for entry in found}
@@ -88,7 +82,7 @@ class PodIdentities:
                     clusterName=self._cluster, associationId=identity
                 )["association"]
         except AwsError as error:
-            if not is_code(error, _GONE):
+            if not is_code(error, ABSENT):
                 raise
             return None
         return found
@@ -99,12 +93,13 @@ class PodIdentities:
         made = {"clusterName": self._cluster, "namespace": namespace, "serviceAccount": account, "roleArn": role}
         if not self._changes.check_mode:
             try:
-                answer = self._with_role(
+                answer = with_role(
                     f"create the {self._named(place)}",
                     lambda: self._eks.create_pod_identity_association(**made, tags=self._tags),
+                    **self._wait,
                 )
             except AwsError as error:
-                identity = self.places().get(place) if is_code(error, _EXISTS) else None
+                identity = self.places().get(place) if is_code(error, IN_USE) else None
                 twin = self._describe(identity, place) if identity else None
                 if twin is None:
                     raise
@@ -123,11 +118,12 @@ class PodIdentities:
         if live["roleArn"] != role:
             before = live["roleArn"]
             if not self._changes.check_mode:
-                live = self._with_role(
+                live = with_role(
                     f"give another role to the {self._named(place)}",
                     lambda: self._eks.update_pod_identity_association(
                         clusterName=self._cluster, associationId=identity, roleArn=role
                     ),
+                    **self._wait,
                 )["association"]
             self._changes.tell(name, {"role_arn": before}, {"role_arn": role})
         to_set, to_remove = aws_tags.differences(have, self._tags)
@@ -148,30 +144,8 @@ class PodIdentities:
                 with guarded(f"delete the {self._named(place)}"):
                     self._eks.delete_pod_identity_association(clusterName=self._cluster, associationId=identity)
             except AwsError as error:
-                if not is_code(error, _GONE):
+                if not is_code(error, ABSENT):
                     raise
                 return False
         self._changes.tell("/".join(place), {"role_arn": live["roleArn"]}, None)
         return True
-
-    def _with_role(self, what: str, call: Callable[[], T]) -> T:
-        """Do what needs a role that may be so new that EKS does not see it yet."""
-        refused: list[AwsError] = []
-
-        def attempt() -> Seen:
-            try:
-                with guarded(what):
-                    return Seen("done", done=True, value=call())
-            except AwsError as error:
-                if not (is_code(error, *_UNKNOWN_ROLE) and "role" in error.message.lower()):
-                    raise
-                refused.append(error)
-                return Seen(f"EKS does not know the role yet: {error.message}")
-
-        try:
-            answer: T = wait_for(attempt, what=what, **self._wait).value
-        except AwsError as error:
-            if refused and is_code(error, "WaitTimeout"):
-                raise refused[-1] from None
-            raise
-        return answer
