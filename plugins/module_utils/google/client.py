@@ -54,7 +54,7 @@ class Client:
         while True:
             token = self._token(what, refused)
             try:
-                return self._once(url, method, body, what, token)
+                return self._once(url, method, body, what, token, refused)
             except _RefusedError as answer:
                 why, after = answer.error, answer.after
             if why.status == 401 and not renewed:
@@ -79,7 +79,9 @@ class Client:
         except LoginError as error:
             raise GoogleError(what, str(error), code="Login", hint=error.hint, passing=error.passing) from None
 
-    def _once(self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str) -> dict[str, Any]:
+    def _once(
+        self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str, old_token: str
+    ) -> dict[str, Any]:
         google = load_google()
         headers = {
             "Authorization": f"Bearer {token}",
@@ -103,7 +105,7 @@ class Client:
         except (google.HTTPError, OSError, UnicodeError) as error:
             raise _RefusedError(_unreachable(what, url, error)) from None
         if not 200 <= answer.status < 300:
-            refused = from_answer(what, answer.status, answer.data, [token])
+            refused = from_answer(what, answer.status, answer.data, filter(None, (token, old_token)))
             raise _RefusedError(refused, retry_after(answer.headers.get("Retry-After"), time.time()))
         try:
             found = json.loads(answer.data or b"{}")

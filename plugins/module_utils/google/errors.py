@@ -108,7 +108,7 @@ def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -
 def told(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """What went wrong of codes and messages, and what to do about it, each advice once."""
     listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
-    said = "; ".join(": ".join(part for part in each if part) for each in listed)
+    said = "; ".join(": ".join(filter(None, each)) for each in listed if any(each))
     return said, ". ".join(dict.fromkeys(filter(None, (advice(code, message) for code, message in listed))))
 
 
