@@ -136,6 +136,18 @@ def make_others(world: World) -> None:
     theirs.get_waiter("cluster_active").wait(name="theirs", WaiterConfig={"Delay": 0, "MaxAttempts": 10})
 
 
+def _reserve(world: World, state: str, identifier: str = RESERVATION) -> None:
+    """A Capacity Block of two machines."""
+    world.double.capacity_reservation(
+        FAR,
+        CapacityReservationId=identifier,
+        InstanceType="p5.48xlarge",
+        AvailabilityZone="us-east-2a",
+        TotalInstanceCount=2,
+        State=state,
+    )
+
+
 @pytest.fixture(scope="module")
 def empty(world: World) -> dict[str, Any]:
     """The account as it was before any run."""
@@ -164,81 +176,62 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
             assert name in run.output, name
 
 
-def _wrong_zone(world: World) -> None:
-    world.live.write("fast.yaml", fast({**PLAIN, "instanceType": "p5en.48xlarge", "zones": [f"{FAR}f"]}))
-
-
-def _zone_without(world: World) -> None:
-    world.live.edit("seed.yaml", "us-west-2b", "us-west-2c")
-    world.live.edit("seed.yaml", "instanceType: g6.xlarge", "instanceType: p5e.48xlarge")
-    world.live.edit("seed.yaml", "- us-west-2a", "- us-west-2b")
-
-
-def _reserve(world: World, state: str, identifier: str = RESERVATION) -> None:
-    """A Capacity Block of two machines."""
-    world.double.capacity_reservation(
-        FAR,
-        CapacityReservationId=identifier,
-        InstanceType="p5.48xlarge",
-        AvailabilityZone="us-east-2a",
-        TotalInstanceCount=2,
-        State=state,
-    )
-
-
-def _block(state: str) -> Callable[[World], None]:
-    def change(world: World) -> None:
-        identifier = f"cr-0{len(state)}"
-        _reserve(world, state, identifier)
-        world.live.write("fast.yaml", fast({**BLOCK, "capacityBlock": {"capacityReservationId": identifier}}))
-
-    return change
-
-
-def _quota(world: World) -> None:
-    world.double.settings(quotas={"ec2": {"L-DB2E81BA": 0.0}})
-
-
-def _keys(world: World) -> None:
-    world.double.settings(access_keys=["another"])
-
-
-def _version(world: World) -> None:
-    world.live.write("fast.yaml", fast(PLAIN, version="1.99"))
-
-
-def _same_ranges(world: World) -> None:
-    # Of four ranges in a row the private twin of the first is the last.
-    ranges = [f"10.40.{third}.0/20" for third in (0, 16, 32, 48)]
-    world.live.write("fast.yaml", fast(PLAIN, region="us-east-1", subnetCidrs=ranges))
-
-
-FAULTS: Mapping[str, tuple[str, Callable[[World], None], tuple[str, ...]]] = {
-    "zone that there is not": (FAST, _wrong_zone, (f"{FAR}f",)),
-    "zone without such machines": (SEED, _zone_without, ("p5e.48xlarge", "us-west-2b")),
-    "Capacity Block that is over": (FAST, _block("expired"), ("cr-07", "expired", "active")),
-    "Capacity Block that begins later": (FAST, _block("scheduled"), ("cr-09", "nodeCount")),
-    "quota of vCPUs": (SEED, _quota, ("vCPUs", "Service Quotas", "gpu-l4")),
-    "wrong credentials": (SEED, _keys, ("credentials",)),
-    "version that EKS has not": (FAST, _version, ("1.99", "1.36")),
-    "ranges that meet": (FAST, _same_ranges, ("10.40.48.0/20",)),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Mapping[str, Any], fault: str) -> None:
-    cluster, change, told = FAULTS[fault]
+def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
+    _reserve(world, "expired", "cr-07")
+    block = {**BLOCK, "capacityBlock": {"capacityReservationId": "cr-07"}}
+    elsewhere = {**PLAIN, "name": "elsewhere", "zones": ["us-east-2f"]}
     with world.kept():
-        change(world)
-        run = world.provision("--limit", cluster)
-    assert run.failed == {cluster}, run.output
-    for words in told:
-        assert words in run.output, run.output
+        world.live.write("fast.yaml", fast(block, elsewhere, version="1.99"))
+        world.live.edit("seed.yaml", "instanceType: g6.xlarge", "instanceType: p5e.48xlarge")
+        world.double.settings(quotas={"ec2": {"L-417A185B": 100.0}})
+        run = world.provision()
+    assert run.failed == set(REGIONS), run.output
+    for words in (
+        "does not offer Kubernetes 1.99",
+        "1.36, ",
+        "us-east-2f",
+        "cr-07 is expired",
+        "p5e.48xlarge is not offered in us-west-2a, us-west-2b",
+        "100 vCPUs",
+        "Service Quotas",
+    ):
+        assert words in run.output, (words, run.output)
+    assert world.changes == []
+    assert world.differences(empty) == []
+
+
+def test_credentials_that_are_none_are_told(world: World, empty: Mapping[str, Any]) -> None:
+    with world.kept():
+        world.double.settings(access_keys=["another"])
+        run = world.provision()
+    assert run.failed == set(REGIONS), run.output
+    assert "credentials" in run.output
+    assert world.differences(empty) == []
+
+
+def test_ranges_that_meet_are_told(world: World, empty: Mapping[str, Any]) -> None:
+    with world.kept():
+        # Of four ranges in a row the private twin of the first is the last.
+        ranges = [f"10.40.{third}.0/20" for third in (0, 16, 32, 48)]
+        world.live.write("fast.yaml", fast(PLAIN, region="us-east-1", subnetCidrs=ranges))
+        run = world.provision("--limit", FAST)
+    assert run.failed == {FAST}, run.output
+    assert "10.40.48.0/20" in run.output
     assert world.changes == []
     assert world.differences(empty) == []
 
 
 # Making it, with what goes wrong on the way
+
+
+def test_runs_stop_where_aws_refuses_something(world: World) -> None:
+    world.double.refuse(operation="CreateNatGateway")
+    world.double.refuse(operation="CreateRole")
+    run = world.provision()
+    # What one cluster is refused, the other one is not.
+    assert run.failed == set(REGIONS), run.output
+    assert {call["operation"] for call in world.double.calls() if call["error"]} >= {"CreateNatGateway", "CreateRole"}
+    assert world.double.refusals() == []
 
 
 def test_what_aws_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
@@ -248,10 +241,15 @@ def test_what_aws_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
     ):
         message = f"Could not launch On-Demand Instances. {why}. Launching EC2 instance failed."
         world.double.fail("nodegroup", group, code="AsgInstanceLaunchFailures", message=message)
-    run = world.provision()
-    assert run.failed == set(REGIONS), run.output
+    # One cluster comes as far as its nodes in the first run, the other one in the second.
+    world.double.refuse(operation="CreateCluster")
+    first = world.provision()
+    second = world.provision()
+    assert first.failed == set(REGIONS), first.output
+    assert len(second.failed) == 1, second.output
+    told = first.output + second.output
     for words in ("InsufficientInstanceCapacity", "capacityBlock", "VcpuLimitExceeded", "Service Quotas"):
-        assert words in run.output, run.output
+        assert words in told, told
 
 
 def test_the_next_run_goes_on_from_there(world: World) -> None:
@@ -320,17 +318,13 @@ def test_the_kubeconfig_of_the_control_cluster_logs_in(world: World, cluster: st
     assert "kube-system" in eks.namespaces(path)
 
 
-def test_a_second_run_changes_nothing(world: World) -> None:
+def test_a_second_run_changes_nothing_but_the_token(world: World) -> None:
+    before = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
     run = world.provision().ok()
     assert run.changed == 0, run.output
     assert world.changes == []
-
-
-def test_a_token_that_is_renewed_is_no_change(world: World) -> None:
-    before = world.secret(SEED)
-    world.provision("--limit", SEED).ok()
-    assert before is not None
-    assert (world.secret(SEED) or {})["data"] != before["data"]
+    for cluster, secret in before.items():
+        assert (world.secret(cluster) or {})["data"] != secret["data"]
 
 
 # Changes in place
@@ -394,63 +388,34 @@ def test_all_that_aws_can_change_is_changed(world: World) -> None:
             assert _identifiers(account[region][kind]) == _identifiers(before[region][kind]), kind
 
 
-def test_nothing_is_left_to_do_after_changes(world: World) -> None:
-    run = world.provision().ok()
-    assert run.changed == 0, run.output
-    assert world.changes == []
-
-
-def test_what_the_autoscaler_did_stays(world: World) -> None:
+def test_what_others_may_change_stays_and_nothing_else_is_left_to_do(world: World) -> None:
     client = world.client(SEED)("eks")
+    # The autoscaler.
     size = {"minSize": 1, "maxSize": 6, "desiredSize": 4}
     client.update_nodegroup_config(clusterName=aws_name(SEED), nodegroupName="gpu-l4", scalingConfig=size)
     world.settle(SEED)
-    run = world.provision("--limit", SEED).ok()
-    assert (run.changed, world.changes) == (0, [])
+    with world.kept():
+        # AWS itself, with clusters whose version is too old.
+        world.live.edit("fast.yaml", '"kubernetesVersion": "1.36"', '"kubernetesVersion": "1.35"')
+        run = world.provision().ok()
+    assert (run.changed, world.changes) == (0, []), run.output
+    assert "runs Kubernetes 1.36, which cannot go back to 1.35" in run.output
 
 
-def _other_machine(world: World) -> None:
-    world.live.edit("seed.yaml", "instanceType: g6.xlarge", "instanceType: g6.2xlarge")
-
-
-def _other_network(world: World) -> None:
-    world.live.edit("fast.yaml", "10.40.0.0/16", "10.40.0.0/15".replace("/15", "/17"))
-
-
-def _other_zones(world: World) -> None:
-    world.live.edit("seed.yaml", "    - us-west-2b\n", "")
-
-
-FIXED: Mapping[str, tuple[str, Callable[[World], None], tuple[str, ...]]] = {
-    "machines of a pool": (SEED, _other_machine, ("gpu-l4", "g6.2xlarge", "g6.xlarge")),
-    "range of the network": (FAST, _other_network, ("10.40.0.0/17", "vpcCidr")),
-    "zones of a pool": (SEED, _other_zones, ("gpu-l4",)),
-}
-
-
-@pytest.mark.parametrize("what", FIXED)
-def test_what_aws_cannot_change_is_refused_before_anything_changes(world: World, what: str) -> None:
-    cluster, change, told = FIXED[what]
+def test_what_aws_cannot_change_is_refused_before_anything_changes(world: World) -> None:
     before = world.account()
     with world.kept():
-        change(world)
+        world.live.edit("seed.yaml", "instanceType: g6.xlarge", "instanceType: g6.2xlarge")
+        world.live.edit("seed.yaml", "    - us-west-2a\n", "")
+        world.live.edit("fast.yaml", "10.40.0.0/16", "10.40.0.0/17")
         # Something that could be changed, and must not be as the rest cannot.
         world.live.settings["eks_cluster_tags"] = {"team": "another"}
-        run = world.provision("--limit", cluster)
-    assert run.failed == {cluster}, run.output
-    for words in told:
-        assert words in run.output, run.output
+        run = world.provision()
+    assert run.failed == set(REGIONS), run.output
+    for words in ("gpu-l4", "g6.2xlarge", "subnets", "10.40.0.0/17", "spec.networking.vpcCidr"):
+        assert words in run.output, (words, run.output)
     assert world.changes == []
     assert world.differences(before) == []
-
-
-def test_a_version_that_aws_raised_stays(world: World) -> None:
-    with world.kept():
-        # AWS does so with clusters whose version is too old.
-        world.live.edit("fast.yaml", '"kubernetesVersion": "1.36"', '"kubernetesVersion": "1.35"')
-        run = world.provision("--limit", FAST).ok()
-    assert (run.changed, world.changes) == (0, [])
-    assert "runs Kubernetes 1.36, which cannot go back to 1.35" in run.output
 
 
 def test_a_cluster_of_another_fleet_is_left_alone(world: World) -> None:
