@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -17,6 +18,12 @@ from typing import Any, ClassVar, Self
 Json = dict[str, Any]
 
 _COLLECTIONS = Path(__file__).absolute().parents[2] / ".collections"
+
+
+@functools.cache
+def opener() -> urllib.request.OpenerDirector:
+    """What opens URLs without a proxy. It is made once, as that reads all certificates of the machine."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class CloudDouble:
@@ -110,9 +117,8 @@ class CloudDouble:
             data=json.dumps(told or {}).encode(),
             headers={"Content-Type": "application/json"},
         )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=60) as answer:
+            with opener().open(request, timeout=60) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             raise ValueError(f"{what}: {error.read().decode()}") from None

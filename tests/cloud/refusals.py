@@ -25,11 +25,20 @@ LOST = Refusal("", "The connection is closed.")
 class Call(Protocol):
     """What is looked at in a call. An `operation` may have dots: its last parts are enough to name it."""
 
-    service: str
-    operation: str
-    region: str
-    parameters: dict[str, Any]
-    mutating: bool
+    @property
+    def service(self) -> str: ...
+
+    @property
+    def operation(self) -> str: ...
+
+    @property
+    def region(self) -> str: ...
+
+    @property
+    def parameters(self) -> dict[str, Any]: ...
+
+    @property
+    def mutating(self) -> bool: ...
 
 
 @dataclass

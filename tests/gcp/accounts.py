@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,7 +95,8 @@ def made(world: World, project: str, account_id: str, wanted: Json) -> Account:
 
 def new_key(world: World, account: Account, private: Any = None) -> tuple[Key, Json]:
     """A new key of an account, and what a file with it says. `private`: its private half when there is one already."""
-    private = private or rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    # It takes long to make one: keys that are told apart by their names share a few.
+    private = private or private_key(len(account.keys) % 2)
     identifier = world.token(40, "0123456789abcdef")
     key = Key(f"{account.path}/keys/{identifier}", private.public_key())
     account.keys[identifier] = key
@@ -113,6 +116,12 @@ def new_key(world: World, account: Account, private: Any = None) -> tuple[Key, J
         "client_x509_cert_url": f"{world.url}/certs/{account.email}",
         "universe_domain": "googleapis.com",
     }
+
+
+@functools.cache
+def private_key(_name: Hashable) -> rsa.RSAPrivateKey:
+    """A private key, always the same for a name."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 def known(world: World, email: str) -> bool:

@@ -385,7 +385,7 @@ def _created(cluster: Cluster) -> None:
                 "priority": 1000,
                 "disabled": False,
                 "sourceRanges": [allowed[0]],
-                "targetTags": [f"gke-{cluster.name}-{cluster.uid}-node"],
+                "targetTags": [f"gke-{cluster.name[:30]}-{cluster.uid}-node"],
                 "allowed": [{"IPProtocol": protocol} for protocol in allowed[1:]],
             },
         )
@@ -393,7 +393,8 @@ def _created(cluster: Cluster) -> None:
 
 def _firewalls(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """The paths of GKE's own firewall rules, with whom they let in by which protocols."""
-    start = f"projects/{cluster.project}/global/firewalls/gke-{cluster.name}-{cluster.uid}"
+    # Names are cut: only the network says for sure whose a rule is.
+    start = f"projects/{cluster.project}/global/firewalls/gke-{cluster.name[:30]}-{cluster.uid}"
     return {
         f"{start}-all": (cluster.body["clusterIpv4Cidr"], "tcp", "udp", "icmp", "esp", "ah", "sctp"),
         f"{start}-exkubelet": ("0.0.0.0/0", "tcp"),

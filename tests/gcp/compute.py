@@ -98,7 +98,7 @@ def insert(world: World, call: Call) -> Json:
 @serves("compute", *[f"{name}.get" for name in _ALL])
 def get(world: World, call: Call) -> Json:
     world.look(call.path)
-    return _shown(world, call.path, _found(world, call.path))
+    return shown(world, call.path)
 
 
 @serves("compute", *[f"{name}.list" for name in _ALL])
@@ -468,20 +468,21 @@ def _refingerprint(world: World, body: Json) -> None:
 # How objects are shown.
 
 
-def _shown(world: World, path: str, body: Json) -> Json:
-    shown = dict(body)
+def shown(world: World, path: str) -> Json:
+    """As the API returns it."""
+    told = dict(_found(world, path))
     if "/networks/" in path:
         inside = [
             other["selfLink"] for place, other in sorted(world.compute.items()) if _in_network(place, other, path)
         ]
         if inside:
-            shown["subnetworks"] = inside
+            told["subnetworks"] = inside
         peered = [
             {"name": peer.rpartition("/")[2], "state": "ACTIVE", "network": _TENANT} for peer in _peerings(world, path)
         ]
         if peered:
-            shown["peerings"] = peered
-    return shown
+            told["peerings"] = peered
+    return told
 
 
 _TENANT = compute_link("projects/filestore-tenant-project/global/networks/filestore-network")
@@ -496,9 +497,9 @@ def _peerings(world: World, network: str) -> Iterator[str]:
 
 
 def _of(world: World, collection: str) -> Iterator[Json]:
-    for path, body in sorted(world.compute.items()):
+    for path in sorted(world.compute):
         if path.rpartition("/")[0] == collection:
-            yield _shown(world, path, body)
+            yield shown(world, path)
 
 
 def _page(call: Call, kind: str, items: list[Json]) -> Json:

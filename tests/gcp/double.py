@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
-from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble, Json
+from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble, Json, opener
 
 from . import documents
 from .world import PROJECT
@@ -75,9 +77,9 @@ class Double(CloudDouble):
             "GCE_METADATA_MTLS_MODE": "none",
         }
 
-    def key(self) -> Json:
+    def key(self, project: str = "") -> Json:
         """The key of a service account that may do everything in the project, as its file says it."""
-        told: Json = self._ask("key", {"project": self.project})
+        told: Json = self._ask("key", {"project": project or self.project})
         return told
 
     def key_file(self) -> str:
@@ -106,7 +108,7 @@ class Double(CloudDouble):
         return self._write("federation.json", json.dumps(told["config"]))
 
     def add_project(self, name: str) -> Json:
-        """Adds a project: its name, number and key."""
+        """Adds a project: its name and number."""
         told: Json = self._ask("project", {"name": name})
         return told
 
@@ -167,6 +169,32 @@ class Double(CloudDouble):
         """The paths of all that there is in the project, but for what a project begins with."""
         told: list[str] = self._ask("objects", {"project": self.project})
         return told
+
+    def object(self, path: str) -> Json:
+        """An object as its API returns it, without a call and without that time passes. Raises ValueError for none."""
+        told: Json = self._ask("object", {"path": path})
+        return told
+
+    def token(self, scope: str = "https://www.googleapis.com/auth/cloud-platform") -> str:
+        """An access token of the account of `key`, without a call for it."""
+        told: str = self._ask("token", {"project": self.project, "scope": scope})
+        return told
+
+    def request(
+        self, service: str, verb: str, path: str, body: Json | None = None, *, token: str | None = None
+    ) -> tuple[int, Json]:
+        """A call as any client makes it: status and answer. `path`: below the base URL of the service."""
+        headers = {"Authorization": f"Bearer {self.token() if token is None else token}"}
+        content = None
+        if body is not None:
+            headers["Content-Type"], content = "application/json", json.dumps(body).encode()
+        url = f"{self.endpoints[service]}/{path}"
+        request = urllib.request.Request(url, data=content, headers=headers, method=verb)
+        try:
+            with opener().open(request, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
     def _write(self, name: str, text: str) -> str:
         place = Path(self._folder.name) / name

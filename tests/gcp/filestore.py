@@ -66,6 +66,9 @@ def delete(world: World, call: Call) -> Json:
     instance["state"] = "DELETING"
     location = "/".join(call.path.split("/")[:4])
 
+    def gone() -> None:
+        world.instances.pop(call.path, None)
+
     def failed(_: Json) -> None:
         instance["state"] = "ERROR"
 
@@ -76,7 +79,7 @@ def delete(world: World, call: Call) -> Json:
         call.path,
         f"{location}/operations/{world.operation_name()}",
         lambda: {"@type": "type.googleapis.com/google.protobuf.Empty"},
-        lambda: world.instances.pop(call.path, None) and None,
+        gone,
         {"@type": "type.googleapis.com/google.cloud.common.OperationMetadata", "target": call.path, "verb": "delete"},
         failed,
     )

@@ -27,7 +27,7 @@ def load_balancer(world: World, cluster: str, service: str = "", internal: bool 
     network, subnetwork = compute_link(found.network), compute_link(found.subnetwork)
     address = "10.0.0.9" if internal else "34.66.0.9"
     described = json.dumps({"kubernetes.io/service-name": service, "kubernetes.io/service-ip": address})
-    tag = f"gke-{found.name}-{found.uid}-node"
+    tag = f"gke-{found.name[:30]}-{found.uid}-node"
     made: list[tuple[str, Json]] = [
         (
             f"projects/{project}/global/firewalls",
@@ -38,7 +38,7 @@ def load_balancer(world: World, cluster: str, service: str = "", internal: bool 
     rule: Json = {"name": name, "description": described, "IPAddress": address, "IPProtocol": "TCP"}
     if internal:
         group = {"name": f"k8s-ig--{found.uid}", "network": network, "subnetwork": subnetwork}
-        check = {"name": f"k8s-{found.uid}-node", "type": "HTTP", "description": described}
+        check: Json = {"name": f"k8s-{found.uid}-node", "type": "HTTP", "description": described}
         groups, checks = (
             f"projects/{project}/zones/{found.zones[0]}/instanceGroups",
             f"projects/{project}/global/healthChecks",

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -32,6 +31,8 @@ class Cluster:
         self.world, self.path, self.body = world, path, body
         self.network, self.subnetwork = network, subnetwork
         self.pools: dict[str, Pool] = {}
+        # In the names of what GKE makes for it.
+        self.uid = world.token(8, "0123456789abcdef")
 
     @property
     def name(self) -> str:
@@ -55,16 +56,12 @@ class Cluster:
         policy = self.body.get("ipAllocationPolicy", {})
         return {policy[key] for key in ("clusterSecondaryRangeName", "servicesSecondaryRangeName") if policy.get(key)}
 
-    @property
-    def uid(self) -> str:
-        return f"{zlib.crc32(self.path.encode()):08x}"
-
     def machines(self) -> Iterator[str]:
         """The paths of the machines."""
         for pool in self.pools.values():
             for zone in pool.zones:
                 for number in range(pool.nodes):
-                    name = f"gke-{self.name}-{pool.name}-{self.uid}-{number:04x}"
+                    name = f"gke-{self.name[:20]}-{pool.name[:10]}-{self.uid}-{number:04x}"
                     yield f"projects/{self.project}/zones/{zone}/instances/{name}"
 
     def usage(self) -> Counter[str]:

@@ -134,7 +134,7 @@ def start_long(
             body["response"] = answer()
 
     world.start(f"{service}/{name}", kind, target, body, finish, done, failed)
-    return dict(body)
+    return told(body)
 
 
 def looked_at(world: World, path: str) -> Json:

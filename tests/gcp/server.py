@@ -20,7 +20,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from ansible_collections.modelplane.fleet.tests.cloud.control import PREFIX, Answer, Control
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import LOST, Refusal, Refusals
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from . import accounts, clusters, compute, filestore, leftovers, node_pools, projects, tokens  # noqa: F401
 from .discovery import Method, api
@@ -40,14 +39,11 @@ class Application(Control):
         super().__init__()
         self.url = url
         self.lock = threading.Lock()
-        self._keys = {PROJECT: rsa.generate_private_key(public_exponent=65537, key_size=2048)}
-        self._issuer = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._files: dict[str, Json] = {}
         self._empty()
 
     def _empty(self) -> None:
         self.world = World(self.url)
-        self.world.issuer = self._issuer
         self.refusals = Refusals(
             "PERMISSION_DENIED",
             "The caller does not have permission",
@@ -141,20 +137,22 @@ class Application(Control):
         self._empty()
 
     def control_project(self, name: str) -> Json:
-        """Adds a project. What a file with the key of its provisioner says."""
+        """Adds a project."""
         project = projects.add(self.world, name, _NUMBER + len(self.world.projects))
-        account = self.world.accounts[accounts.provisioner(name)]
-        if name not in self._keys:
-            self._keys[name] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        if name not in self._files:
-            _, self._files[name] = accounts.new_key(self.world, account, self._keys[name])
-        else:
-            # A file that was handed out before a reset stays valid.
+        if name in self._files:
+            # The key that was handed out before a reset stays valid.
+            account = self.world.accounts[accounts.provisioner(name)]
             identifier = self._files[name]["private_key_id"]
-            account.keys[identifier] = accounts.Key(f"{account.path}/keys/{identifier}", self._keys[name].public_key())
-        return {"name": project.name, "number": project.number, "key": self._files[name]}
+            public = accounts.private_key(name).public_key()
+            account.keys[identifier] = accounts.Key(f"{account.path}/keys/{identifier}", public)
+        return {"name": project.name, "number": project.number}
 
     def control_key(self, project: str = PROJECT) -> Json:
+        """What a file with the key of the provisioner of a project says."""
+        if project not in self._files:
+            account = self.world.accounts[accounts.provisioner(project)]
+            private = accounts.private_key(project)
+            _, self._files[project] = accounts.new_key(self.world, account, private)
         return self._files[project]
 
     def control_federation(
@@ -176,6 +174,10 @@ class Application(Control):
                 f"{self.url}/iamcredentials/v1/projects/-/serviceAccounts/{account}:generateAccessToken"
             )
         return {"config": config, "token": tokens.subject_token(self.world, project, seconds, audience)}
+
+    def control_token(self, project: str = PROJECT, scope: str = tokens.CLOUD_PLATFORM) -> str:
+        principal = f"serviceAccount:{accounts.provisioner(project)}"
+        return tokens.issue(self.world, principal, scope.split())[0]
 
     def control_expire_tokens(self) -> None:
         tokens.expire(self.world)
@@ -226,6 +228,16 @@ class Application(Control):
         everything = [*self.world.compute, *self.world.clusters, *pools, *self.world.instances]
         everything += [self.world.accounts[email].path for email in emails]
         return sorted(path for path in everything if path.startswith(start))
+
+    def control_object(self, path: str) -> Json:
+        cluster, _, pool = path.partition("/nodePools/")
+        if path in self.world.compute:
+            return compute.shown(self.world, path)
+        if cluster in self.world.clusters:
+            found = self.world.clusters[cluster]
+            shown: Json = found.pools[pool].shown() if pool else found.shown()
+            return shown
+        return dict(self._at(path))
 
     def _at(self, path: str) -> Json:
         """What is told of a cluster, a node pool, an instance or a service account, to be changed."""

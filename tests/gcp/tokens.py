@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from . import accounts, projects
 from .discovery import api
@@ -199,7 +199,7 @@ def _federated(world: World, form: dict[str, str]) -> str:
         raise OAuthError("invalid_request", f"The subject token type is {form.get('subject_token_type')}.")
     try:
         header, claims, signed, signature = _parsed(form.get("subject_token", ""))
-        _verify(world.issuer.public_key(), signed, signature)
+        _verify(_issuer().public_key(), signed, signature)
     except OAuthError:
         raise OAuthError(
             "invalid_grant", "The given credential is rejected by the attribute condition or signature."
@@ -226,8 +226,13 @@ def subject_token(world: World, project: str, seconds: int = 600, audience: str 
         "exp": int(time.time()) + seconds,
     }
     signed = ".".join(_part(each) for each in ({"alg": "RS256", "typ": "JWT", "kid": "ci"}, claims))
-    signature = world.issuer.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    signature = _issuer().sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
     return f"{signed}.{base64.urlsafe_b64encode(signature).decode().rstrip('=')}"
+
+
+def _issuer() -> rsa.RSAPrivateKey:
+    """The key with which the other provider signs."""
+    return accounts.private_key(ISSUER)
 
 
 @serves("iamcredentials", "projects.serviceAccounts.generateAccessToken")

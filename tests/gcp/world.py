@@ -133,8 +133,6 @@ class World:
         self.failures: list[Json] = []
         self.servers: dict[str, tuple[str, str]] = {}
         self.tokens: dict[str, Any] = {}
-        # The key with which another provider signs what it says of its users.
-        self.issuer: Any = None
         self._numbers = itertools.count(1)
         self._random = random.Random(0)
 
