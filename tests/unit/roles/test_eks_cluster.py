@@ -185,6 +185,30 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(flee
     assert fleet.aws.invalid() == []
 
 
+def test_what_manifests_have_no_more_is_removed_with_the_cluster(fleet: Fleet, tmp_path: Path) -> None:
+    def manifest(cidrs: list[str], fabric: str) -> dict[str, Any]:
+        pool = {"name": "gpu", "role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"]}
+        spec = {
+            "region": "us-west-2",
+            "networking": {"subnetCidrs": cidrs},
+            "nodePools": [{**pool, "nodeCount": 0, "gpu": {"acceleratorType": "nvidia-h100"}}],
+        }
+        name = {"name": "eks-us-west", "namespace": "modelplane-system"}
+        api = "infrastructure.modelplane.ai/v1alpha1"
+        path = tmp_path / "cluster.yaml"
+        path.write_text(json.dumps({"apiVersion": api, "kind": "EKSCluster", "metadata": name, "spec": spec}))
+        return {"fleet_resources": [str(path)]}
+
+    before = fleet.run(**manifest(["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"], "EFA"))
+    assert before.counts()["CreateSecurityGroup"] == 2
+    fewer = manifest(["10.0.0.0/20", "10.0.16.0/20"], "None")
+    fleet.run("-e", "eks_cluster_state=absent", **fewer).ok()
+    ec2 = fleet.aws.client("ec2")
+    assert not [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
+    assert fleet.aws.invalid() == []
+
+
 def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -> None:
     fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
     first = fleet.run()
