@@ -14,11 +14,13 @@ Client = Callable[[str], Any]
 """A function from the name of a service to its client, for one region."""
 
 _ID = re.compile(
-    r"\b(vpc|subnet|igw|nat|eipalloc|eipassoc|rtb|rtbassoc|sg|sgr|eni|eni-attach|ela-attach|lt|fs|fsmt|fsap|a|acl|aclassoc"
+    r"\b(vpc|subnet|igw|nat|eipalloc|eipassoc|rtb|rtbassoc|sg|sgr|eni|eni-attach|ela-attach|lt|fs|fsmt|fsap|acl|aclassoc"
     r"|dopt|vpc-cidr-assoc)-[0-9a-f]{8,}\b"
 )
 _ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b(?!/)")
 _MAC = re.compile(r"\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b")
+# Ends in what EKS makes up: the group of a cluster, its identity provider, a pod identity association.
+_MADE_UP = re.compile(r"(eks-cluster-sg-[\w-]+?-)\d+\b|(/id/)[0-9A-F]{32}\b|\b(a-)[0-9a-z]{16,17}\b")
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # Differ between two accounts in which the same was made.
 _FLEETING = re.compile(
@@ -43,13 +45,6 @@ def tags_of(found: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(tags, Mapping):
         return dict(tags)
     return {tag["Key"]: tag["Value"] for tag in tags}
-
-
-def named(found: Iterable[Mapping[str, Any]], name: str) -> Object:
-    """The one object whose tag Name is `name`."""
-    matching = [dict(each) for each in found if tags_of(each).get("Name") == name]
-    assert len(matching) == 1, f"{len(matching)} objects have the name {name}, of {[tags_of(each) for each in found]}"
-    return matching[0]
 
 
 def ec2(client: Client, kind: str, **filters: str) -> list[Object]:
@@ -85,7 +80,7 @@ def comparable(account: Mapping[str, list[Object]]) -> dict[str, list[str]]:
                 own = next((value for key, value in each.items() if key.endswith("Id") and _own(key, value)), "")
                 names.setdefault(own, f"<{name}>")
     return {
-        kind: sorted(_anonymous(json.dumps(_lasting(each), sort_keys=True, default=str), names) for each in found)
+        kind: sorted(_text(_lasting(each, lambda text: _anonymous(text, names))) for each in found)
         for kind, found in account.items()
         if found
     }
@@ -103,12 +98,7 @@ def differences(before: Mapping[str, list[Object]], after: Mapping[str, list[Obj
 
 
 def _lines(found: Iterable[Object]) -> set[str]:
-    return {json.dumps(_lasting(each), sort_keys=True, default=str) for each in found}
-
-
-def summary(account: Mapping[str, list[Object]]) -> dict[str, int]:
-    """How many of each kind there are."""
-    return {kind: len(found) for kind, found in account.items() if found}
+    return {_text(_lasting(each)) for each in found}
 
 
 def _own(key: str, value: Any) -> bool:
@@ -117,18 +107,21 @@ def _own(key: str, value: Any) -> bool:
 
 def _anonymous(text: str, names: Mapping[str, str]) -> str:
     text = _ID.sub(lambda match: names.get(match[0], f"<{match[1]}>"), text)
+    text = _MADE_UP.sub(lambda match: f"{match[1] or match[2] or match[3]}<made up>", text)
     return _UUID.sub("<uuid>", _MAC.sub("<mac>", _ADDRESS.sub("<address>", text)))
 
 
-def _lasting(value: Any) -> Any:
-    """A value without what differs from one account to the next, and with lists in an order of their own."""
+def _lasting(value: Any, told: Callable[[str], str] = str) -> Any:
+    """A value without times and the like, with texts as they are `told`, and with lists in an order of their own."""
     if isinstance(value, Mapping):
-        return {key: _lasting(part) for key, part in value.items() if not _FLEETING.match(str(key))}
+        return {key: _lasting(part, told) for key, part in value.items() if not _FLEETING.match(str(key))}
     if isinstance(value, (list, tuple)):
-        return sorted(
-            (_lasting(part) for part in value), key=lambda part: json.dumps(part, sort_keys=True, default=str)
-        )
-    return value
+        return sorted((_lasting(part, told) for part in value), key=_text)
+    return told(value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _kinds(client: Client) -> Iterator[tuple[str, list[Object]]]:

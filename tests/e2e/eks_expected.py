@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.tests.e2e.aws_account import Client, ec2, named, pages, tags_of
+from ansible_collections.modelplane.fleet.tests.e2e.aws_account import Client, ec2, pages, tags_of
 from ansible_collections.modelplane.fleet.tests.e2e.eks import aws_name, child_name
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
@@ -38,13 +38,12 @@ _AUTOSCALER_CHANGES = {"autoscaling:SetDesiredCapacity", "autoscaling:TerminateI
 
 @dataclass(frozen=True)
 class Group:
-    """A node group with GPUs. `template`: instance type and number of network cards of its launch template, None when
-    the group itself says what its nodes are."""
+    """A node group with GPUs. `bounds`: fewest, most, and, where nobody scaled it yet, wanted nodes; `cards`: network
+    cards with EFA; `reservation`: its Capacity Block."""
 
     instance: str
     zones: Sequence[str]
     bounds: tuple[int, int, int]
-    """Fewest, most, and, where nobody scaled it yet, wanted nodes."""
     accelerator: str
     disk: int = 100
     cards: int = 0
@@ -427,6 +426,3 @@ def check_storage_class(client: Client, wanted: Cluster, plane: ControlPlane) ->
     assert found.get("reclaimPolicy", "Delete") == "Delete"
     assert not any(key in found for key in ("allowVolumeExpansion", "mountOptions", "allowedTopologies"))
     assert "storageclass.kubernetes.io/is-default-class" not in found["metadata"].get("annotations", {})
-
-
-__all__ = ["Cluster", "Group", "check", "check_storage_class", "file_system", "named", "subnet_ids", "vpc_id"]
