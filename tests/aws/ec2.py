@@ -8,13 +8,15 @@ import fnmatch
 from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 from moto.ec2 import utils as ec2_utils
 from moto.ec2.models.internet_gateways import InternetGateway
 from moto.ec2.models.route_tables import Route
 
 from .eks import group_ids
 from .hooks import Forward, hook, keeper, served
-from .wire import Answer, Call, Refusal
+from .wire import Call
 from .world import ACCOUNT, Changing, Json, World
 
 # moto tells these types of tags by other names than AWS.

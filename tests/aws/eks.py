@@ -12,8 +12,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .wire import Call, Refusal
-from .world import ACCOUNT, Changing, Json, World, authority, now, of_region
+from ansible_collections.modelplane.fleet.tests.cloud.authority import authority, now
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
+
+from .wire import Call
+from .world import ACCOUNT, Changing, Json, World, of_region
 
 Handler = Callable[[World, Call], Json]
 HANDLERS: dict[str, Handler] = {}

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .wire import Answer, Call
+from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
+
+from .wire import Call
 from .world import World
 
 Forward = Callable[[], Answer]

@@ -9,10 +9,12 @@ import uuid
 from typing import Any
 
 import yaml
+from ansible_collections.modelplane.fleet.tests.cloud.authority import now
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from .eks import Cluster, Resource, at_rest, check_role, cluster_of, invalid, kept, operation, page
-from .wire import Call, Refusal
-from .world import ACCOUNT, Json, World, now
+from .wire import Call
+from .world import ACCOUNT, Json, World
 
 # Addons that EKS offers, each with its newest versions, the default one first.
 ADDONS = {

@@ -7,11 +7,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.cloud.authority import now
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from .eks import Cluster, Resource, at_rest, check_role, check_subnets, cluster_of, invalid, kept, operation, page
-from .wire import Call, Refusal
-from .world import ACCOUNT, Json, World, now
+from .wire import Call
+from .world import ACCOUNT, Json, World
 
 _NODE_POLICIES = ("AmazonEKSWorkerNodePolicy",)
 _NODES_SHOWN = 2

@@ -15,11 +15,12 @@ import os
 import socket
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.cloud.control import PREFIX, Answer, Control
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import LOST, Refusal, Refusals
 from moto.core import responses
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
@@ -27,38 +28,41 @@ from werkzeug.serving import make_server
 
 from . import ec2, hooks, identities, node_groups, services, tokens  # noqa: F401 their operations register themselves
 from .eks import HANDLERS
-from .refusals import IDEMPOTENCY, LOST, Refusals
-from .wire import Answer, Call, Refusal, UnknownOperation, answer, error_answer, parse
-from .world import World
+from .wire import Call, UnknownOperation, answer, error_answer, parse
+from .world import Settings, World
 
 Json = dict[str, Any]
 Environ = dict[str, Any]
 
-_PREFIX = "/double/"
+# Parameters that say how, not what: a token that the client makes up anew for each call.
+IDEMPOTENCY = ("clientRequestToken", "ClientToken", "ClientRequestToken")
 # Services that answer a call again which comes twice with one token. EFS tells that there is such an object.
 IDEMPOTENT_SERVICES = ("ec2", "eks")
 
 
-class Application:
+class Application(Control):
     """A WSGI application. Requests are served one after the other, so that states need no locks of their own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._moto = DomainDispatcherApplication(create_backend_app)
         # moto looks through its folder of services at each request, and through the class that serves it.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)  # type: ignore[method-assign]
         responses.method_names_from_class = functools.cache(responses.method_names_from_class)  # type: ignore[attr-defined]
         self._lock = threading.Lock()
         self.world = World()
-        self.refusals = Refusals()
-        self.calls: list[Json] = []
-        self.invalid: list[str] = []
+        self.refusals = _refusals()
+
+    @property
+    def settings(self) -> Settings:
+        return self.world.settings
 
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         with self._lock:
             path = environ.get("PATH_INFO", "")
             status, headers, content = (
-                self._control(path, body) if path.startswith(_PREFIX) else self._serve(environ, body)
+                self.control(path, body) if path.startswith(PREFIX) else self._serve(environ, body)
             )
         if status == 0:
             # The answer gets lost: the client sees that the connection is closed.
@@ -75,15 +79,7 @@ class Application:
             return 400, {"Content-Type": "text/plain"}, f"UnknownOperation: {error}".encode()
         if call is None:
             return self._forward(environ, body)
-        record = {
-            "service": call.service,
-            "operation": call.operation,
-            "region": call.region,
-            "parameters": call.parameters,
-            "mutating": call.mutating,
-            "error": "",
-        }
-        self.calls.append(record)
+        record = self.record(call)
         try:
             instead = self._check(call)
             given = self._once(call, lambda: self._answer(call, environ, body))
@@ -99,8 +95,7 @@ class Application:
             return error_answer(call.service, Refusal("NotInTheDouble", told, 501))
         except Exception:
             record["error"] = "InternalFailure"
-            self.invalid.append(f"{call.service} {call.operation}: {traceback.format_exc()}")
-            return error_answer(call.service, Refusal("InternalFailure", "The double failed; invalid() says how.", 500))
+            return error_answer(call.service, self.faulty(call))
         if given[0] >= 400:
             record["error"] = _code(given)
         return (0, {}, b"") if instead is LOST else given
@@ -166,45 +161,6 @@ class Application:
         got["headers"].pop("Content-Length", None)
         return got["status"], got["headers"], content
 
-    def _control(self, path: str, body: bytes) -> Answer:
-        """The control interface: JSON in, JSON out."""
-        name, _, of = path.removeprefix(_PREFIX).partition("/")
-        method = getattr(self, f"control_{name.replace('-', '_')}", None)
-        if method is not None and of:
-            method = functools.partial(method, of)
-        if method is None:
-            return 404, {"Content-Type": "application/json"}, b'{"message": "no such control"}'
-        try:
-            told = method(**(json.loads(body) if body else {}))
-        except (TypeError, ValueError) as error:
-            return 400, {"Content-Type": "application/json"}, json.dumps({"message": str(error)}).encode()
-        return 200, {"Content-Type": "application/json"}, json.dumps(told, default=str).encode()
-
-    def control_calls(self) -> list[Json]:
-        return self.calls
-
-    def control_forget_calls(self) -> None:
-        self.calls = []
-
-    def control_invalid(self) -> list[str]:
-        return self.invalid
-
-    def control_refuse(self, **wanted: Any) -> None:
-        self.refusals.add(**wanted)
-
-    def control_refusals(self) -> list[Json]:
-        return self.refusals.pending()
-
-    def control_refuse_each_once(self, **wanted: Any) -> None:
-        self.refusals.each_once(**wanted)
-
-    def control_settings(self, **wanted: Any) -> Json:
-        for name, value in wanted.items():
-            if not hasattr(self.world.settings, name):
-                raise ValueError(f"there is no setting {name}")
-            setattr(self.world.settings, name, value)
-        return vars(self.world.settings)
-
     def control_fail(
         self, kind: str, name: str = "", code: str = "InternalFailure", message: str = "It failed."
     ) -> None:
@@ -221,8 +177,12 @@ class Application:
 
     def control_reset(self) -> None:
         moto_api_backend.reset()
-        self.world, self.refusals = World(), Refusals()
+        self.world, self.refusals = World(), _refusals()
         self.calls, self.invalid = [], []
+
+
+def _refusals() -> Refusals:
+    return Refusals("AccessDenied", "You are not authorized to perform this operation.", made_up=IDEMPOTENCY)
 
 
 def _code(given: Answer) -> str:

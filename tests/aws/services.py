@@ -7,10 +7,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
+
 from .eks import Cluster
 from .hooks import Forward, hook, keeper, served
 from .node_groups import NodeGroup
-from .wire import Answer, Call, Refusal
+from .wire import Call
 from .world import ACCOUNT, QUOTAS, Changing, Json, World, of_region
 
 # --- EFS

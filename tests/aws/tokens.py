@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
+from ansible_collections.modelplane.fleet.tests.cloud.authority import now
 from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from .world import Json, World, now, of_region
+from .world import Json, World, of_region
 
 _PREFIX = "k8s-aws-v1."
 _MINUTES = 15

@@ -22,6 +22,8 @@ import botocore.loaders
 import botocore.model
 import botocore.serialize
 import botocore.validate
+from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
+from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.request import Request
 from moto.core.routing import NotFound, get_service_router
@@ -29,7 +31,6 @@ from moto.core.serialize import get_serializer_class
 from moto.core.utils import get_service_model
 
 Json = dict[str, Any]
-Answer = tuple[int, dict[str, str], bytes]
 
 # Services whose name in a signature is not the name of their model.
 _SIGNED_AS = {"elasticfilesystem": "efs", "servicequotas": "service-quotas", "elasticloadbalancing": "elbv2"}
@@ -38,14 +39,6 @@ _READ_ONLY = ("Describe", "Get", "List", "Lookup", "Search", "Head", "Simulate")
 # A dry run and an exchange of credentials change nothing either.
 _READ_ONLY_OPERATIONS = {("sts", "AssumeRole"), ("sts", "AssumeRoleWithWebIdentity")}
 _QUERY_PROTOCOLS = ("ec2", "query")
-
-
-class Refusal(Exception):  # noqa: N818 it is an answer
-    """An error that AWS answers: its code, its message, the HTTP status, and further members of its shape."""
-
-    def __init__(self, code: str, message: str, status: int = 0, **members: Any) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code, self.message, self.status, self.members = code, message, status, members
 
 
 class UnknownOperation(Exception):  # noqa: N818

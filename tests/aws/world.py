@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import datetime
 import functools
 import itertools
 import json
@@ -15,10 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from moto.autoscaling.models import autoscaling_backends
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.ec2.models import ec2_backends
@@ -170,10 +164,6 @@ class World:
         return None
 
 
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-
-
 @functools.cache
 def managed_policies() -> list[tuple[str, Json]]:
     """Name and data of each managed policy that the double has."""
@@ -184,26 +174,6 @@ def managed_policies() -> list[tuple[str, Json]]:
         for name, data in json.loads(aws_managed_policies_data).items()
         if name.startswith(_MANAGED_POLICIES)
     ]
-
-
-@functools.cache
-def authority() -> str:
-    """base64 of the PEM of a certificate authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    start = now() - datetime.timedelta(days=1)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=3650))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return base64.b64encode(certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
 
 def of_region(world: World, region: str) -> Iterator[Any]:

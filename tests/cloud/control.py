@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import traceback
 from typing import Any
 
-from .refusals import Call, Refusals
+from .refusals import Call, Refusal, Refusals
 
 Json = dict[str, Any]
 Answer = tuple[int, dict[str, str], bytes]
@@ -18,8 +20,8 @@ _JSON = {"Content-Type": "application/json"}
 
 
 class Control:
-    """What a test asks of a double: each method `control_NAME` is served under /double/NAME (with dashes). `settings`
-    is an object whose attributes can be set."""
+    """What a test asks of a double: each method `control_NAME` is served under /double/NAME (with dashes); what
+    follows that is its first argument."""
 
     refusals: Refusals
 
@@ -27,12 +29,16 @@ class Control:
         self.calls: list[Json] = []
         self.invalid: list[str] = []
 
+    @property
     def settings(self) -> Any:
+        """The object whose attributes a test can set."""
         raise TypeError("a double says where its settings are")
 
     def control(self, path: str, body: bytes) -> Answer:
-        name = path.removeprefix(PREFIX).replace("-", "_").strip("/")
-        method = getattr(self, f"control_{name}", None)
+        name, _, of = path.removeprefix(PREFIX).partition("/")
+        method = getattr(self, f"control_{name.replace('-', '_')}", None)
+        if method is not None and of:
+            method = functools.partial(method, of)
         if method is None:
             return 404, _JSON, b'{"message": "no such control"}'
         try:
@@ -54,6 +60,11 @@ class Control:
         self.calls.append(noted)
         return noted
 
+    def faulty(self, call: Call) -> Refusal:
+        """Notes an exception of the double itself. What is answered to the call."""
+        self.invalid.append(f"{call.service} {call.operation}: {traceback.format_exc()}")
+        return Refusal("InternalFailure", "The double failed; invalid() says how.", 500)
+
     def control_calls(self) -> list[Json]:
         return self.calls
 
@@ -73,7 +84,7 @@ class Control:
         self.refusals.each_once(**wanted)
 
     def control_settings(self, **wanted: Any) -> Json:
-        settings = self.settings()
+        settings = self.settings
         for name, value in wanted.items():
             if not hasattr(settings, name):
                 raise ValueError(f"there is no setting {name}")

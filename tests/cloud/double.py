@@ -102,9 +102,11 @@ class CloudDouble:
         """What the cloud answers as address and CA of a cluster: of one, or of all."""
         self._ask("cluster-server", {"url": url, "ca_pem": ca_pem, "name": name})
 
-    def token_review(self, token: str) -> Json:
-        """What the token webhook (`url`/double/token-review) says of a token."""
-        told: Json = self._ask("token-review", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}})
+    def token_review(self, token: str, cluster: str = "") -> Json:
+        """What the token webhook says of a token: `url`/double/token-review of any cluster, with /NAME of that one."""
+        told: Json = self._ask(
+            f"token-review/{cluster}", {"apiVersion": "authentication.k8s.io/v1", "spec": {"token": token}}
+        )
         return told
 
     def reset(self) -> None:

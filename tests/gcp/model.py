@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.cloud.authority import authority
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
 from . import catalogue
 from .operations import start_container
 from .wire import Json, canonical
-from .world import World, authority, base64_text
+from .world import World, base64_text
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _LABEL_KEY = re.compile(r"[a-z][-_a-z0-9]{0,62}")

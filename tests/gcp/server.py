@@ -52,6 +52,7 @@ class Application(Control):
         self.calls, self.invalid = [], []
         self.control_project(PROJECT)
 
+    @property
     def settings(self) -> Settings:
         return self.world.settings
 
@@ -101,6 +102,9 @@ class Application(Control):
             if refusal.code == "NotInTheDouble":
                 self.invalid.append(f"{call.service} {call.operation}: {refusal.message}")
             return error_answer(call.service, refusal)
+        except Exception:
+            noted["error"] = "INTERNAL"
+            return error_answer(call.service, self.faulty(call))
         if told is LOST:
             return 0, {}, b""
         if told:
@@ -182,8 +186,8 @@ class Application(Control):
     def control_expire_tokens(self) -> None:
         tokens.expire(self.world)
 
-    def control_token_review(self, **review: Any) -> Json:
-        return tokens.review(self.world, review)
+    def control_token_review(self, cluster: str = "", /, **review: Any) -> Json:
+        return tokens.review(self.world, review, cluster)
 
     def control_fail(
         self, kind: str, name: str = "", code: str = "INTERNAL", message: str = "Internal error.", pool_status: str = ""

@@ -155,6 +155,8 @@ def test_reviews_of_tokens(gcp: Double, project: Project) -> None:
     assert status["authenticated"] is True
     assert status["user"]["username"] == gcp.key()["client_email"]
     assert "system:masters" in status["user"]["groups"]
+    assert gcp.token_review(token, "fleet")["status"]["authenticated"] is True
+    assert gcp.token_review(token, "other")["status"]["error"] == "there is no cluster other"
     assert gcp.token_review("made-up")["status"]["authenticated"] is False
     gcp.expire_tokens()
     assert gcp.token_review(token)["status"]["authenticated"] is False

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs
 
+from ansible_collections.modelplane.fleet.tests.cloud.authority import now
 from ansible_collections.modelplane.fleet.tests.cloud.control import Answer
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 from cryptography.exceptions import InvalidSignature
@@ -24,7 +25,7 @@ from . import accounts, projects
 from .discovery import api
 from .operations import serves
 from .wire import Call, Json, json_answer
-from .world import WORKLOAD_POOL, World, now
+from .world import WORKLOAD_POOL, World
 
 _JWT_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
@@ -301,22 +302,35 @@ def metadata(world: World, path: str, query: dict[str, list[str]], headers: Any)
     return 404, dict(_FLAVOR), b"not found"
 
 
-def review(world: World, asked: Json) -> Json:
-    """The answer to a TokenReview of an API server, which asks by a webhook. Administrators of clusters may do all."""
-    token = world.tokens.get(asked.get("spec", {}).get("token", ""))
-    status: Json = {"authenticated": False, "error": "the access token is unknown or has expired"}
-    if token is not None and token.until > time.time():
-        runs = any(cluster.body["status"] != "PROVISIONING" for cluster in world.clusters.values())
-        allowed = any("container" in projects.may_use(each, token.principal) for each in world.projects.values())
-        if not runs:
-            status["error"] = "there is no cluster"
-        elif not allowed:
-            status["error"] = f"{token.principal} has no role for clusters"
-        else:
-            name = token.principal.partition(":")[2]
-            groups = ["system:masters", "system:authenticated"]
-            status = {"authenticated": True, "user": {"username": name, "groups": groups}}
+def review(world: World, asked: Json, cluster: str = "") -> Json:
+    """The answer to a TokenReview of the API server of a cluster (of any, without its name), which asks by a webhook.
+
+    Whoever may use GKE in its project may do all in it.
+    """
+    try:
+        name = _user(world, asked.get("spec", {}).get("token", ""), cluster)
+        groups = ["system:masters", "system:authenticated"]
+        status: Json = {"authenticated": True, "user": {"username": name, "groups": groups}}
+    except ValueError as error:
+        status = {"authenticated": False, "error": str(error)}
     return {"apiVersion": asked.get("apiVersion", "authentication.k8s.io/v1"), "kind": "TokenReview", "status": status}
+
+
+def _user(world: World, given: str, cluster: str) -> str:
+    """Who a token is of. Raises ValueError."""
+    token = world.tokens.get(given)
+    if token is None or token.until <= time.time():
+        raise ValueError("the access token is unknown or has expired")
+    running = [
+        each
+        for each in world.clusters.values()
+        if cluster in ("", each.name) and each.body["status"] not in ("PROVISIONING", "ERROR")
+    ]
+    if not running:
+        raise ValueError(f"there is no cluster {cluster}".rstrip())
+    if not any("container" in projects.may_use(world.projects[each.project], token.principal) for each in running):
+        raise ValueError(f"{token.principal} has no role for clusters")
+    return str(token.principal.partition(":")[2])
 
 
 def _parsed(token: str) -> tuple[Json, Json, bytes, bytes]:

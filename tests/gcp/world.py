@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import functools
 import itertools
 import random
 import string
@@ -14,10 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from ansible_collections.modelplane.fleet.tests.cloud.authority import now
 
 from .wire import Json
 
@@ -191,10 +186,6 @@ class World:
         return f"operation-{1700000000000 + self.number()}-{self.token(13, '0123456789abcdef')}"
 
 
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-
-
 def timestamp() -> str:
     return now().strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -207,23 +198,3 @@ def relative(reference: str) -> str:
     """The path of an object, from `projects` on, of a URL or a path."""
     start = reference.find("projects/")
     return reference[start:] if start >= 0 else reference
-
-
-@functools.cache
-def authority() -> str:
-    """base64 of the PEM of a certificate authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    start = now() - datetime.timedelta(days=1)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + datetime.timedelta(days=3650))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    return base64.b64encode(certificate.public_bytes(serialization.Encoding.PEM)).decode()
