@@ -199,6 +199,16 @@ def set_policy(world: World, call: Call) -> Json:
     return {**deepcopy(wanted), "etag": _etag(project)}
 
 
+@serves("cloudresourcemanager", "projects.testIamPermissions")
+def permissions(world: World, call: Call) -> Json:
+    """Which of some permissions somebody has: those of the services that they may use."""
+    allowed = may_use(found(world, call), call.principal)
+    services = {"resourcemanager": "cloudresourcemanager"}
+    wanted = call.body.get("permissions", [])
+    has = [each for each in wanted if services.get(each.split(".")[0], each.split(".")[0]) in allowed]
+    return {"permissions": has} if has else {}
+
+
 def change_policy(project: Project, role: str, member: str) -> None:
     """A change of somebody else: a member more."""
     project.policy["bindings"].append({"role": role, "members": [member]})

@@ -127,6 +127,15 @@ def test_policies_that_are_refused(project: Project) -> None:
             set_policy(project, faulty)
 
 
+def test_permissions(gcp: Double, project: Project) -> None:
+    permissions = ["container.clusters.create", "compute.networks.create", "resourcemanager.projects.setIamPolicy"]
+    path = f"{project.path}:testIamPermissions"
+    assert project.call("cloudresourcemanager", "POST", path, {"permissions": permissions}) == {
+        "permissions": permissions
+    }
+    assert gcp.calls(mutating=True) == []
+
+
 def test_conditions_are_not_seen_by_those_who_do_not_ask_for_them(project: Project) -> None:
     roles = [binding["role"] for binding in get_policy(project, 1)["bindings"]]
     assert any("_withcond_" in role for role in roles)
