@@ -297,7 +297,16 @@ def test_the_control_cluster_refuses_everything_else(neighbours: Guide) -> None:
     assert is_refused(lambda: fleet.list(CORE, "Secret", "ml-team"))
     assert is_refused(lambda: fleet.get(CORE, "Secret", "key", "others"))
     assert fleet.get(CORE, "Secret", "token", "ml-team")
+    # Kubeconfigs of clusters that it makes are the fleet's to write; other Secrets are not, there or elsewhere.
+    live.control.apply(secret("theirs", SYSTEM, {"a": "b"}))
+    assert is_refused(lambda: fleet.delete(CORE, "Secret", "theirs", SYSTEM))
+    ours = {MANAGED_BY_LABEL: MANAGED_BY}
+    assert is_refused(lambda: fleet.patch(CORE, "Secret", "theirs", {"metadata": {"labels": ours}}, SYSTEM))
+    live.control.objects.delete(CORE, "Secret", "theirs", SYSTEM)
     assert is_refused(lambda: fleet.apply(secret("mine", SYSTEM, {"a": "b"})))
+    assert is_refused(lambda: fleet.apply(secret("mine", "others", {"a": "b"}, **ours)))
+    assert not is_refused(lambda: fleet.apply(secret("mine", SYSTEM, {"a": "b"}, **ours)))
+    assert not is_refused(lambda: fleet.delete(CORE, "Secret", "mine", SYSTEM))
     assert is_refused(lambda: fleet.delete(CORE, "ConfigMap", "settings", "others"))
     assert is_refused(lambda: fleet.delete(CORE, "Namespace", "others"))
     assert is_refused(lambda: fleet.apply(thing(CORE, "ConfigMap", "new", "kube-system")))

@@ -6,31 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, Sight, Wanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks import places
 
-RBAC = Path(__file__).parents[3] / "roles/control_plane/files/rbac/workload-cluster.yaml"
 REVIEWS = "authorization.k8s.io"
 
 
 @pytest.fixture
 def rights(cluster: ControlPlane) -> Iterator[None]:
     """The rights of the fleet are there, and so is the policy about its writes."""
-    manifests: list[dict[str, Any]] = list(yaml.safe_load_all(RBAC.read_text()))
-    cluster.apply(manifests)
-    yield
-    for value in reversed(manifests):
-        metadata = value["metadata"]
-        cluster.objects.delete(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
-    cluster.wait_for("the namespace is gone", lambda: cluster.get("v1", "Namespace", "modelplane-system") is None)
+    with given(cluster, "workload-cluster"):
+        yield
 
 
 def seen(kubeconfig: Path, want: Wanted) -> Sight:

@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_secret import Written
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 
 CLUSTER_LABEL = "modelplane.ai/cluster"
 LABELS = {CLUSTER_LABEL: "west"}
@@ -39,6 +40,7 @@ class Case:
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
+        self.login = plane.kubeconfig
         self.place = SecretRef(f"kubeconfigs-{next(_NUMBERS)}", "west-kubeconfig")
         self.logins = folder / "logins"
         program = folder / "token"
@@ -73,7 +75,7 @@ class Case:
         self.reach(self.folder, self.program, server)
 
     def control(self) -> Client:
-        return connect(Connection("control", kubeconfig=str(self.plane.kubeconfig)), write_cache=False)
+        return connect(Connection("control", kubeconfig=str(self.login)), write_cache=False)
 
     def bring(self, labels: dict[str, str] = LABELS, *, check_mode: bool = False) -> Written:
         with (
@@ -210,6 +212,26 @@ def test_it_is_removed_once(case: Case) -> None:
     assert case.remove().changed
     assert case.live() is None
     assert case.remove().changed is False
+
+
+def test_the_rights_of_the_fleet_do(case: Case) -> None:
+    case.place = SecretRef("modelplane-system", "west-kubeconfig")
+    case.login = case.plane.user_kubeconfig("kubeconfig-writer", groups=["modelplane:control-plane"])
+    with given(case.plane, "control-plane"):
+        case.plane.wait_for("the authorizer knows the rights", lambda: authorized(case))
+        assert case.bring().changed
+        case.move("https://west-2.example:6443")
+        assert case.bring().changed
+        assert case.bring().renewed
+        assert case.remove().changed
+    assert case.live() is None
+
+
+def authorized(case: Case) -> bool:
+    try:
+        return case.bring(check_mode=True).changed
+    except ApiError:
+        return False
 
 
 def test_applying_to_a_cluster_that_is_its_own_control_cluster_leaves_it(case: Case) -> None:

@@ -7,17 +7,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options, apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SECRETS_ROLE
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given, manifests
 
-RBAC = Path(__file__).parents[3] / "roles/control_plane/files/rbac/workload-cluster.yaml"
 GROUP = "modelplane:workload-cluster"
 RBAC_API = "rbac.authorization.k8s.io/v1"
 PLACE = "mp-secrets"
@@ -58,16 +56,11 @@ class Limited:
 
 @pytest.fixture
 def limited(cluster: ControlPlane) -> Iterator[Limited]:
-    manifests = list(yaml.safe_load_all(RBAC.read_text()))
-    cluster.apply(manifests)
-    yield Limited(cluster)
-    for value in reversed(manifests):
-        metadata = value["metadata"]
-        cluster.objects.delete(value["apiVersion"], value["kind"], metadata["name"], metadata.get("namespace", ""))
+    with given(cluster, "workload-cluster"):
+        yield Limited(cluster)
     if cluster.get("v1", "Namespace", PLACE):
         cluster.objects.delete("v1", "Namespace", PLACE)
     cluster.wait_for("the namespace is gone", lambda: cluster.get("v1", "Namespace", PLACE) is None)
-    cluster.wait_for("so is the system's", lambda: cluster.get("v1", "Namespace", "modelplane-system") is None)
 
 
 def test_a_secret_comes_stays_changes_and_goes(limited: Limited) -> None:
@@ -109,5 +102,5 @@ def test_without_the_role_nothing_else_suffers(limited: Limited) -> None:
     assert "cannot" in message
     assert "planted" not in message
     assert limited.plane.get("v1", "Namespace", PLACE)
-    limited.plane.apply([value for value in yaml.safe_load_all(RBAC.read_text()) if value["kind"] == "ClusterRole"])
+    limited.plane.apply([value for value in manifests("workload-cluster") if value["kind"] == "ClusterRole"])
     assert limited.actions(namespace(), secret())["Secret"] == "created"

@@ -118,6 +118,16 @@ def test_the_control_cluster_gives_the_rights_that_are_needed_and_no_others() ->
     assert len(given) == len(set(given))
 
 
+def test_in_the_namespace_of_the_fleet_on_the_control_cluster_are_records_the_lock_and_kubeconfigs() -> None:
+    given = list(rights(rules("control-plane", "Role", "modelplane-control-plane")))
+    assert set(given) == {
+        ("", "configmaps", "update"),
+        *(("coordination.k8s.io", "leases", verb) for verb in ("get", "create", "update")),
+        *(("", "secrets", verb) for verb in WRITTEN),
+    }
+    assert len(given) == len(set(given))
+
+
 def test_only_definitions_of_the_fleet_may_be_written() -> None:
     given = rules("control-plane", "ClusterRole", "modelplane-control-plane")
     of_definitions = [rule for rule in given if rule["apiGroups"] == ["apiextensions.k8s.io"]]
