@@ -338,7 +338,7 @@ diff:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import observe, session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import observe, session, task
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import differences
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import observe as sort_out
@@ -356,7 +356,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     plan, everything = module.params["plan"], module.params["everything"]
-    problem = _plan_problem(plan, module.params["region"])
+    problem = task.plan_fault(plan, _KEYS, module.params["region"])
     if problem:
         module.fail_json(msg=problem)
     account = session.account(module)
@@ -384,16 +384,6 @@ _KEYS = (
     *("name", "region", "partition", "tags", "vpc", "subnets", "internet_gateway", "nat_gateway", "route_tables"),
     *("security_groups", "roles", "policies", "launch_templates", "file_system"),
 )
-
-
-def _plan_problem(plan: dict[str, Any], region: str) -> str:
-    """What is wrong with what was given as the plan; empty when nothing is."""
-    missing = [key for key in _KEYS if key not in plan]
-    if missing:
-        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.eks_plan makes"
-    if plan["region"] != region:
-        return f"region: is {region}, and the plan is for {plan['region']}. Give the region of the plan"
-    return ""
 
 
 def main() -> None:

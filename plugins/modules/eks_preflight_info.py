@@ -96,12 +96,11 @@ warnings_found:
   sample: []
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import preflight as looking
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session, task
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 
 ARGUMENTS: dict[str, Any] = {
@@ -123,7 +122,7 @@ _KEYS = ("name", "object", "region", "version", "vpc", "zones", "node_groups", "
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     plan = module.params["plan"]
-    fault = _fault(plan, module.params["region"])
+    fault = "" if plan is None else task.plan_fault(plan, _KEYS, module.params["region"])
     if fault:
         module.fail_json(msg=fault)
     seen = looking.look(session.account(module), plan)
@@ -140,18 +139,6 @@ def work(module: AnsibleModule) -> None:
         problems=problems,
         warnings_found=warnings,
     )
-
-
-def _fault(plan: Mapping[str, Any] | None, region: str) -> str:
-    """What is wrong with what was given as the plan; empty when nothing is."""
-    if plan is None:
-        return ""
-    missing = [key for key in _KEYS if key not in plan]
-    if missing:
-        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.eks_plan makes"
-    if plan["region"] != region:
-        return f"region: is {region}, and the plan is for {plan['region']}. Give the region of the plan"
-    return ""
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes, tags_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.parts import Parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 
@@ -36,30 +36,17 @@ class Wanted:
     configuration: Mapping[str, Any] | None = None
 
 
-class Addons:
-    """The addons of a cluster. `wait`: how to wait (`timeout`, `delay`, `progress` of `wait_for`)."""
+class Addons(Parts):
+    """The addons of a cluster."""
 
-    def __init__(
-        self, eks: Any, cluster: str, tags: Mapping[str, str], changes: Changes, wait: Mapping[str, Any]
-    ) -> None:
-        self._eks = eks
-        self._cluster = cluster
-        self._tags = dict(tags)
-        self._changes = changes
-        self._wait = wait
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
         # Updates that were asked for, by addon: their errors are the only place that tells why one failed.
         self._updates: dict[str, str] = {}
 
     def names(self) -> list[str]:
         """The addons of the cluster. In check mode a cluster that is still to be made has none."""
-        try:
-            with guarded(f"list the addons of cluster {self._cluster}"):
-                pages = self._eks.get_paginator("list_addons").paginate(clusterName=self._cluster)
-                return [name for page in pages for name in page["addons"]]
-        except AwsError as error:
-            if not (is_code(error, ABSENT) and self._changes.check_mode):
-                raise
-            return []
+        return self._all("addons", "list_addons", "addons")
 
     def bring(self, wanted: Sequence[Wanted], *, resolve: str, until_active: bool = True) -> dict[str, dict[str, Any]]:
         """The addons as wanted, as EKS describes them. Raises AwsError."""
@@ -221,16 +208,8 @@ class Addons:
         return None
 
     def _update(self, addon: Mapping[str, Any], wanted: Wanted, resolve: str) -> None:
-        name, have = wanted.name, addon.get("tags") or {}
-        to_set, to_remove = aws_tags.differences(have, self._tags)
-        if to_set or to_remove:
-            if not self._changes.check_mode:
-                with guarded(f"tag addon {name} of cluster {self._cluster}"):
-                    if to_set:
-                        self._eks.tag_resource(resourceArn=addon["addonArn"], tags=to_set)
-                    if to_remove:
-                        self._eks.untag_resource(resourceArn=addon["addonArn"], tagKeys=to_remove)
-            self._changes.tell(name, {"tags": dict(have)}, {"tags": tags_after(have, self._tags)})
+        name = wanted.name
+        self._bring_tags(name, f"addon {name} of cluster {self._cluster}", addon["addonArn"], addon.get("tags") or {})
         if not _differences(addon, wanted) and addon["status"] != "UPDATE_FAILED":
             return
         arguments = _arguments(wanted)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, Run, issues, wire_form
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import described
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, Run, issues, set_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen
 
@@ -59,7 +60,7 @@ def find(client: Any, name: str) -> dict[str, Any] | None:
     """The cluster as EKS describes it; None where there is none. Raises AwsError."""
     try:
         with guarded(f"look for EKS cluster {name}"):
-            return wire_form(client.describe_cluster(name=name)["cluster"])
+            return dict(described(client.describe_cluster(name=name)["cluster"]))
     except AwsError as error:
         if is_code(error, ABSENT):
             return None
@@ -220,16 +221,6 @@ def _updates(
             f"update EKS cluster {name} to Kubernetes {version}",
             functools.partial(client.update_cluster_version, name=name, version=version),
         )
-
-
-def set_tags(client: Any, what: str, arn: str, have: Mapping[str, str], want: Mapping[str, str]) -> None:
-    """Bring the tags of something at EKS to what is wanted; those of others stay."""
-    to_set, to_remove = tags.differences(have, want)
-    with guarded(f"tag {what}"):
-        if to_set:
-            client.tag_resource(resourceArn=arn, tags=to_set)
-        if to_remove:
-            client.untag_resource(resourceArn=arn, tagKeys=to_remove)
 
 
 def own_tags(have: Mapping[str, str], want: Mapping[str, str]) -> dict[str, str]:

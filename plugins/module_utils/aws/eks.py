@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
@@ -147,14 +147,11 @@ def issue_text(code: Any, message: Any, resources: Any) -> str:
     return f"{text}. {hint}" if hint else text
 
 
-def wire_form(described: Mapping[str, Any]) -> dict[str, Any]:
-    """An object as AWS describes it, with times as texts."""
-    return {key: _plain(value) for key, value in described.items() if key != "ResponseMetadata"}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return wire_form(value)
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value.isoformat() if hasattr(value, "isoformat") else value
+def set_tags(client: Any, what: str, arn: str, have: Mapping[str, str], want: Mapping[str, str]) -> None:
+    """Bring the tags of something at EKS to what is wanted; those of others stay."""
+    to_set, to_remove = tags.differences(have, want)
+    with guarded(f"tag {what}"):
+        if to_set:
+            client.tag_resource(resourceArn=arn, tags=to_set)
+        if to_remove:
+            client.untag_resource(resourceArn=arn, tagKeys=to_remove)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -317,7 +318,7 @@ class FileSystems:
             self._deleted(
                 f"access point {point_id}",
                 _POINT_GONE,
-                lambda point_id=point_id: self._efs.delete_access_point(AccessPointId=point_id),
+                functools.partial(self._efs.delete_access_point, AccessPointId=point_id),
             )
         targets = self._targets(identity)
         for target in targets:
@@ -326,7 +327,7 @@ class FileSystems:
                 self._deleted(
                     f"mount target in {target['SubnetId']}",
                     _TARGET_GONE,
-                    lambda target_id=target_id: self._efs.delete_mount_target(MountTargetId=target_id),
+                    functools.partial(self._efs.delete_mount_target, MountTargetId=target_id),
                 )
         if not self._changes.check_mode and targets:
             self._without_targets(identity)

@@ -13,8 +13,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import cluster as control_plane
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.cluster import own_tags, set_tags
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, Run, issues, wire_form
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import described
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.cluster import own_tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, Run, issues, set_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen
 
@@ -97,7 +98,7 @@ def find(client: Any, cluster: str, name: str) -> dict[str, Any] | None:
     """The node group as EKS describes it; None where there is none. Raises AwsError."""
     try:
         with guarded(f"look for node group {name} of EKS cluster {cluster}"):
-            return wire_form(client.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"])
+            return dict(described(client.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]))
     except AwsError as error:
         if is_code(error, ABSENT):
             return None

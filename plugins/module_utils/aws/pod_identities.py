@@ -8,36 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags as aws_tags
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.changes import Changes, tags_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import ABSENT, IN_USE, with_role
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.parts import Parts
 
 Place = tuple[str, str]
 """Namespace and name of a service account; a cluster has one association for each."""
 
 
-class PodIdentities:
-    """The associations of a cluster. `wait`: how to wait (`timeout`, `delay`, `progress` of `wait_for`)."""
-
-    def __init__(
-        self, eks: Any, cluster: str, tags: Mapping[str, str], changes: Changes, wait: Mapping[str, Any]
-    ) -> None:
-        self._eks = eks
-        self._cluster = cluster
-        self._tags = dict(tags)
-        self._changes = changes
-        self._wait = wait
+class PodIdentities(Parts):
+    """The associations of a cluster."""
 
     def places(self) -> dict[Place, str]:
         """The ids of all associations of the cluster. In check mode a cluster that is still to be made has none."""
-        try:
-            with guarded(f"list the pod identity associations of cluster {self._cluster}"):
-                pages = self._eks.get_paginator("list_pod_identity_associations").paginate(clusterName=self._cluster)
-                found = [entry for page in pages for entry in page["associations"]]
-        except AwsError as error:
-            if not (is_code(error, ABSENT) and self._changes.check_mode):
-                raise
-            return {}
+        found = self._all("pod identity associations", "list_pod_identity_associations", "associations")
         return {(entry["namespace"], entry["serviceAccount"]): entry["associationId"] for entry in found}
 
     def bring(self, wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -126,16 +110,8 @@ class PodIdentities:
                     **self._wait,
                 )["association"]
             self._changes.tell(name, {"role_arn": before}, {"role_arn": role})
-        to_set, to_remove = aws_tags.differences(have, self._tags)
-        if to_set or to_remove:
-            if not self._changes.check_mode:
-                with guarded(f"tag the {self._named(place)}"):
-                    if to_set:
-                        self._eks.tag_resource(resourceArn=live["associationArn"], tags=to_set)
-                    if to_remove:
-                        self._eks.untag_resource(resourceArn=live["associationArn"], tagKeys=to_remove)
-            self._changes.tell(name, {"tags": dict(have)}, {"tags": tags_after(have, self._tags)})
-        return {**live, "roleArn": role, "tags": tags_after(have, self._tags)}
+        after = self._bring_tags(name, f"the {self._named(place)}", live["associationArn"], have)
+        return {**live, "roleArn": role, "tags": after}
 
     def _delete(self, identity: str, place: Place, live: Mapping[str, Any]) -> bool:
         """Whether it was there to be deleted."""

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting imp
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["Action", "check_purge", "check_unique", "own_tags", "run", "wait"]
+__all__ = ["Action", "check_purge", "check_unique", "own_tags", "plan_fault", "run", "wait"]
 
 Action = Callable[[Account, Changes, Progress], dict[str, Any]]
 
@@ -47,3 +47,13 @@ def check_purge(params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
     """Raises AwsError where it is not said of which cluster things are to be removed."""
     if params["purge"] and not tags.get(aws_tags.CLUSTER):
         raise AwsError("purge", f"tags has no {aws_tags.CLUSTER}, which says whose things are removed")
+
+
+def plan_fault(plan: Mapping[str, Any], keys: Iterable[str], region: str) -> str:
+    """What is wrong with an argument `plan` of which `keys` are looked at; empty when nothing is."""
+    missing = [key for key in keys if key not in plan]
+    if missing:
+        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.eks_plan makes"
+    if plan["region"] != region:
+        return f"region: is {region}, and the plan is for {plan['region']}. Give the region of the plan"
+    return ""
