@@ -49,6 +49,17 @@ class Runner:
         self.unchanged(name, **params)
         return done
 
+    def through_refusals(self, name: str, /, **params: Any) -> None:
+        """Runs of which each is refused the next thing that changes something, until all is as wanted."""
+        self.aws.refuse_each_once()
+        for _ in range(20):
+            result = self(name, **params)
+            if not result["failed"]:
+                break
+            assert "AccessDenied" in result["msg"]
+        self.aws.refuse_each_once(enabled=False)
+        self.unchanged(name, **params)
+
     def mutations(self) -> list[str]:
         """The operations of all calls that change something."""
         return [call["operation"] for call in self.aws.calls(mutating=True)]

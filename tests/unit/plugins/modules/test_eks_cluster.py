@@ -312,14 +312,7 @@ def test_a_run_that_ends_anywhere_is_gone_on_with(run: Runner, parents: Parents)
         MODULE, **parents.cluster(version="1.33", authentication_mode="CONFIG_MAP", subnet_ids=parents.subnets[:2])
     )
     wanted = parents.cluster(tags={**TAGS, "cost": "7"})
-    run.aws.refuse_each_once()
-    for _ in range(20):
-        result = run(MODULE, **wanted)
-        if not result["failed"]:
-            break
-        assert "AccessDenied" in result["msg"]
-    run.aws.refuse_each_once(enabled=False)
-    run.unchanged(MODULE, **wanted)
+    run.through_refusals(MODULE, **wanted)
 
 
 def test_secrets_do_not_show(run: Runner, parents: Parents) -> None:

@@ -399,11 +399,4 @@ def test_a_cluster_that_is_not_ours_gets_no_nodes(run: Runner, parents: Parents)
 def test_a_run_that_ends_anywhere_is_gone_on_with(run: Runner, cluster: Parents) -> None:
     run.made(MODULE, **cluster.groups(cluster.gpu(), {**cluster.gpu(), "name": "old"}))
     wanted = cluster.groups(cluster.system(), cluster.gpu(max_size=3), purge=True, tags={**TAGS, "cost": "7"})
-    run.aws.refuse_each_once()
-    for _ in range(20):
-        result = run(MODULE, **wanted)
-        if not result["failed"]:
-            break
-        assert "AccessDenied" in result["msg"]
-    run.aws.refuse_each_once(enabled=False)
-    run.unchanged(MODULE, **wanted)
+    run.through_refusals(MODULE, **wanted)

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.modules import vpc_leftovers
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
+from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import make_role
 
 NAME = "modelplane-system-west-eks-12345"
 OWNED = f"kubernetes.io/cluster/{NAME}"
@@ -130,13 +131,7 @@ def mutations(vpc: Vpc) -> list[str]:
 
 def cluster(vpc: Vpc) -> None:
     """An EKS cluster in the VPC."""
-    iam = vpc.aws.client("iam")
-    trust = (
-        '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"eks.amazonaws.com"},'
-        '"Action":"sts:AssumeRole"}]}'
-    )
-    role = iam.create_role(RoleName="cluster", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    iam.attach_role_policy(RoleName="cluster", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSClusterPolicy")
+    role = make_role(vpc.aws, "cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
     eks = vpc.aws.client("eks")
     eks.create_cluster(name=NAME, version="1.36", roleArn=role, resourcesVpcConfig={"subnetIds": vpc.subnets})
 
