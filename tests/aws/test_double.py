@@ -7,29 +7,18 @@ from __future__ import annotations
 import base64
 import json
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import boto3
 import pytest
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
-from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws as _aws
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 from botocore.signers import RequestSigner
 from cryptography import x509
 
 Json = dict[str, Any]
-
-aws = _aws
-
-
-@pytest.fixture(autouse=True)
-def _empty(aws: Double) -> Iterator[None]:
-    """Each test begins with an empty account, and sends nothing that AWS would not take."""
-    aws.reset()
-    yield
-    assert aws.invalid() == []
 
 
 class refused:  # noqa: N801 it is used as a word
