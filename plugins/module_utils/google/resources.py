@@ -84,8 +84,13 @@ class Resources:
         """
         found = self._survey(with_changes=True)
         if self._changes.check_mode:
+            anew = {
+                _scope(self._by_key[key])
+                for key, live in found.items()
+                if self._by_key[key]["kind"] == "cluster" and _to_be_made(self._by_key[key], live)
+            }
             for key, live in found.items():
-                self._tell_what_would_be(self._by_key[key], live)
+                self._tell_what_would_be(self._by_key[key], live, anew=_scope(self._by_key[key]) in anew)
             if purge:
                 self._purge()
             return {key: _shown(self._by_key[key], live.have) if live.there else {} for key, live in found.items()}
@@ -145,7 +150,7 @@ class Resources:
             foreign = marks.foreign(resource, live.have)
             if foreign:
                 problems.append(foreign)
-            elif with_changes and states.state(resource["kind"], live.have).word not in (_BROKEN, _GOING):
+            elif with_changes and not _to_be_made(resource, live):
                 problems += _immutable(resource, differences(resource["kind"], live.have, resource["body"]))
         if problems:
             raise GoogleError(".\n".join(problem.rstrip(".") for problem in problems))
@@ -163,10 +168,11 @@ class Resources:
             return _Live(have, policies.has(have, body["role"], body["member"]))
         return _Live(have, requests.present(resource["kind"], have))
 
-    def _tell_what_would_be(self, resource: Resource, live: _Live) -> None:
-        if not live.there or states.state(resource["kind"], live.have).word in (_BROKEN, _GOING):
+    def _tell_what_would_be(self, resource: Resource, live: _Live, *, anew: bool) -> None:
+        if anew or _to_be_made(resource, live):
             self._changes.tell(resource["key"], None, resource["body"])
             return
+        self._warn(resource, live.have)
         self._tell_changes(resource["key"], differences(resource["kind"], live.have, resource["body"]))
 
     def _tell_changes(self, key: str, changes: Sequence[Change]) -> None:
@@ -195,8 +201,8 @@ class Resources:
 
     def _present(self, resource: Resource, live: _Live) -> Have:
         key = resource["key"]
-        if not live.there and any(other in self._made for other in self._needs[key]):
-            # The first node pool is made with its cluster.
+        if any(other in self._made for other in self._needs[key]):
+            # The first node pool is made with its cluster; those of one that was made anew are gone.
             live = self._find(resource)
             if live.there:
                 self._changes.tell(key, None, resource["body"])
@@ -457,6 +463,11 @@ class Resources:
             self._open.add(resource["key"])
             return False
         return True
+
+
+def _to_be_made(resource: Resource, live: _Live) -> bool:
+    """Whether it is not there, or goes, or never came up."""
+    return not live.there or states.state(resource["kind"], live.have).word in (_BROKEN, _GOING)
 
 
 def _immutable(resource: Resource, changes: Sequence[Change]) -> list[str]:
