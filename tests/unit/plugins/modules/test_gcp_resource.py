@@ -27,6 +27,7 @@ class Cluster:
 
     def __init__(self, gcp: Double) -> None:
         self.gcp = gcp
+        self.credentials = gcp.credentials
         self.plan = plan(gke(), gcp.project)
 
     def become(self, *pools: Json, **spec: Any) -> None:
@@ -47,7 +48,7 @@ class Cluster:
 
     def run(self, *, check: bool = False, **more: Any) -> Json:
         arguments = {"resources": self.plan["resources"], "wait_delay": 0.0, "wait_timeout": 60}
-        return run_module(gcp_resource, {**self.gcp.credentials, **arguments, **more}, check_mode=check)
+        return run_module(gcp_resource, {**self.credentials, **arguments, **more}, check_mode=check)
 
     def bring(self, **more: Any) -> Json:
         result = self.run(**more)
