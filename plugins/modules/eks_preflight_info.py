@@ -101,18 +101,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import preflight as looking
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session, task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import looking as looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **session.ARGUMENTS,
-        "plan": {"type": "dict"},
-        "others": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {name: {"type": "str", "required": True} for name in ("name", "region", "cidr")},
-        },
+        **looks.ARGUMENTS,
     },
     "supports_check_mode": True,
 }

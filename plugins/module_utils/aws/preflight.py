@@ -5,19 +5,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.looking import at_once, failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
 
 Plan = Mapping[str, Any]
 
-_WIDTH = 16
 # Whoever may make a cluster need not have every right to look: what cannot be looked at is told, and stops nothing.
 _DENIED = (
     "AccessDenied",
@@ -51,7 +50,7 @@ def look(account: Account, plan: Plan | None) -> Look:
             caller = account.client("sts").get_caller_identity()
     except AwsError as error:
         return Look("", "", Found(region), problems=(str(error),))
-    read, failed = _at_once(_work(account, plan))
+    read, failed = at_once(_work(account, plan), AwsError)
     version, node_groups = read.get("there") or ("", frozenset())
     found = Found(
         region,
@@ -65,9 +64,8 @@ def look(account: Account, plan: Plan | None) -> Look:
         node_groups=node_groups,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
-    problems = [str(error) for name, error in failed.items() if name not in passed]
-    warnings = [f"not looked at: {failed[name]}" for name in failed if name in passed]
-    return Look(str(caller["Account"]), str(caller["Arn"]), found, tuple(dict.fromkeys(problems)), tuple(warnings))
+    problems, warnings = failures(failed, passed)
+    return Look(str(caller["Account"]), str(caller["Arn"]), found, problems, warnings)
 
 
 def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
@@ -86,20 +84,6 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
     for name in preflight.reservations(plan):
         work[f"reservation {name}"] = partial(_reservation, account, name)
     return work
-
-
-def _at_once(work: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], dict[str, AwsError]]:
-    """What the pieces of work came to, and which failed."""
-    with ThreadPoolExecutor(max_workers=min(_WIDTH, len(work)), thread_name_prefix="aws") as pool:
-        futures = {name: pool.submit(action) for name, action in work.items()}
-    read: dict[str, Any] = {}
-    failed: dict[str, AwsError] = {}
-    for name, future in futures.items():
-        try:
-            read[name] = future.result()
-        except AwsError as error:
-            failed[name] = error
-    return read, failed
 
 
 def _zones(account: Account) -> tuple[str, ...]:

@@ -51,9 +51,7 @@ def check_purge(params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
 
 def plan_fault(plan: Mapping[str, Any], keys: Iterable[str], region: str) -> str:
     """What is wrong with an argument `plan` of which `keys` are looked at; empty when nothing is."""
-    missing = [key for key in keys if key not in plan]
-    if missing:
-        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.eks_plan makes"
-    if plan["region"] != region:
+    fault = task.plan_fault(plan, keys, "eks_plan")
+    if not fault and plan["region"] != region:
         return f"region: is {region}, and the plan is for {plan['region']}. Give the region of the plan"
-    return ""
+    return fault

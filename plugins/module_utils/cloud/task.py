@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
@@ -36,3 +36,12 @@ def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, A
 def wait(params: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """How `wait_for` waits, of the arguments."""
     return {"timeout": float(params["wait_timeout"]), "delay": float(params["wait_delay"]), "progress": progress}
+
+
+def plan_fault(plan: Mapping[str, Any], keys: Iterable[str], made_by: str) -> str:
+    """What is wrong with an argument `plan` of which `keys` are looked at; empty when nothing is. `made_by`: the filter
+    that makes such plans."""
+    missing = [key for key in keys if key not in plan]
+    if missing:
+        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.{made_by} makes"
+    return ""

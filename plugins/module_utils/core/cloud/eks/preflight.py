@@ -4,12 +4,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
+    Line,
+    Verdict,
+    meeting,
+    verdict,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
 Wire = Mapping[str, Any]
@@ -45,20 +50,6 @@ class Found:
     node_groups: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Lines for people: what has to be put right first, and what one should know."""
-
-    problems: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Line:
-    text: str
-    problem: bool = True
-
-
 def instance_types(plan: Wire) -> list[str]:
     """The instance types of all node groups, sorted."""
     return sorted({group["instance_type"] for group in plan["node_groups"]})
@@ -88,24 +79,21 @@ def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
         *_quotas(plan, found),
         *_networks(plan, others),
     ]
-    return Verdict(
-        tuple(dict.fromkeys(line.text for line in lines if line.problem)),
-        tuple(dict.fromkeys(line.text for line in lines if not line.problem)),
-    )
+    return verdict(lines)
 
 
-def _version(plan: Wire, found: Found) -> Iterator[_Line]:
+def _version(plan: Wire, found: Found) -> Iterator[Line]:
     version = plan["version"]
     if found.versions is None or version == found.version:
         return
     status = found.versions.get(version)
     if status is None or status == "UNSUPPORTED":
         offered = ", ".join(sorted((v for v, s in found.versions.items() if s != "UNSUPPORTED"), key=_numbers))
-        yield _Line(
+        yield Line(
             f"spec.kubernetesVersion: EKS does not offer Kubernetes {version} in {found.region}. It offers {offered}"
         )
     elif status == "EXTENDED_SUPPORT":
-        yield _Line(
+        yield Line(
             f"spec.kubernetesVersion: Kubernetes {version} is in extended support, where EKS costs more per hour. Take "
             "a newer version when you can",
             problem=False,
@@ -116,18 +104,18 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
-def _zones(plan: Wire, found: Found) -> Iterator[_Line]:
+def _zones(plan: Wire, found: Found) -> Iterator[Line]:
     """Enough zones for the subnets. Which ones they are is for the plan to choose, of those that are available."""
     if found.zones is None:
         return
     if len(found.zones) < len(plan["zones"]):
-        yield _Line(
+        yield Line(
             f"spec.networking.subnetCidrs: has {len(plan['zones'])} entries, one for each zone, and {found.region} has "
             f"{len(found.zones)} zones for this account ({', '.join(found.zones)}). Leave out some entries"
         )
 
 
-def _group(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
+def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
     """What is wrong with one node group."""
     there = group["name"] in found.node_groups
     for line in (
@@ -136,23 +124,23 @@ def _group(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
         *_fabric(plan, group, found),
         *_reservation(group, found),
     ):
-        yield _Line(line.text, line.problem and not there)
+        yield Line(line.text, line.problem and not there)
 
 
 def _place(group: Wire) -> str:
     return f"node pool {group['name']}"
 
 
-def _offered(group: Wire, found: Found) -> Iterator[_Line]:
+def _offered(group: Wire, found: Found) -> Iterator[Line]:
     """The zones exist and have the instance type."""
     kind, gpu = group["instance_type"], group["role"] != "System"
     if found.zones is not None and gpu:
         for zone in group["zones"]:
             if zone not in found.zones:
                 hint = nearest_key(zone, found.zones)
-                yield _Line(f"{_place(group)}: zone {zone} is not available to this account in {found.region}. {hint}")
+                yield Line(f"{_place(group)}: zone {zone} is not available to this account in {found.region}. {hint}")
     if found.types is not None and kind not in found.types:
-        yield _Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Look for a typing error")
+        yield Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Look for a typing error")
         return
     if found.offerings is None:
         return
@@ -162,10 +150,10 @@ def _offered(group: Wire, found: Found) -> Iterator[_Line]:
     if not lacking:
         return
     if gpu or len(lacking) == len(group["zones"]):
-        yield _Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {told}")
+        yield Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {told}")
 
 
-def _machine(group: Wire, found: Found) -> Iterator[_Line]:
+def _machine(group: Wire, found: Found) -> Iterator[Line]:
     """The instance type is one for the image that the nodes get."""
     machine = (found.types or {}).get(group["instance_type"])
     if machine is None:
@@ -173,16 +161,16 @@ def _machine(group: Wire, found: Found) -> Iterator[_Line]:
     kind = group["instance_type"]
     processors = machine.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
     if "x86_64" not in processors:
-        yield _Line(
+        yield Line(
             f"{_place(group)}: {kind} has {' and '.join(processors) or 'unknown'} processors, and the nodes' image is "
             "for x86_64. Take another instance type"
         )
     makers = {gpu.get("Manufacturer") for gpu in machine.get("GpuInfo", {}).get("Gpus", [])}
     if group["role"] == "GPU" and "NVIDIA" not in makers:
-        yield _Line(f"{_place(group)}: {kind} has no NVIDIA GPU. Take another instance type")
+        yield Line(f"{_place(group)}: {kind} has no NVIDIA GPU. Take another instance type")
 
 
-def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
+def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
     """The instance type has the EFA interfaces that its launch template asks for."""
     cards = next((t["network_cards"] for t in plan["launch_templates"] if t["name"] == group["launch_template"]), 0)
     machine = (found.types or {}).get(group["instance_type"])
@@ -190,61 +178,61 @@ def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[_Line]:
         return
     kind, network = group["instance_type"], machine.get("NetworkInfo", {})
     if not network.get("EfaSupported"):
-        yield _Line(f"{_place(group)}: {kind} has no EFA. Leave fabric out, or take another instance type")
+        yield Line(f"{_place(group)}: {kind} has no EFA. Leave fabric out, or take another instance type")
         return
     most = min(network.get("MaximumNetworkCards", cards), network.get("EfaInfo", {}).get("MaximumEfaInterfaces", cards))
     if cards > most:
-        yield _Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {most}")
+        yield Line(f"{_place(group)}: {cards} EFA interfaces are asked for, and {kind} has {most}")
     elif cards < most:
-        yield _Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
+        yield Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
 
 
-def _reservation(group: Wire, found: Found) -> Iterator[_Line]:
+def _reservation(group: Wire, found: Found) -> Iterator[Line]:
     """The capacity reservation is there for these nodes, and active."""
     name = group["capacity_reservation"]
     if not name or name not in found.reservations:
         return
     reservation, place = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
     if reservation is None:
-        yield _Line(f"{place} does not exist in {found.region} for this account. Look at the id and the region")
+        yield Line(f"{place} does not exist in {found.region} for this account. Look at the id and the region")
         return
     kind = reservation.get("ReservationType")
     if group["capacity_type"] == _BLOCK and kind != "capacity-block":
-        yield _Line(f"{place} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
+        yield Line(f"{place} is no Capacity Block (its type is {kind or 'default'}). Give the id of a Capacity Block")
     yield from _state(place, group, reservation)
     if reservation.get("InstanceType") != group["instance_type"]:
-        yield _Line(f"{place} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
+        yield Line(f"{place} is for {reservation.get('InstanceType')}, and the pool has {group['instance_type']}")
     zone = reservation.get("AvailabilityZone")
     if list(group["zones"]) != [zone]:
-        yield _Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
+        yield Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
     total = reservation.get("TotalInstanceCount", 0)
     if group["desired_size"] > total:
-        yield _Line(f"{place} has {total} instances, and nodeCount is {group['desired_size']}. Lower nodeCount")
+        yield Line(f"{place} has {total} instances, and nodeCount is {group['desired_size']}. Lower nodeCount")
     elif group["max_size"] > total:
-        yield _Line(
+        yield Line(
             f"{place} has {total} instances, and maxNodeCount is {group['max_size']}: more will not start",
             problem=False,
         )
 
 
-def _state(place: str, group: Wire, reservation: Wire) -> Iterator[_Line]:
+def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
     state = reservation.get("State")
     if state == "active":
         return
     if state == "scheduled":
         starts = f", it starts at {reservation['StartDate']}" if reservation.get("StartDate") else ""
         if max(group["desired_size"], group["min_size"]) > 0:
-            yield _Line(
+            yield Line(
                 f"{place} is not active yet{starts}. Set nodeCount and minNodeCount to 0 until then, or run again when "
                 "it is active"
             )
         else:
-            yield _Line(f"{place} is not active yet{starts}: no node starts before", problem=False)
+            yield Line(f"{place} is not active yet{starts}: no node starts before", problem=False)
         return
-    yield _Line(f"{place} is {state}, so nothing starts in it. Give the id of one that is active")
+    yield Line(f"{place} is {state}, so nothing starts in it. Give the id of one that is active")
 
 
-def _quotas(plan: Wire, found: Found) -> Iterator[_Line]:
+def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """The vCPUs of node groups that are to be made, against the quota. What else runs in the account is not counted."""
     for code, quota in sorted(found.quotas.items()):
         groups = [
@@ -258,9 +246,9 @@ def _quotas(plan: Wire, found: Found) -> Iterator[_Line]:
         told = f'the account\'s quota "{QUOTAS[code]}" in {found.region} is {quota:g} vCPUs'
         ask = "Ask for more in Service Quotas (EC2)"
         if now > quota:
-            yield _Line(f"node pools {names}: start with {now} vCPUs, and {told}. {ask}, or lower nodeCount")
+            yield Line(f"node pools {names}: start with {now} vCPUs, and {told}. {ask}, or lower nodeCount")
         elif most > quota:
-            yield _Line(
+            yield Line(
                 f"node pools {names}: may grow to {most} vCPUs, and {told}, with what else runs there. {ask} before "
                 "they grow",
                 problem=False,
@@ -272,25 +260,13 @@ def _vcpus(group: Wire, found: Found) -> int:
     return int(machine.get("VCpuInfo", {}).get("DefaultVCpus", 0))
 
 
-def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[_Line]:
+def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering or a transit gateway. Nothing else is wrong."""
-    own = ipaddress.ip_network(plan["vpc"]["cidr"], strict=False)
-    overlapping = [
-        f"{other['name']} ({other['cidr']}, {other['region']})"
-        for other in sorted(others, key=lambda other: str(other["name"]))
-        if other["name"] != plan["object"]["name"] and _overlaps(own, other["cidr"])
-    ]
+    own = plan["vpc"]["cidr"]
+    overlapping = meeting(plan["object"]["name"], [own], others)
     if overlapping:
-        yield _Line(
+        yield Line(
             f"spec.networking.vpcCidr: {own} overlaps the network of {', '.join(overlapping)}, so their VPCs cannot be "
             "joined (peering, transit gateway). An EKSCluster of its own takes another vpcCidr; it cannot change later",
             problem=False,
         )
-
-
-def _overlaps(own: ipaddress.IPv4Network | ipaddress.IPv6Network, cidr: str) -> bool:
-    try:
-        other = ipaddress.ip_network(cidr, strict=False)
-    except ValueError:
-        return False
-    return own.version == other.version and own.overlaps(other)

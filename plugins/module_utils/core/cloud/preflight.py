@@ -1,0 +1,54 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What is told of a planned cluster before anything is made, in whichever cloud."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Lines for people: what has to be put right first, and what one should know."""
+
+    problems: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line for people, of a problem or a warning."""
+
+    text: str
+    problem: bool = True
+
+
+def verdict(lines: Iterable[Line]) -> Verdict:
+    """Lines as they came, each once."""
+    told = list(lines)
+    return Verdict(
+        tuple(dict.fromkeys(line.text for line in told if line.problem)),
+        tuple(dict.fromkeys(line.text for line in told if not line.problem)),
+    )
+
+
+def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The other clusters that have addresses of these ranges, as `name (range, region)`, sorted. `name` is that of the
+    cluster itself, `others` are entries with name, region and cidr: one for each range of a cluster."""
+    own = [ipaddress.ip_network(each, strict=False) for each in ranges]
+    return [
+        f"{other['name']} ({other['cidr']}, {other['region']})"
+        for other in sorted(others, key=lambda other: str(other["name"]))
+        if other["name"] != name and any(_overlap(each, other["cidr"]) for each in own)
+    ]
+
+
+def _overlap(own: ipaddress.IPv4Network | ipaddress.IPv6Network, cidr: str) -> bool:
+    try:
+        other = ipaddress.ip_network(cidr, strict=False)
+    except ValueError:
+        return False
+    return own.version == other.version and own.overlaps(other)
