@@ -149,6 +149,10 @@ class World:
         found = eks.describe_addon_versions(addonName=addon, kubernetesVersion=version)["addons"][0]["addonVersions"]
         return str(next(each["addonVersion"] for each in found if not each["compatibilities"][0]["defaultVersion"]))
 
+    def forget(self, cluster: str) -> None:
+        """What was in a cluster that is removed went with it; its API server goes on here."""
+        self.live.workloads[cluster].objects.delete("storage.k8s.io/v1", "StorageClass", "modelplane-rwx-efs")
+
     def secret(self, cluster: str) -> Object | None:
         """The Secret with the kubeconfig of a cluster, on the control cluster."""
         return self.live.control.get("v1", "Secret", child_name(cluster, "kubeconfig"), SYSTEM)

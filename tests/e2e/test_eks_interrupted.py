@@ -58,6 +58,7 @@ def undisturbed(world: World) -> Mapping[str, Any]:
     made = world.comparable()
     assert world.provision().ok().changed == 0
     world.provision(*ABSENT).ok()
+    world.forget(NAME)
     assert world.comparable() == empty
     return {"empty": empty, "made": made}
 
@@ -85,6 +86,7 @@ def test_each_call_fails_once(world: World, undisturbed: Mapping[str, Any], afte
     world.double.refuse_each_once(after=after)
     removals = converge(world, *ABSENT)
     world.double.refuse_each_once(enabled=False)
+    world.forget(NAME)
     assert world.comparable() == undisturbed["empty"]
     if not after:
         # Otherwise the walk has not been one.

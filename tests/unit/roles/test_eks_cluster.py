@@ -185,28 +185,50 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(flee
     assert fleet.aws.invalid() == []
 
 
-def test_what_manifests_have_no_more_is_removed_with_the_cluster(fleet: Fleet, tmp_path: Path) -> None:
-    def manifest(cidrs: list[str], fabric: str) -> dict[str, Any]:
-        pool = {"name": "gpu", "role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"]}
-        spec = {
-            "region": "us-west-2",
-            "networking": {"subnetCidrs": cidrs},
-            "nodePools": [{**pool, "nodeCount": 0, "gpu": {"acceleratorType": "nvidia-h100"}}],
-        }
-        name = {"name": "eks-us-west", "namespace": "modelplane-system"}
-        api = "infrastructure.modelplane.ai/v1alpha1"
-        path = tmp_path / "cluster.yaml"
-        path.write_text(json.dumps({"apiVersion": api, "kind": "EKSCluster", "metadata": name, "spec": spec}))
-        return {"fleet_resources": [str(path)]}
+def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = ("gpu",), version: str = "1.35") -> Any:
+    """The variables of a fleet with an EKSCluster in a file there."""
+    pool = {"role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"], "nodeCount": 0}
+    spec = {
+        "region": "us-west-2",
+        "kubernetesVersion": version,
+        "networking": {"subnetCidrs": cidrs},
+        "nodePools": [{"name": name, **pool, "gpu": {"acceleratorType": "nvidia-h100"}} for name in pools],
+    }
+    name = {"name": "eks-us-west", "namespace": "modelplane-system"}
+    api = "infrastructure.modelplane.ai/v1alpha1"
+    path = folder / "cluster.yaml"
+    path.write_text(json.dumps({"apiVersion": api, "kind": "EKSCluster", "metadata": name, "spec": spec}))
+    return {"fleet_resources": [str(path)]}
 
-    before = fleet.run(**manifest(["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"], "EFA"))
+
+def test_what_manifests_have_no_more_is_removed_with_the_cluster(fleet: Fleet, tmp_path: Path) -> None:
+    before = fleet.run(**written(tmp_path, ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"], "EFA"))
     assert before.counts()["CreateSecurityGroup"] == 2
-    fewer = manifest(["10.0.0.0/20", "10.0.16.0/20"], "None")
+    fewer = written(tmp_path, ["10.0.0.0/20", "10.0.16.0/20"], "None")
     fleet.run("-e", "eks_cluster_state=absent", **fewer).ok()
     ec2 = fleet.aws.client("ec2")
     assert not [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
     assert ec2.describe_launch_templates()["LaunchTemplates"] == []
     assert fleet.aws.invalid() == []
+
+
+def test_nodes_follow_the_cluster_and_a_template_goes_after_its_nodes(fleet: Fleet, tmp_path: Path) -> None:
+    cidrs = ["10.0.0.0/20", "10.0.16.0/20"]
+    fleet.run(**written(tmp_path, cidrs, "EFA", ["gpu", "gone"]))
+    newer = written(tmp_path, cidrs, "EFA", version="1.36")
+    would = fleet.run("--check", "--diff", **newer)
+    assert mutating(would.calls) == []
+    # The cluster, and both groups that stay.
+    assert would.output.count("+ version: '1.36'") == 3, would.output
+    done = fleet.run(**newer)
+    assert done.counts()["UpdateNodegroupVersion"] == 2
+    calls = [call["operation"] for call in done.calls if call["mutating"]]
+    assert calls.index("DeleteLaunchTemplate") > calls.index("DeleteNodegroup")
+    names = [
+        each["LaunchTemplateName"] for each in fleet.aws.client("ec2").describe_launch_templates()["LaunchTemplates"]
+    ]
+    assert len(names) == 1
+    assert "-gpu-" in names[0]
 
 
 def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -> None:
