@@ -25,6 +25,7 @@ from .world import World, base64_text, relative, timestamp
 KINDS = {
     "addresses": "address",
     "backendServices": "backendService",
+    "disks": "disk",
     "firewalls": "firewall",
     "forwardingRules": "forwardingRule",
     "healthChecks": "healthCheck",
@@ -34,12 +35,16 @@ KINDS = {
     "networks": "network",
     "routers": "router",
     "subnetworks": "subnetwork",
+    "targetHttpProxies": "targetHttpProxy",
+    "targetHttpsProxies": "targetHttpsProxy",
     "targetPools": "targetPool",
+    "urlMaps": "urlMap",
 }
 # Methods by the kind that they are of; those of other scopes have names of their own.
 _NAMES = {
     "addresses": ("addresses", "globalAddresses"),
     "backendServices": ("backendServices", "regionBackendServices"),
+    "disks": ("disks", "regionDisks"),
     "firewalls": ("firewalls",),
     "forwardingRules": ("forwardingRules", "globalForwardingRules"),
     "healthChecks": ("healthChecks", "regionHealthChecks"),
@@ -49,7 +54,10 @@ _NAMES = {
     "networks": ("networks",),
     "routers": ("routers",),
     "subnetworks": ("subnetworks",),
+    "targetHttpProxies": ("targetHttpProxies", "regionTargetHttpProxies"),
+    "targetHttpsProxies": ("targetHttpsProxies", "regionTargetHttpsProxies"),
     "targetPools": ("targetPools",),
+    "urlMaps": ("urlMaps", "regionUrlMaps"),
 }
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _ALL = [name for names in _NAMES.values() for name in names]
@@ -113,10 +121,16 @@ def aggregated(world: World, call: Call) -> Json:
     """Objects of a kind in all scopes. A scope without any has a warning."""
     project, collection = "/".join(call.path.split("/")[:2]), call.path.rpartition("/")[2]
     places = [f"regions/{region}" for region in catalogue.REGIONS]
+    zones = [f"zones/{zone}" for zones in catalogue.REGIONS.values() for zone in zones]
     if collection in ("instanceGroups", "networkEndpointGroups"):
-        places = [f"zones/{zone}" for zones in catalogue.REGIONS.values() for zone in zones]
+        places = zones
     if any(name.startswith(("global", "region")) for name in _NAMES[collection]):
         places = ["global", *places]
+    # Others than those that a kind had at first are only told when they are asked for.
+    if call.parameters.get("includeAllScopes") == "true":
+        places = ["global", *(f"regions/{region}" for region in catalogue.REGIONS), *zones]
+    elif collection == "disks":
+        places = zones
     items: Json = {}
     for place in places:
         found = list(_of(world, f"{project}/{place}/{collection}"))
@@ -329,14 +343,22 @@ def aggregated_accelerator_types(world: World, call: Call) -> Json:
 def users(world: World, path: str) -> Iterator[str]:
     """What uses an object, which keeps it: other objects, machines of clusters, the peerings of Filestore."""
     for other, body in world.compute.items():
-        if other != path and path in _references({**body, "selfLink": ""}):
+        if other != path and path in _references({**body, "selfLink": "", "users": ""}):
             yield other
+    yield from _named_users(world, path)
     for cluster in world.clusters.values():
         yield from (machine for machine in cluster.machines() if path in (cluster.network, cluster.subnetwork))
     if "/networks/" in path:
         for instance, body in world.instances.items():
             if any(network_path(path.split("/")[1], each["network"]) == path for each in body["networks"]):
                 yield f"{path}/networkPeerings/filestore-peer-{zlib.crc32(instance.encode())}"
+
+
+def _named_users(world: World, path: str) -> Iterator[str]:
+    """What an address or a disk says that it is used by, as long as that is there."""
+    for user in (relative(each) for each in world.compute.get(path, {}).get("users", ())):
+        if "/instances/" in user or user in world.compute:
+            yield user
 
 
 def network_path(project: str, name: str) -> str:
@@ -471,6 +493,8 @@ def _refingerprint(world: World, body: Json) -> None:
 def shown(world: World, path: str) -> Json:
     """As the API returns it."""
     told = dict(_found(world, path))
+    if "users" in told:
+        told["users"] = [compute_link(user) for user in _named_users(world, path)]
     if "/networks/" in path:
         inside = [
             other["selfLink"] for place, other in sorted(world.compute.items()) if _in_network(place, other, path)
@@ -515,7 +539,7 @@ def _page(call: Call, kind: str, items: list[Json]) -> Json:
     return answer
 
 
-_FILTER = re.compile(r"""\(?\s*(\w+)\s*(!=|=|eq|ne|:)\s*("[^"]*"|'[^']*'|[^\s()]+)\s*\)?""")
+_FILTER = re.compile(r"""\(?\s*([\w.-]+)\s*(!=|=|eq|ne|:)\s*("[^"]*"|'[^']*'|[^\s()]+)\s*\)?""")
 
 
 def _filtered(call: Call, items: list[Json]) -> list[Json]:
@@ -530,7 +554,9 @@ def _filtered(call: Call, items: list[Json]) -> list[Json]:
 
 
 def _meets(item: Json, field: str, operator: str, wanted: str) -> bool:
-    wanted, have = wanted.strip("\"'"), str(item.get(field, ""))
+    inside, _, key = field.partition(".")
+    held = (item.get(inside) or {}).get(key, "") if key else item.get(field, "")
+    wanted, have = wanted.strip("\"'"), str(held)
     if operator in ("eq", "ne"):
         return bool(re.fullmatch(wanted, have)) == (operator == "eq")
     if operator == ":":

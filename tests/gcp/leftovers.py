@@ -23,7 +23,7 @@ def load_balancer(world: World, cluster: str, service: str = "", internal: bool 
     found = _cluster(world, cluster)
     project, region = found.project, found.location
     service = service or "envoy-gateway-system/fleet"
-    name = f"a{uuid.uuid5(uuid.NAMESPACE_URL, found.path + service).hex}"
+    name = f"a{uuid.uuid5(uuid.NAMESPACE_URL, found.path + service).hex}"[:32]
     network, subnetwork = compute_link(found.network), compute_link(found.subnetwork)
     address = "10.0.0.9" if internal else "34.66.0.9"
     described = json.dumps({"kubernetes.io/service-name": service, "kubernetes.io/service-ip": address})
@@ -59,7 +59,14 @@ def load_balancer(world: World, cluster: str, service: str = "", internal: bool 
             "subnetwork": subnetwork,
             "ports": ["80"],
         }
-        made += [(groups, group), (checks, check), (f"{regional}/backendServices", backend)]
+        allowed = [{"IPProtocol": "tcp", "ports": ["10256"]}]
+        health = _firewall(f"k8s-{found.uid}-node-hc", network, tag, "", allowed)
+        made += [
+            (groups, group),
+            (checks, check),
+            (f"{regional}/backendServices", backend),
+            (f"projects/{project}/global/firewalls", health),
+        ]
     else:
         check = {"name": f"k8s-{found.uid}-node", "port": 10256, "requestPath": "/healthz"}
         checks = f"projects/{project}/global/httpHealthChecks"

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, wait_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, SERVICES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
 from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens, connections_to
@@ -64,11 +64,17 @@ class Client:
 
     def pages(self, service: str, path: str, field: str, what: str) -> Iterator[dict[str, Any]]:
         """All entries of a list, whose pages have them in `field`."""
+        for answer in self.answers(service, path, what):
+            yield from answer.get(field) or ()
+
+    def answers(self, service: str, path: str, what: str) -> Iterator[dict[str, Any]]:
+        """The pages of a list."""
         token = ""
         while True:
             sign = "&" if "?" in path else "?"
-            answer = self.send(service, "GET", f"{path}{sign}pageToken={token}" if token else path, None, what)
-            yield from answer.get(field) or ()
+            page = f"{sign}pageToken={quote(token, safe='')}" if token else ""
+            answer = self.send(service, "GET", f"{path}{page}", None, what)
+            yield answer
             token = str(answer.get("nextPageToken") or "")
             if not token:
                 return
@@ -158,7 +164,7 @@ def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any
     if not operations.is_operation(resource["kind"], answer):
         _check(answer, resource["kind"], what)
         return
-    service = KINDS[resource["kind"]].service
+    service = EVERY[resource["kind"]].service
     path = operations.path(resource, answer)
 
     def look() -> Seen:
@@ -176,7 +182,7 @@ def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any
 
 def _check(operation: Mapping[str, Any], kind: str, what: str) -> None:
     """Raises GoogleError where an operation failed."""
-    causes = operations.errors(operation) if KINDS[kind].operations else []
+    causes = operations.errors(operation) if EVERY[kind].operations else []
     if causes:
         said, hint = told(causes)
         raise GoogleError(f"{what} failed", said, hint=hint, codes=[code for code, _ in causes])

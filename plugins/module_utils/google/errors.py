@@ -23,7 +23,7 @@ _RATE = {
 # GKE and Compute Engine while something else is being done with the object.
 _BUSY_CODES = {"CLUSTER_ALREADY_HAS_OPERATION", "RESOURCE_NOT_READY", "resourceNotReady"}
 _BUSY = re.compile(
-    r"incompatible operation|operation .*(currently|already) |"
+    r"incompatible operation|operation .*(currently|already) |operation in progress|"
     r"is (currently )?(being )?(updat|upgrad|creat|repair|delet)(ing|ed)",
     re.IGNORECASE,
 )

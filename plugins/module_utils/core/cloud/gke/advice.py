@@ -34,8 +34,9 @@ _SERVICE = (
 _RIGHTS = (
     "Give the identity that runs this the right named in the message. Needed are the roles container.admin, "
     "compute.networkAdmin, iam.serviceAccountAdmin, iam.serviceAccountKeyAdmin, resourcemanager.projectIamAdmin, "
-    "serviceusage.serviceUsageAdmin, and iam.serviceAccountUser on the service account of the nodes; look also whether "
-    "the project is the right one"
+    "serviceusage.serviceUsageAdmin, and iam.serviceAccountUser on the service account of the nodes; to remove what a "
+    "cluster left also compute.loadBalancerAdmin, compute.securityAdmin, compute.storageAdmin and file.editor; look "
+    "also whether the project is the right one"
 )
 _KEY_POLICY = (
     "An organization policy forbids keys of service accounts (iam.disableServiceAccountKeyCreation): have it lifted "

@@ -22,7 +22,8 @@ iam-member       cloudresourcemanager  POST P:setIamPolicy with what     the sam
 
 The rest is in the modules beside this one, all pure: differences.py compares, requests.py says which calls make,
 change, find, list and delete an object, policies.py adds a member to a policy, operations.py reads operations,
-states.py says whether an object is ready, marks.py whose it is, advice.py what to do about an error.
+states.py says whether an object is ready, marks.py whose it is, leftovers.py what a cluster left, advice.py what to do
+about an error.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SERVICES = {
 VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVICES}
 """What paths of a service begin with."""
 
-Operations = Literal["compute", "container", "serviceusage", ""]
+Operations = Literal["compute", "container", "serviceusage", "file", ""]
 Compare = Callable[[Any, Any], bool]
 
 _ANEW = "or remove the cluster and provision it anew"
@@ -187,3 +188,30 @@ KINDS: dict[str, Kind] = {
         words="right",
     ),
 }
+
+
+def _left(collection: str, words: str, service: str = "compute") -> Kind:
+    return Kind(
+        service=service, collection=collection, words=words, operations="compute" if service == "compute" else "file"
+    )
+
+
+LEFT: dict[str, Kind] = {
+    "forwarding-rule": _left("forwardingRules", "forwarding rule"),
+    "target-http-proxy": _left("targetHttpProxies", "target HTTP proxy"),
+    "target-https-proxy": _left("targetHttpsProxies", "target HTTPS proxy"),
+    "url-map": _left("urlMaps", "URL map"),
+    "target-pool": _left("targetPools", "target pool"),
+    "backend-service": _left("backendServices", "backend service"),
+    "endpoint-group": _left("networkEndpointGroups", "network endpoint group"),
+    "instance-group": _left("instanceGroups", "instance group"),
+    "health-check": _left("healthChecks", "health check"),
+    "http-health-check": _left("httpHealthChecks", "HTTP health check"),
+    "address": _left("addresses", "address"),
+    "disk": _left("disks", "disk"),
+    "filestore": _left("instances", "Filestore instance", "file"),
+    "firewall": _left("firewalls", "firewall rule"),
+}
+"""What no plan has, as a cluster makes it: it is looked for and deleted when the cluster is gone (leftovers.py)."""
+
+EVERY: dict[str, Kind] = {**KINDS, **LEFT}

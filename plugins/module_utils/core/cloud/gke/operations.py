@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, VERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
 
 Operation = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ _CODES = (
 
 def path(resource: Mapping[str, Any], operation: Operation) -> str:
     """Where an operation on an object is read, below the base URL of its service."""
-    service = KINDS[resource["kind"]].service
+    service = EVERY[resource["kind"]].service
     name = str(operation["name"])
     if service == "container":
         return f"{VERSIONS[service]}/{resource['parent'].partition('/clusters/')[0]}/operations/{name}"
@@ -32,7 +32,7 @@ def path(resource: Mapping[str, Any], operation: Operation) -> str:
 
 def is_operation(kind: str, answer: Operation) -> bool:
     """Whether the answer to a change is an operation to wait for."""
-    return bool(KINDS[kind].operations) and "name" in answer and not done(answer)
+    return bool(EVERY[kind].operations) and "name" in answer and not done(answer)
 
 
 def done(operation: Operation) -> bool:

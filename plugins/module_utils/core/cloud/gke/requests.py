@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import Change, held
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, VERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
 
 Found = Mapping[str, Any]
 Resource = Mapping[str, Any]
@@ -58,7 +58,7 @@ def create(resource: Resource, have: Found | None = None) -> Request:
         told = f"give {body['role']} to {body['member']}"
         policy = policies.added(have or {}, body["role"], body["member"])
         return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
-    known = KINDS[kind]
+    known = EVERY[kind]
     sent = {key: value for key, value in body.items() if key not in known.update_only}
     if known.wrap:
         sent = {known.wrap: sent}
@@ -72,7 +72,7 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
     wanted = {change.update for change in changes if change.update}
     return [
         Request(
-            KINDS[resource["kind"]].service,
+            EVERY[resource["kind"]].service,
             method,
             f"{path(resource)}{suffix}",
             body,
@@ -87,7 +87,7 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
 
 def delete(resource: Resource, have: Found | None = None) -> Request | None:
     """The call that deletes an object; none for what stays. `have`: the policy that a member is taken out of."""
-    if KINDS[resource["kind"]].lasts:
+    if EVERY[resource["kind"]].lasts:
         return None
     if resource["kind"] == "iam-member":
         body = resource["body"]
@@ -110,22 +110,22 @@ def path(resource: Resource) -> str:
 
 def collection(resource: Resource) -> str:
     """The path of the objects of a kind beside an object."""
-    return f"{_base(resource)}/{KINDS[resource['kind']].collection}"
+    return f"{_base(resource)}/{EVERY[resource['kind']].collection}"
 
 
 def words(resource: Resource) -> str:
     """An object as people call it."""
-    return f"{KINDS[resource['kind']].words} {resource['name']}"
+    return f"{EVERY[resource['kind']].words} {resource['name']}"
 
 
 def _base(resource: Resource) -> str:
-    return f"{VERSIONS[KINDS[resource['kind']].service]}/{resource['parent']}"
+    return f"{VERSIONS[EVERY[resource['kind']].service]}/{resource['parent']}"
 
 
 def _request(
     resource: Resource, method: str, place: str, body: dict[str, Any] | None = None, told: str = ""
 ) -> Request:
-    return Request(KINDS[resource["kind"]].service, method, place, body, told or f"read {words(resource)}")
+    return Request(EVERY[resource["kind"]].service, method, place, body, told or f"read {words(resource)}")
 
 
 # Updates: of what is there, what is wanted and the changes, the calls: method, what is added to the path, body, what it

@@ -1,0 +1,194 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What a GKE cluster that is gone left in its project: found, and deleted in the order in which Google allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import leftovers, marks, requests
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.leftovers import Found, Thing, Where
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.ordered import in_order
+
+Have = dict[str, Any]
+
+_DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
+_IN_USE = {"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"}
+
+
+class Leftovers:
+    """What the cluster of a plan left. `volumes`: whether what has data in it goes too. `until_done`: whether to wait
+    for what is done. Methods raise GoogleError."""
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Mapping[str, Any],
+        changes: Changes,
+        wait: Wait,
+        *,
+        volumes: bool = True,
+        until_done: bool = True,
+    ) -> None:
+        self._client = client
+        self._planned = {each["kind"]: each for each in plan["resources"]}
+        for kind in ("cluster", "network", "subnetwork"):
+            if kind not in self._planned:
+                raise GoogleError("plan.resources", f"has no {KINDS[kind].words}")
+        self._plan = plan
+        self._changes = changes
+        self._wait = wait
+        self._volumes = volumes
+        self._until_done = until_done
+        self.pending: list[str] = []
+
+    def look(self) -> Found:
+        """What there is to delete, and what is others'. The cluster has to be gone, but in check mode."""
+        gone = not self._have("cluster")
+        if not gone and not self._changes.check_mode:
+            raise GoogleError(
+                f"look for what GKE cluster {self._plan['name']} left",
+                "the cluster is still there, and would make it again",
+                hint="Delete the cluster first",
+            )
+        network = self._have("network")
+        where = Where(
+            project=self._plan["project"],
+            region=self._plan["region"],
+            cluster=self._plan["name"],
+            network=self._path("network"),
+            subnetwork=self._path("subnetwork"),
+            gone=gone,
+        )
+        found = leftovers.sort(self._all(where), where, network)
+        for line in found.kept:
+            self._changes.warnings.append(line)
+        if self._volumes:
+            return found
+        return self._without_volumes(found, where)
+
+    def remove(self, found: Found) -> list[Thing]:
+        """Delete what was found, in its order; what was (in check mode, would be) deleted."""
+        there = {thing.path: thing for thing in found.ours}
+        if self._changes.check_mode:
+            for thing in found.ours:
+                if not thing.going:
+                    self._tell(thing)
+            return list(found.ours)
+        begun: dict[str, bool] = {}
+        needs = leftovers.needs(found.ours)
+
+        def delete(path: str) -> bool:
+            first = [other for other in needs[path] if not begun.get(other)]
+            if first:
+                self.pending.append(f"{there[path].words} comes once {there[first[0]].words} is gone: run again")
+            begun[path] = not first and self._delete(there[path])
+            return begun[path]
+
+        outcome = in_order(needs, delete)
+        if outcome.failed:
+            errors = list(outcome.failed.values())
+            told = [str(error).rstrip(".") for error in errors]
+            told += [f"{len(outcome.skipped)} more come after this"] if outcome.skipped else []
+            raise GoogleError(".\n".join(dict.fromkeys(told)), passing=all(error.passing for error in errors))
+        return list(found.ours)
+
+    def _delete(self, thing: Thing) -> bool:
+        """Delete it, and wait until it is gone; whether it is. What uses it may go a moment later."""
+        request = requests.find(thing.resource) if thing.going else requests.delete(thing.resource)
+        assert request is not None
+        told: list[bool] = []
+
+        def again() -> Seen:
+            try:
+                answer = self._client.call(request)
+                if thing.going:
+                    return Seen(f"{thing.words} is being deleted")
+                if not told:
+                    told.append(True)
+                    self._tell(thing)
+                if not self._until_done:
+                    return Seen("", done=True, value=False)
+                finish(self._client, thing.resource, answer, request.told, self._wait)
+            except GoogleError as error:
+                if error.absent:
+                    return Seen("", done=True, value=True)
+                if not (error.busy or error.codes & _IN_USE):
+                    raise
+                return Seen(f"{thing.words} is still used: {error.message}")
+            return Seen("", done=True, value=True)
+
+        first = again()
+        if first.done:
+            return bool(first.value)
+        if not self._until_done:
+            self.pending.append(f"{first.told}. Run again")
+            return False
+        looks = [first]
+        return bool(self._wait.until(lambda: looks.pop() if looks else again(), f"{thing.words} to be gone"))
+
+    def _tell(self, thing: Thing) -> None:
+        self._changes.tell(thing.words, {"path": thing.path}, None)
+
+    def _without_volumes(self, found: Found, where: Where) -> Found:
+        """What is found, but for what has data in it."""
+        alone, ours = list(found.left_alone), []
+        for thing in found.ours:
+            if thing.kind not in leftovers.VOLUMES:
+                ours.append(thing)
+                continue
+            line = f"{thing.words} was made for a volume of the cluster and stays, as volumes is false"
+            if where.holds(thing):
+                alone.append(f"{line}, and so does the network. Delete it when nobody needs it")
+            else:
+                self._changes.warnings.append(f"{line}. Delete it when nobody needs it")
+        return Found(tuple(ours), tuple(alone), found.kept)
+
+    def _path(self, kind: str) -> str:
+        """The path of an object of the plan, from its project on."""
+        resource = self._planned[kind]
+        return f"{resource['parent']}/{KINDS[kind].collection}/{resource['name']}"
+
+    def _have(self, kind: str) -> Have:
+        """An object of the plan as it is; empty when it is not there. Raises GoogleError when it is another's."""
+        resource = self._planned[kind]
+        try:
+            have = self._client.call(requests.find(resource))
+        except GoogleError as error:
+            # What is not enabled has nothing in it.
+            if not (error.absent or error.codes & _DISABLED):
+                raise
+            return {}
+        foreign = marks.foreign(resource, have)
+        if foreign:
+            raise GoogleError(foreign)
+        return have
+
+    def _all(self, where: Where) -> list[Thing]:
+        """All things of the project that may be the cluster's."""
+        listings = {each.kind: each for each in leftovers.listings(where)}
+
+        def things(kind: str) -> list[Thing]:
+            listing = listings[kind]
+            found: list[Thing] = []
+            what = f"list {LEFT[kind].collection} of project {where.project}"
+            try:
+                for answer in self._client.answers(listing.service, listing.path, what):
+                    lost = leftovers.unreachable(listing, answer, where)
+                    if lost:
+                        raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
+                    found += listing.things(answer)
+            except GoogleError as error:
+                if not error.codes & _DISABLED:
+                    raise
+            return found
+
+        outcome = in_order(dict.fromkeys(listings, ()), things)
+        outcome.check()
+        return [thing for kind in listings for thing in outcome.done[kind]]
