@@ -71,9 +71,8 @@ _CONNECTION = r"""
         type: dict
         suboptions:
           project:
-            description: The project of the cluster.
+            description: The project of the cluster; that of the credentials by default.
             type: str
-            required: true
           location:
             description: Its region or zone.
             type: str

@@ -72,6 +72,7 @@ _ROLES = {
     "serving_stack_": "serving_stack",
     "existing_cluster_": "existing_cluster",
     "eks_cluster_": "eks_cluster",
+    "gke_cluster_": "gke_cluster",
     "control_plane_gateway_": "control_plane",
 }
 

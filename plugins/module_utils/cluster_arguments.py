@@ -78,7 +78,7 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
         name,
         secret=SecretRef(**secret) if secret else None,
         eks=Eks(**eks) if eks else None,
-        gke=Gke(**gke) if gke else None,
+        gke=Gke(**{"project": "", **gke}) if gke else None,
         verify=True if verify is None else bool(verify),
         **values,
         **more,

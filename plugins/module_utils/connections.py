@@ -48,7 +48,7 @@ OPTIONS: dict[str, Any] = {
     "gke": {
         "type": "dict",
         "options": {
-            "project": {"type": "str", "required": True},
+            "project": {"type": "str"},
             "location": {"type": "str", "required": True},
             "cluster": {"type": "str", "required": True},
             "credentials_file": {"type": "path"},
@@ -78,10 +78,22 @@ CLUSTER_VARIABLES = (
     "eks_cluster_profile",
     "eks_cluster_role_arn",
     "eks_cluster_endpoint_url",
+    "gke_cluster_accounts",
+    "gke_cluster_project",
+    "gke_cluster_credentials_file",
+    "gke_cluster_endpoints",
     "inventory_dir",
 )
 """The variables of a host of `workload_clusters` that say how it is reached."""
-_LOGIN = {"eks_cluster_profile": "profile", "eks_cluster_role_arn": "role_arn", "eks_cluster_endpoint_url": "endpoint"}
+_LOGINS = {
+    "eks": {
+        "eks_cluster_profile": "profile",
+        "eks_cluster_role_arn": "role_arn",
+        "eks_cluster_endpoint_url": "endpoint",
+    },
+    "gke": {"gke_cluster_credentials_file": "credentials_file"},
+}
+"""By the way: variables that win over what is written there."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """The variables of the host of `control_plane` that say how the control cluster is reached."""
 
@@ -156,8 +168,9 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text{_not_text(name)}"]
     connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
     _shorten(host, connection, variables, problems)
-    if not problems and "eks" in connection:
-        connection["eks"] = _logged_in(host, connection["eks"], variables, problems)
+    for way in _LOGINS:
+        if not problems and way in connection:
+            connection[way] = _logged_in(host, way, connection[way], variables, problems)
     if not problems:
         problems.extend(_contradictions(f"{host}: fleet_connection", connection))
     if not problems and not _ways(connection) and "context" not in connection:
@@ -275,15 +288,23 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
         connection[key] = value
 
 
-def _logged_in(host: str, way: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """A cluster of EKS with the login that makes it, as who made it may work on it: the variables of the role
-    eks_cluster win over what is written there, and that over the account of the cluster's credentials."""
-    accounts = variables.get("eks_cluster_accounts") or {}
+def _logged_in(
+    host: str, way: str, written: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
+) -> dict[str, Any]:
+    """A cluster in a cloud with the login that makes it, as who made it may work on it: the variables of the role that
+    makes it win over what is written, and that over the account of the cluster's credentials. The project is that of
+    the cluster, so what is written of it wins."""
+    accounts = variables.get(f"{way}_cluster_accounts") or {}
     account = accounts.get(variables.get("fleet_credentials") or "default") if isinstance(accounts, Mapping) else None
     found = {key: value for key, value in (account or {}).items() if value} if isinstance(account, Mapping) else {}
-    found.update(way)
-    found.update((key, variables[name]) for name, key in _LOGIN.items() if variables.get(name))
-    return _options(f"{host}: login of fleet_connection.eks", found, OPTIONS["eks"]["options"], problems)
+    if variables.get("gke_cluster_project") and way == "gke":
+        found["project"] = variables["gke_cluster_project"]
+    found.update(written)
+    found.update((key, variables[name]) for name, key in _LOGINS[way].items() if variables.get(name))
+    endpoints = variables.get("gke_cluster_endpoints")
+    if way == "gke" and isinstance(endpoints, Mapping) and endpoints.get("container"):
+        found["endpoint"] = endpoints["container"]
+    return _options(f"{host}: login of fleet_connection.{way}", found, OPTIONS[way]["options"], problems)
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:

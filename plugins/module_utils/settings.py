@@ -81,7 +81,7 @@ KNOWN = frozenset(
 )
 
 
-OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state")
+OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
 

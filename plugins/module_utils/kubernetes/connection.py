@@ -45,7 +45,8 @@ class Eks:
 
 @dataclass(frozen=True)
 class Gke:
-    """A cluster of Google Kubernetes Engine. `endpoint`: URL of the GKE API where it is not the public one."""
+    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
+    API where it is not the public one."""
 
     project: str
     location: str

@@ -30,9 +30,10 @@ def minter(credentials_file: str) -> Mint:
 def describe(
     project: str, location: str, cluster: str, credentials_file: str = "", endpoint: str = ""
 ) -> tuple[str, str]:
-    """Server and CA (PEM, empty for the DNS endpoint, whose certificate is a public one); raises AccessError."""
+    """Server and CA (PEM, empty for the DNS endpoint, whose certificate is a public one); raises AccessError. Without a
+    project it is that of the credentials."""
+    project = project or _project(credentials_file, cluster)
     name = f"projects/{quote(project)}/locations/{quote(location)}/clusters/{quote(cluster)}"
-
     url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
     token = _grant(credentials_file, "").token
     try:
@@ -66,6 +67,19 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
         raise AccessError(f"GKE: {name}: its certificate authority is not base64 of a PEM text") from None
     host = str(found["endpoint"])
     return f"https://[{host}]" if host.count(":") > 1 else f"https://{host}", ca
+
+
+def _project(credentials_file: str, cluster: str) -> str:
+    try:
+        found = google_tokens.tokens(credentials_file).project()
+    except LoginError as error:
+        raise AccessError(f"Google: {error}", error.hint) from None
+    if not found:
+        raise AccessError(
+            f"GKE: {cluster}: no project is given, and the credentials name none",
+            "Set gke_cluster_project, or project of the connection",
+        )
+    return found
 
 
 def _grant(credentials_file: str, refused: str) -> Grant:

@@ -53,6 +53,7 @@ def test_entries_become_connections() -> None:
             {"name": "b", "eks": {"cluster": "x", "region": "r", "profile": None, "role_arn": None}},
             {"name": "c", "gke": {"project": "p", "location": "l", "cluster": "x"}, "verify": False},
             {"name": "d", "secret": {"namespace": "n", "name": "s", "key": "config"}},
+            {"name": "e", "gke": {"project": None, "location": "l", "cluster": "x"}},
         ],
         "control": {**nothing, "verify": True},
         "timeout": 5,
@@ -64,6 +65,7 @@ def test_entries_become_connections() -> None:
         "b": Connection("b", eks=Eks("x", "r"), **limits),
         "c": Connection("c", gke=Gke("p", "l", "x"), verify=False, **limits),
         "d": Connection("d", secret=SecretRef("n", "s", "config"), **limits),
+        "e": Connection("e", gke=Gke("", "l", "x"), **limits),
     }
     assert control_connection(params) == Connection("control", standard=True, **limits)
     assert control_connection({"control": None}) is None

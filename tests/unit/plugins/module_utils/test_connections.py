@@ -72,6 +72,37 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         kubernetes(fleet_connection={"gke": {**GKE, "credentials_file": "../sa.json"}}, inventory_dir="/fleet"),
         {"gke": {**GKE, "credentials_file": "/sa.json"}},
     ),
+    "the login of a role wins over what is written, and that over an account": (
+        kubernetes(
+            fleet_connection={"eks": {**EKS, "profile": "written", "role_arn": "written"}},
+            eks_cluster_accounts={"default": {"profile": "of-account", "role_arn": "of-account"}},
+            eks_cluster_profile="of-role",
+        ),
+        {"eks": {**EKS, "profile": "of-role", "role_arn": "written"}},
+    ),
+    "a project that is written wins, and all else of a role does": (
+        kubernetes(
+            fleet_connection={"gke": {**GKE, "credentials_file": "written.json"}},
+            gke_cluster_accounts={"default": {"project": "of-account"}},
+            gke_cluster_project="of-role",
+            gke_cluster_credentials_file="keys/role.json",
+            gke_cluster_endpoints={"container": "https://gke", "compute": "https://compute"},
+            inventory_dir="/fleet",
+        ),
+        {"gke": {**GKE, "credentials_file": "/fleet/keys/role.json", "endpoint": "https://gke"}},
+    ),
+    "an account is that of the credentials": (
+        kubernetes(
+            fleet_connection={"gke": {"location": "us-central1", "cluster": "prod"}},
+            fleet_credentials="production",
+            gke_cluster_accounts={"production": {"project": "p", "credentials_file": "/p.json"}, "default": {}},
+        ),
+        {"gke": {"location": "us-central1", "cluster": "prod", "project": "p", "credentials_file": "/p.json"}},
+    ),
+    "a project may be that of the login": (
+        kubernetes(fleet_connection={"gke": {"location": "us-central1", "cluster": "prod"}}),
+        {"gke": {"location": "us-central1", "cluster": "prod"}},
+    ),
     "without an inventory folder it stays": (kubernetes(fleet_kubeconfig="k", inventory_dir=None), {"kubeconfig": "k"}),
 }
 
@@ -284,8 +315,8 @@ MANIFESTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "GKE without a project": (
         {"source": "GKE", "gke": {"region": "europe-west4"}},
         {"gke": {"location": "europe-west4", "cluster": "modelplane-system-eks-us-west-gke-4c136"}},
-        "directory",
-        "directory",
+        "kubernetes",
+        "kubernetes",
     ),
     "AKS": ({"source": "AKS", "aks": {"location": "westeurope"}}, {}, "directory", "directory"),
     "Nebius": ({"source": "Nebius", "nebius": {}}, {}, "directory", "directory"),

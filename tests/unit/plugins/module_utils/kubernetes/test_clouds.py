@@ -368,6 +368,25 @@ def test_where_a_cluster_of_gke_is(server: Server, authority: Authority, cloud: 
     assert cloud.seen[-1].headers["authorization"] == "Bearer planted-1"
 
 
+def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_given(
+    cloud: Server, key_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
+    google(cloud)
+    with (
+        connect(Connection("west", gke=Gke("", "l", "c", key_file, cloud.url))) as client,
+        pytest.raises(ConnectionInvalid, match="projects/p/locations/l/clusters/c"),
+    ):
+        client.version()
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps({**json.loads(Path(key_file).read_text()), "project_id": ""}))
+    with (
+        connect(Connection("west", gke=Gke("", "l", "c", str(bare), cloud.url))) as client,
+        pytest.raises(ConnectionInvalid, match="GKE: c: no project is given, and the credentials name none"),
+    ):
+        client.version()
+
+
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
