@@ -55,7 +55,7 @@ attributes:
 notes:
   - Besides C(roles/compute.networkAdmin), the identity needs C(roles/compute.loadBalancerAdmin),
     C(roles/compute.securityAdmin) for firewall rules, C(roles/compute.storageAdmin) for disks, and
-    C(roles/file.editor).
+    C(roles/file.editor). Where it may not look for disks or Filestore instances, that is a warning.
 seealso:
   - module: modelplane.fleet.gcp_resource
 """

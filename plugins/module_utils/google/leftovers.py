@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google.ordered im
 Have = dict[str, Any]
 
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
+_DENIED = 403
 _IN_USE = {"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"}
 
 
@@ -185,8 +186,13 @@ class Leftovers:
                         raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
                     found += listing.things(answer)
             except GoogleError as error:
-                if not error.codes & _DISABLED:
+                if error.codes & _DISABLED:
+                    return []
+                if error.status != _DENIED or kind not in leftovers.VOLUMES:
                     raise
+                self._changes.warnings.append(
+                    f"not looked at: {error}. If the cluster had any for its volumes, they stay"
+                )
             return found
 
         outcome = in_order(dict.fromkeys(listings, ()), things)

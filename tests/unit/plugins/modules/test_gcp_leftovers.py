@@ -425,6 +425,25 @@ def test_a_right_that_is_missing_is_told(project: Project) -> None:
     assert "roles" in result["msg"]
 
 
+@pytest.mark.parametrize("operation", ["disks.aggregatedList", "instances.list"])
+def test_volumes_that_may_not_be_looked_at_are_a_warning(project: Project, operation: str) -> None:
+    firewall = project.firewall("gke-left")
+    project.gcp.refuse(operation=operation, code="PERMISSION_DENIED", message="Denied.", status=403)
+    result = project.sweep()
+    assert (result["failed"], firewall in project.objects()) == (False, False)
+    (warning,) = result["warnings"]
+    assert warning.startswith(f"not looked at: list {operation.partition('.')[0]} of project")
+    assert warning.endswith("they stay")
+
+
+def test_what_keeps_the_network_has_to_be_looked_at(project: Project) -> None:
+    project.firewall("gke-left")
+    project.gcp.refuse(operation="firewalls.list", code="PERMISSION_DENIED", message="Denied.", status=403)
+    result = project.sweep()
+    assert (result["failed"], project.did()) == (True, [])
+    assert result["msg"].startswith("list firewalls of project")
+
+
 def test_faulty_arguments(project: Project) -> None:
     assert "plan: has no name" in project._run(gcp_leftovers, plan={})["msg"]
     assert "Give that one" in project.sweep(project="another")["msg"]
