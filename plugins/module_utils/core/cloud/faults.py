@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import IPv4Network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -43,6 +44,24 @@ def where_written(problem: Problem, cluster: Cluster) -> Problem:
     for field in ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb"):
         path = path.replace(f".{field}", ".className")
     return replace(problem, path=path, ref=Ref("InferenceCluster", "", cluster.name))
+
+
+def of_range(
+    cidr: str, path: str, largest: int, smallest: int, whose: str, usable: Sequence[str] = ()
+) -> tuple[IPv4Network | None, list[Problem]]:
+    """A range of addresses, None where it is none that can be had, and what is wrong with it. `largest` and `smallest`
+    are prefixes that the cloud allows, `whose`, and `usable` ranges that are reserved elsewhere and not there."""
+    try:
+        each = addresses.network(cidr)
+    except addresses.AddressError as error:
+        return None, [Problem(str(error), path, short_value(cidr))]
+    if not largest <= each.prefixlen <= smallest:
+        told = f"must be between /{largest} and /{smallest}, as {whose} has it"
+        return None, [Problem(told, path, short_value(cidr), "Choose a range of another size")]
+    reserved = addresses.reserved(each, usable=usable)
+    if reserved:
+        return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
+    return each, []
 
 
 def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -> Iterator[Problem]:

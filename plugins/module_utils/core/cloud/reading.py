@@ -40,6 +40,22 @@ class Cluster:
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
 
 
+def common(kind: str, resource: Any, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a Cluster. `resource` is the model of `cluster` (wire form)."""
+    written = api.wire(resource)["spec"]["nodePools"]
+    composed = is_composed(cluster)
+    return {
+        "kind": kind,
+        "namespace": resource.namespace,
+        "name": resource.name,
+        "region": resource.spec.region,
+        "version": resource.spec.kubernetes_version,
+        "composed": composed,
+        "pools": pools_of(kind, composed, written),
+        "order": order_of(composed, written),
+    }
+
+
 def parsed(kind: str, cluster: Mapping[str, Any]) -> Any:
     """A cluster (wire form) of that kind as a model; what its status says is not asked. Raises InvalidResource."""
     resource = api.parse({key: value for key, value in cluster.items() if key != "status"})

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults
     CloudError,
     of_pool_zones,
     of_pools,
+    of_range,
     where_written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
@@ -183,12 +184,12 @@ def _of_place(read: reading.Read) -> Iterator[Problem]:
 
 def _of_addresses(read: reading.Read) -> Iterator[Problem]:
     vpc_path = "spec.networking.vpcCidr"
-    vpc, told = _range(read.vpc_cidr, vpc_path)
+    vpc, told = of_range(read.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
     yield from told
     ranges: dict[str, IPv4Network] = {}
     for index, cidr in enumerate(read.subnet_cidrs):
         path = f"{_CIDRS}[{index}]"
-        each, told = _range(cidr, path)
+        each, told = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
         yield from told
         if each is None:
             continue
@@ -202,20 +203,6 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
         if vpc is not None:
             yield from _outside(path, cidr, ranges[path], ranges[twin], read, vpc)
     yield from _collisions(ranges, read, vpc)
-
-
-def _range(cidr: str, path: str) -> tuple[IPv4Network | None, list[Problem]]:
-    try:
-        each = addresses.network(cidr)
-    except addresses.AddressError as error:
-        return None, [Problem(str(error), path, short_value(cidr))]
-    if not LARGEST <= each.prefixlen <= SMALLEST:
-        told = f"must be between /{LARGEST} and /{SMALLEST}, as AWS has it"
-        return None, [Problem(told, path, short_value(cidr), "Choose a range of another size")]
-    reserved = addresses.reserved(each)
-    if reserved:
-        return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
-    return each, []
 
 
 def _outside(

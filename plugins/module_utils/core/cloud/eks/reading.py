@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSNetworking
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import needs_template
@@ -33,18 +32,9 @@ class Read(reading.Cluster):
 def read(cluster: Mapping[str, Any]) -> Read:
     """What an EKSCluster (wire form) says. Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
-    written = api.wire(resource)["spec"]["nodePools"]
-    composed = reading.is_composed(cluster)
     networking = resource.spec.networking or EKSNetworking()
     return Read(
-        kind=KIND,
-        namespace=resource.namespace,
-        name=resource.name,
-        region=resource.spec.region,
-        version=resource.spec.kubernetes_version,
-        composed=composed,
-        pools=reading.pools_of(KIND, composed, written),
-        order=reading.order_of(composed, written),
+        **reading.common(KIND, resource, cluster),
         vpc_cidr=networking.vpc_cidr,
         subnet_cidrs=tuple(networking.subnet_cidrs),
         own_cidrs="subnet_cidrs" in networking.model_fields_set,

@@ -10,11 +10,12 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
     CloudError,
     of_pool_zones,
     of_pools,
+    of_range,
     where_written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
@@ -147,7 +148,7 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
     ranges: dict[str, IPv4Network] = {}
     for field, cidr in (("nodeCidr", read.node_cidr), ("podCidr", read.pod_cidr), ("serviceCidr", read.service_cidr)):
         path = f"spec.networking.{field}"
-        each, told = _range(cidr, path, *_RANGES[field])
+        each, told = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
         yield from told
         if each is None:
             continue
@@ -158,20 +159,6 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
         ranges[path] = each
     if not read.composed:
         yield from _of_room(read, ranges)
-
-
-def _range(cidr: str, path: str, largest: int, smallest: int) -> tuple[IPv4Network | None, list[Problem]]:
-    try:
-        each = addresses.network(cidr)
-    except addresses.AddressError as error:
-        return None, [Problem(str(error), path, short_value(cidr))]
-    if not largest <= each.prefixlen <= smallest:
-        told = f"must be between /{largest} and /{smallest}, as Google Cloud has it"
-        return None, [Problem(told, path, short_value(cidr), "Choose a range of another size")]
-    reserved = addresses.reserved(each, usable=(_CLASS_E,))
-    if reserved:
-        return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
-    return each, []
 
 
 def _of_room(read: reading.Read, ranges: Mapping[str, IPv4Network]) -> Iterator[Problem]:

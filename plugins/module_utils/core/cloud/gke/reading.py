@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKENetworking
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
 
@@ -28,18 +27,9 @@ class Read(reading.Cluster):
 def read(cluster: Mapping[str, Any]) -> Read:
     """What a GKECluster (wire form) says. Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
-    written = api.wire(resource)["spec"]["nodePools"]
-    composed = reading.is_composed(cluster)
     networking = resource.spec.networking or GKENetworking()
     return Read(
-        kind=KIND,
-        namespace=resource.namespace,
-        name=resource.name,
-        region=resource.spec.region,
-        version=resource.spec.kubernetes_version,
-        composed=composed,
-        pools=reading.pools_of(KIND, composed, written),
-        order=reading.order_of(composed, written),
+        **reading.common(KIND, resource, cluster),
         project=resource.spec.project or "",
         node_cidr=networking.node_cidr,
         pod_cidr=networking.pod_cidr,
