@@ -43,7 +43,7 @@ lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/antsibull-changelog lint
 
 types: $(VENV)/tests.installed ## mypy --strict
-	@$(BIN)/mypy --no-error-summary -p $(CORE).core -p $(CORE).stores -p $(CORE).cloud -p $(CORE).aws
+	@$(BIN)/mypy --no-error-summary -p $(CORE).core -p $(CORE).stores -p $(CORE).cloud -p $(CORE).aws -p $(CORE).google
 
 docs: $(VENV)/tests.installed ## ansible-doc of every plugin
 	@$(BIN)/python tests/check_docs.py

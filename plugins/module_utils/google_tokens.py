@@ -40,6 +40,8 @@ _ROLES = (
     "Look whether the pool and the provider of the workload identity exist and are enabled, whether the audience in "
     "the file is theirs, and whether the identity has roles/iam.workloadIdentityUser on the service account"
 )
+# What the names of providers of federated identities begin with.
+_IAM = "//iam.googleapis.com/"
 _TYPES = (
     "service_account",
     "external_account",
@@ -127,6 +129,16 @@ class Tokens:
             credentials = self._load()
             named = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
             return named or str(self._info.get("project_id") or getattr(credentials, "fleet_project", "") or "")
+
+    def account(self) -> str:
+        """Whose tokens these are: the address of an account, or the provider of a federated identity; empty where the
+        credentials do not tell."""
+        with self._lock:
+            credentials = self._load()
+            named = str(self._info.get("client_email") or getattr(credentials, "service_account_email", "") or "")
+            if named and named != "default":
+                return named
+            return str(self._info.get("account") or self._info.get("audience") or "").removeprefix(_IAM)
 
     def quota_project(self) -> str:
         """The project whose quotas requests count on, where the credentials name one; else it is that of the object."""

@@ -146,6 +146,11 @@ class Double(CloudDouble):
         """Adds a member to the policy of the project, as somebody else would."""
         self._ask("change-policy", {"role": role, "member": member, "project": self.project})
 
+    def leave_role(self, role: str, email: str = "") -> None:
+        """Takes a role of the project from a service account, by default that of `key`."""
+        member = f"serviceAccount:{email or self.key()['client_email']}"
+        self._ask("leave-role", {"role": role, "member": member, "project": self.project})
+
     def disable_service(self, name: str) -> None:
         """Disables an API of the project, such as `compute.googleapis.com`."""
         self._ask("disable-service", {"name": name, "project": self.project})

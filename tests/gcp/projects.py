@@ -34,6 +34,7 @@ _ROLES = {
     "roles/file.editor": {"file"},
     "roles/iam.serviceAccountAdmin": {"iam"},
     "roles/iam.serviceAccountKeyAdmin": {"iam"},
+    "roles/iam.serviceAccountUser": set(),
     "roles/resourcemanager.projectIamAdmin": {"cloudresourcemanager"},
     "roles/serviceusage.serviceUsageAdmin": {"serviceusage"},
 }
@@ -114,8 +115,12 @@ def refuse_disabled(project: Project, service: str) -> None:
 
 
 def refuse_without_role(project: Project, call: Call) -> None:
-    """Who has none of the roles for a service may not use it."""
-    if call.service in may_use(project, call.principal) or call.service not in _ROLES["roles/owner"]:
+    """Who has none of the roles for a service may not use it. Whoever has one sees the project, and all may ask what
+    they may do."""
+    services = may_use(project, call.principal)
+    if call.service in services or call.service not in _ROLES["roles/owner"] or _asks(call):
+        return
+    if call.service == "cloudresourcemanager" and call.operation == "projects.get" and services:
         return
     permission = f"{call.service}.{call.operation.replace('projects.', '').replace('locations.', '')}"
     raise Refusal(
@@ -144,6 +149,10 @@ def may_use(project: Project, principal: str) -> set[str]:
     }
 
 
+def _asks(call: Call) -> bool:
+    return call.operation.endswith("testIamPermissions")
+
+
 @serves("cloudresourcemanager", "projects.get")
 def get(world: World, call: Call) -> Json:
     project = found(world, call)
@@ -151,7 +160,7 @@ def get(world: World, call: Call) -> Json:
         "projectId": project.name,
         "projectNumber": str(project.number),
         "name": project.name,
-        "lifecycleState": "ACTIVE",
+        "lifecycleState": world.settings.project_state,
         "createTime": "2026-01-01T00:00:00Z",
     }
 
@@ -209,9 +218,30 @@ def permissions(world: World, call: Call) -> Json:
     return {"permissions": has} if has else {}
 
 
+@serves("iam", "projects.serviceAccounts.testIamPermissions")
+def permissions_on_account(world: World, call: Call) -> Json:
+    """Which of some permissions somebody has on the account that nodes run as: all, who may use accounts."""
+    project, email = found(world, call), call.path.rpartition("/")[2]
+    if email not in world.accounts and (
+        email != f"{project.number}-compute@developer.gserviceaccount.com" or not world.settings.node_account
+    ):
+        raise Refusal("NOT_FOUND", f"Service account {call.path} does not exist.", 404)
+    users = ("roles/iam.serviceAccountUser", "roles/owner")
+    uses = any(b["role"] in users and call.principal in b["members"] for b in project.policy["bindings"])
+    return {"permissions": call.body["permissions"]} if uses else {}
+
+
 def change_policy(project: Project, role: str, member: str) -> None:
     """A change of somebody else: a member more."""
     project.policy["bindings"].append({"role": role, "members": [member]})
+    project.etag += 1
+
+
+def leave_role(project: Project, role: str, member: str) -> None:
+    """A change of somebody else: a member less."""
+    for binding in project.policy["bindings"]:
+        if binding["role"] == role:
+            binding["members"] = [each for each in binding["members"] if each != member]
     project.etag += 1
 
 

@@ -63,7 +63,7 @@ class Application(Control):
         if path.startswith(PREFIX):
             return self.control(path, body)
         if path == "/" or path.startswith("/computeMetadata/"):
-            return self._login("metadata", path, lambda: tokens.metadata(self.world, path, query, headers))
+            return self._login("metadata", path, lambda: tokens.metadata(self.world, path, headers))
         if path == "/token":
             return self._login("token", path, lambda: tokens.grant(self.world, body))
         service, _, rest = path.removeprefix("/").partition("/")
@@ -208,6 +208,9 @@ class Application(Control):
 
     def control_change_policy(self, role: str, member: str, project: str = PROJECT) -> None:
         projects.change_policy(self.world.projects[project], role, member)
+
+    def control_leave_role(self, role: str, member: str, project: str = PROJECT) -> None:
+        projects.leave_role(self.world.projects[project], role, member)
 
     def control_policy(self, project: str = PROJECT) -> Json:
         return self.world.projects[project].policy

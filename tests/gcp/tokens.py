@@ -272,7 +272,7 @@ def _is_member(principal: str, member: str) -> bool:
     return principal == member
 
 
-def metadata(world: World, path: str, query: dict[str, list[str]], headers: Any) -> Answer:
+def metadata(world: World, path: str, headers: Any) -> Answer:
     """The metadata server of a machine: the identity of its service account, the provisioner of the first project."""
     if not world.settings.metadata:
         return 404, {"Content-Type": "text/plain"}, b"not found"
@@ -286,13 +286,15 @@ def metadata(world: World, path: str, query: dict[str, list[str]], headers: Any)
         "/computeMetadata/v1/project/project-id": project.name,
         "/computeMetadata/v1/project/numeric-project-id": str(project.number),
         "/computeMetadata/v1/universe/universe-domain": "googleapis.com",
-        f"{account}/default/email": email,
     }
+    if world.settings.machine_account:
+        texts[f"{account}/default/email"] = email
     values: Json = {}
-    for name in ("default", email):
-        values[f"{account}/{name}/"] = {"aliases": ["default"], "email": email, "scopes": [CLOUD_PLATFORM]}
+    scopes = world.settings.machine_scopes
+    for name in ("default", email) if world.settings.machine_account else ():
+        values[f"{account}/{name}/"] = {"aliases": ["default"], "email": email, "scopes": scopes}
         if path == f"{account}/{name}/token":
-            scopes = query.get("scopes", [CLOUD_PLATFORM])[0].split(",")
+            # As on machines: the scopes are those of the machine, whatever is asked for.
             token, seconds = issue(world, f"serviceAccount:{email}", scopes)
             values[path] = {"access_token": token, "expires_in": seconds, "token_type": "Bearer"}
     if path in texts:

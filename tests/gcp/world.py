@@ -61,8 +61,13 @@ class Settings:
     not_offered: dict[str, list[str]] = field(default_factory=dict)
     # How many seconds an access token is valid.
     token_seconds: int = 3600
-    # Whether there is a metadata server, and the service account of its machine.
+    # Whether there is a metadata server, whether its machine has a service account, and the scopes of that.
     metadata: bool = True
+    machine_account: bool = True
+    machine_scopes: list[str] = field(default_factory=lambda: ["https://www.googleapis.com/auth/cloud-platform"])
+    # What projects are, as Resource Manager says it, and whether they have the account that nodes run as.
+    project_state: str = "ACTIVE"
+    node_account: bool = True
     # How often a service account is unknown to policies and keys after it was made.
     unknown_accounts: int = 0
     # How often somebody else changes the policy of a project before it is set.

@@ -67,6 +67,13 @@ class Client:
         for answer in self.answers(service, path, what):
             yield from answer.get(field) or ()
 
+    def aggregated(self, path: str, field: str, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """All entries of a list of Compute Engine over all places, each with its own, such as `zones/us-central1-a`."""
+        for answer in self.answers("compute", path, what):
+            for place, found in (answer.get("items") or {}).items():
+                for entry in found.get(field) or ():
+                    yield place, entry
+
     def answers(self, service: str, path: str, what: str) -> Iterator[dict[str, Any]]:
         """The pages of a list."""
         token = ""

@@ -66,6 +66,14 @@ def project(params: Mapping[str, Any]) -> str:
     return found
 
 
+def account(params: Mapping[str, Any]) -> str:
+    """Who we are, as far as the credentials of the arguments tell; raises GoogleError."""
+    try:
+        return _tokens(params).account()
+    except LoginError as error:
+        raise _failed(error) from None
+
+
 def _tokens(params: Mapping[str, Any]) -> Tokens:
     return tokens(str(params.get("credentials_file") or ""), str(params.get("ca_file") or ""))
 

@@ -1,0 +1,73 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What whoever makes a cluster in a project needs there: APIs that are enabled, and rights."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+APIS = tuple(
+    f"{name}.googleapis.com" for name in ("cloudresourcemanager", "compute", "container", "file", "iam", "serviceusage")
+)
+"""The APIs that are used. A plan itself enables some of them."""
+
+MAKING: dict[str, tuple[str, ...]] = {
+    "roles/compute.networkAdmin": (
+        "compute.networks.create",
+        "compute.networks.get",
+        "compute.networks.updatePolicy",
+        "compute.networks.use",
+        "compute.subnetworks.create",
+        "compute.subnetworks.get",
+        "compute.subnetworks.update",
+        "compute.subnetworks.use",
+    ),
+    "roles/container.admin": (
+        "container.clusters.create",
+        "container.clusters.get",
+        "container.clusters.update",
+        "container.operations.get",
+    ),
+    "roles/iam.serviceAccountAdmin": (
+        "iam.serviceAccounts.create",
+        "iam.serviceAccounts.get",
+        "iam.serviceAccounts.update",
+    ),
+    "roles/iam.serviceAccountKeyAdmin": (
+        "iam.serviceAccountKeys.create",
+        "iam.serviceAccountKeys.delete",
+        "iam.serviceAccountKeys.list",
+    ),
+    "roles/resourcemanager.projectIamAdmin": (
+        "resourcemanager.projects.getIamPolicy",
+        "resourcemanager.projects.setIamPolicy",
+    ),
+    "roles/serviceusage.serviceUsageAdmin": ("serviceusage.services.enable", "serviceusage.services.get"),
+}
+"""The permissions that make a cluster, by the predefined role that has them."""
+REMOVING: dict[str, tuple[str, ...]] = {
+    "roles/compute.networkAdmin": ("compute.networks.delete", "compute.subnetworks.delete"),
+    "roles/compute.securityAdmin": ("compute.firewalls.delete", "compute.firewalls.list"),
+    "roles/container.admin": ("container.clusters.delete",),
+    "roles/file.editor": ("file.instances.delete", "file.instances.list"),
+    "roles/iam.serviceAccountAdmin": ("iam.serviceAccounts.delete",),
+}
+"""Those that remove it with all that was made beside it, the rest being in MAKING."""
+ACTING = "iam.serviceAccounts.actAs"
+"""What is needed on the service account that nodes run as."""
+ENABLING = "serviceusage.services.enable"
+"""Only needed where an API is to be enabled."""
+EVERY = tuple(sorted({each for roles in (MAKING, REMOVING) for listed in roles.values() for each in listed}))
+"""All of them; Resource Manager tests 100 at most in one call."""
+
+
+def node_account(number: str) -> str:
+    """The address of the service account that nodes run as: Compute Engine's default one of the project with that
+    number."""
+    return f"{number}-compute@developer.gserviceaccount.com"
+
+
+def lacking(roles: dict[str, tuple[str, ...]], held: Collection[str]) -> dict[str, list[str]]:
+    """Of a table of roles, those with a permission that is not held, and which these are."""
+    found = {role: [each for each in permissions if each not in held] for role, permissions in roles.items()}
+    return {role: permissions for role, permissions in found.items() if permissions}

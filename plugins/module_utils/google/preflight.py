@@ -1,0 +1,224 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What has to be known of a project before a planned GKE cluster is made in it. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.looking import at_once, failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import Found
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+
+Plan = Mapping[str, Any]
+Work = dict[str, Callable[[], Any]]
+
+# Whoever may make a cluster need not have every right to look: what cannot be looked at is told, and stops nothing.
+_DENIED = ("IAM_PERMISSION_DENIED", "PERMISSION_DENIED", "forbidden")
+_DISABLED = "SERVICE_DISABLED"
+# Google tells soon enough, and clearly, what is wrong with these.
+_BEST_EFFORT = ("node account", "permissions", "project quotas", "region quotas", "versions")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Whether the project can be used at all, what was found, what could not be looked at because something is wrong
+    (`problems`), and what could not be looked at for want of a right (`warnings`)."""
+
+    usable: bool
+    found: Found
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def look(client: Client, project: str, account: str, plan: Plan | None) -> Look:
+    """Ask Google all that the judgement of a plan needs; without a plan, whether there is such a project."""
+    first: Work = {"project": partial(_project, client, project)}
+    if plan is not None:
+        first |= {"permissions": partial(_permissions, client, project), "apis": partial(_apis, client, project)}
+    read, failed = at_once(first, GoogleError)
+    unusable = _unusable(project, account, read, failed)
+    if unusable:
+        return Look(False, Found(), problems=(unusable,))
+    number = str((read.get("project") or {}).get("projectNumber") or "")
+    if plan is not None:
+        disabled = preflight.missing_apis(plan, read["apis"]) if "apis" in read else []
+        more, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
+        zones = more.get("zones")
+        # In a region that does not exist, nothing is to be had.
+        somewhere = zones is None or preflight.zones_of(plan["region"], zones)
+        read, failed = {**read, **more}, {**failed, **(failed_too if somewhere else {})}
+    if "apis" in read:
+        # What is not enabled is told by the plan's judgement.
+        failed = {name: error for name, error in failed.items() if error.code != _DISABLED or name not in first}
+    passed = {name for name, error in failed.items() if name in _BEST_EFFORT or _denied(error)}
+    problems, warnings = failures(_each_api_once(failed), passed)
+    return Look(True, _found(plan, read, number), problems, warnings)
+
+
+def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
+    version, pools = read.get("there") or ("", frozenset())
+    there, may_act = read.get("node account") or (True, True)
+    quotas = {preflight.GLOBAL: read.get("project quotas"), plan["region"] if plan else "": read.get("region quotas")}
+    return Found(
+        apis=read.get("apis"),
+        permissions=read.get("permissions"),
+        node_account=rights.node_account(number) if number else "",
+        node_account_there=there,
+        may_act_as_it=may_act,
+        zones=read.get("zones"),
+        machines=_by_type(read, "machines"),
+        accelerators=_by_type(read, "accelerators"),
+        versions=read.get("versions"),
+        quotas={place: found for place, found in quotas.items() if found},
+        version=version,
+        pools=pools,
+    )
+
+
+def _by_type(read: Mapping[str, Any], what: str) -> preflight.Types:
+    """What was read of each type: of machines or of accelerators."""
+    return {name.partition(" ")[2]: value for name, value in read.items() if name.partition(" ")[0] == what}
+
+
+def _unusable(project: str, account: str, read: Mapping[str, Any], failed: dict[str, GoogleError]) -> str:
+    """Why nothing can be made in a project; empty where that is not so, or not known."""
+    error = failed.get("project")
+    if error is None:
+        state = str(read["project"].get("lifecycleState") or "ACTIVE")
+        return "" if state == "ACTIVE" else f"project {project}: is being deleted ({state}). Give another project"
+    if (_denied(error) and read.get("permissions")) or (error.code == _DISABLED and "apis" in read):
+        return ""
+    if not _denied(error) and not error.absent:
+        return str(error)
+    return (
+        f"project {project}: does not exist, or {account or 'who runs this'} may not use it ({error.code}). Give the "
+        "ID of a project, not its name or number, and the roles in it that docs/gke.md lists"
+    )
+
+
+def _denied(error: GoogleError) -> bool:
+    return error.status == 403 and error.code in _DENIED
+
+
+def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
+    """Of what failed because an API is not enabled, the first for each."""
+    told: set[str] = set()
+    once = {}
+    for name, error in failed.items():
+        if error.code == _DISABLED and error.message in told:
+            continue
+        told.add(error.message)
+        once[name] = error
+    return once
+
+
+def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> Work:
+    """What there is to ask of the APIs that are enabled."""
+    project, region = plan["project"], plan["region"]
+    compute: Work = {
+        "zones": partial(_zones, client, project),
+        "region quotas": partial(_quotas, client, project, f"/regions/{region}"),
+        "project quotas": partial(_quotas, client, project, ""),
+    }
+    for kind in preflight.machine_types(plan):
+        compute[f"machines {kind}"] = partial(_types, client, plan, "machineTypes", kind)
+    for kind in preflight.accelerator_types(plan):
+        compute[f"accelerators {kind}"] = partial(_types, client, plan, "acceleratorTypes", kind)
+    work: dict[str, Work] = {
+        "compute": compute,
+        "container": {
+            "versions": partial(_versions, client, plan),
+            "there": partial(_there, client, plan),
+        },
+        "iam": {"node account": partial(_node_account, client, project, rights.node_account(number))} if number else {},
+    }
+    off = {name.partition(".")[0] for name in disabled}
+    return {name: action for service, pieces in work.items() if service not in off for name, action in pieces.items()}
+
+
+def _project(client: Client, project: str) -> dict[str, Any]:
+    return client.send("cloudresourcemanager", "GET", f"v1/projects/{project}", None, f"read project {project}")
+
+
+def _permissions(client: Client, project: str) -> frozenset[str]:
+    what = f"test what is permitted in project {project}"
+    body = {"permissions": list(rights.EVERY)}
+    path = f"v1/projects/{project}:testIamPermissions"
+    return frozenset(client.send("cloudresourcemanager", "POST", path, body, what).get("permissions") or ())
+
+
+def _apis(client: Client, project: str) -> frozenset[str]:
+    query = urlencode({"filter": "state:ENABLED", "pageSize": 200})
+    what = f"list the APIs that are enabled in project {project}"
+    found = client.pages("serviceusage", f"v1/projects/{project}/services?{query}", "services", what)
+    return frozenset(str(each.get("name", "")).rpartition("/")[2] for each in found)
+
+
+def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]:
+    """Whether the service account of nodes exists, and whether we may have machines run as it."""
+    path = f"v1/projects/{project}/serviceAccounts/{email}:testIamPermissions"
+    what = f"test what is permitted on service account {email}"
+    try:
+        answer = client.send("iam", "POST", path, {"permissions": [rights.ACTING]}, what)
+    except GoogleError as error:
+        if not error.absent:
+            raise
+        return False, False
+    return True, rights.ACTING in (answer.get("permissions") or ())
+
+
+def _zones(client: Client, project: str) -> tuple[str, ...]:
+    """The zones that are up, in all regions."""
+    found = client.pages("compute", f"compute/v1/projects/{project}/zones", "items", f"list the zones of {project}")
+    return tuple(sorted(each["name"] for each in found if each.get("status", "UP") == "UP"))
+
+
+def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, dict[str, Any]]:
+    """The zones of the region that have a machine type or a type of accelerators, with what Compute Engine says."""
+    query = urlencode({"filter": f"name={kind}"})
+    path = f"compute/v1/projects/{plan['project']}/aggregated/{collection}?{query}"
+    what = f"look where {kind} is offered in {plan['region']}"
+    every = {place.rpartition("/")[2]: each for place, each in client.aggregated(path, collection, what)}
+    return {zone: every[zone] for zone in preflight.zones_of(plan["region"], every)}
+
+
+def _versions(client: Client, plan: Plan) -> tuple[str, ...]:
+    """What the channel has for control planes."""
+    path = f"v1/projects/{plan['project']}/locations/{plan['region']}/serverConfig"
+    answer = client.send("container", "GET", path, None, f"list the versions of GKE in {plan['region']}")
+    return tuple(
+        str(version)
+        for channel in answer.get("channels") or ()
+        if channel.get("channel") == preflight.CHANNEL
+        for version in channel.get("validVersions") or ()
+    )
+
+
+def _there(client: Client, plan: Plan) -> tuple[str, frozenset[str]]:
+    """The version and the node pools of the cluster, where it is there already."""
+    path = f"v1/projects/{plan['project']}/locations/{plan['region']}/clusters/{plan['name']}"
+    try:
+        found = client.send("container", "GET", path, None, f"read GKE cluster {plan['name']}")
+    except GoogleError as error:
+        if not error.absent:
+            raise
+        return "", frozenset()
+    pools = frozenset(each["name"] for each in found.get("nodePools") or ())
+    return str(found.get("currentMasterVersion") or ""), pools
+
+
+def _quotas(client: Client, project: str, place: str) -> dict[str, tuple[float, float]]:
+    """Limit and usage of the quotas of a region (`/regions/NAME`), or of the whole project, by metric."""
+    path = f"compute/v1/projects/{project}{place}"
+    answer = client.send("compute", "GET", path, None, f"read the quotas of {path.partition('v1/')[2]}")
+    return {
+        str(each["metric"]): (float(each.get("limit") or 0), float(each.get("usage") or 0))
+        for each in answer.get("quotas") or ()
+    }
