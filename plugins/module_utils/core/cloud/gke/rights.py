@@ -46,8 +46,17 @@ MAKING: dict[str, tuple[str, ...]] = {
 }
 """The permissions that make a cluster, by the predefined role that has them."""
 REMOVING: dict[str, tuple[str, ...]] = {
-    "roles/compute.networkAdmin": ("compute.networks.delete", "compute.subnetworks.delete"),
+    "roles/compute.loadBalancerAdmin": ("compute.instanceGroups.delete",),
+    "roles/compute.networkAdmin": (
+        "compute.backendServices.delete",
+        "compute.forwardingRules.delete",
+        "compute.networkEndpointGroups.delete",
+        "compute.networks.delete",
+        "compute.subnetworks.delete",
+        "compute.targetPools.delete",
+    ),
     "roles/compute.securityAdmin": ("compute.firewalls.delete", "compute.firewalls.list"),
+    "roles/compute.storageAdmin": ("compute.disks.delete", "compute.disks.list"),
     "roles/container.admin": ("container.clusters.delete",),
     "roles/file.editor": ("file.instances.delete", "file.instances.list"),
     "roles/iam.serviceAccountAdmin": ("iam.serviceAccounts.delete",),
