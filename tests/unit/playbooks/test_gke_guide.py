@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What docs/gke.md says holds: its roles are those that are looked for, its table has every class, its manifests work."""
+"""What docs/gke.md says holds: its roles are those that are looked for, its table has every class."""
 
 from __future__ import annotations
 
