@@ -90,7 +90,7 @@ class Client:
         try:
             return self._tokens.token(refused).value
         except LoginError as error:
-            raise GoogleError(what, str(error), code="Login", hint=error.hint, passing=error.passing) from None
+            raise GoogleError(what, str(error), hint=error.hint, passing=error.passing) from None
 
     def _once(
         self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str, old_token: str

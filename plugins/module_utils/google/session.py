@@ -79,7 +79,7 @@ def _tokens(params: Mapping[str, Any]) -> Tokens:
 
 
 def _failed(error: LoginError) -> GoogleError:
-    return GoogleError(_LOGIN, str(error), code="Login", hint=error.hint, passing=error.passing)
+    return GoogleError(_LOGIN, str(error), hint=error.hint, passing=error.passing)
 
 
 def _check_endpoint(name: str, url: str) -> None:

@@ -499,7 +499,7 @@ def test_what_is_left_of_an_account_that_somebody_deleted(made: Cluster) -> None
         ({"ca_file": "/nowhere.pem"}, "ca_file /nowhere.pem is no file"),
         (
             {"credentials_file": "/nowhere.json"},
-            "log in to Google: Login: credentials file /nowhere.json: no such file",
+            "log in to Google: credentials file /nowhere.json: no such file",
         ),
     ],
 )

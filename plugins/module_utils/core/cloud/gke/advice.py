@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.advisi
     of_code,
     of_text,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
 
 _QUOTA = "ask for a higher quota in the Google Cloud console (IAM & Admin, Quotas & System Limits)"
 _STOCKOUT = (
@@ -28,15 +29,18 @@ _QUOTA_USED = (
     "of the pool; GPUs need the quota of their kind in the region and GPUS_ALL_REGIONS"
 )
 _SERVICE = (
-    "Enable the API that the message names (`gcloud services enable NAME --project PROJECT`; needed are compute, "
-    "container, iam, cloudresourcemanager and serviceusage), wait a minute or two, and run again"
+    "Enable the API that the message names (gcloud services enable NAME --project PROJECT; needed are "
+    f"{', '.join(api.partition('.')[0] for api in rights.APIS)}), wait a minute or two, and run again"
 )
 _RIGHTS = (
-    "Give the identity that runs this the right named in the message. Needed are the roles container.admin, "
-    "compute.networkAdmin, iam.serviceAccountAdmin, iam.serviceAccountKeyAdmin, resourcemanager.projectIamAdmin, "
-    "serviceusage.serviceUsageAdmin, and iam.serviceAccountUser on the service account of the nodes; to remove what a "
-    "cluster left also compute.loadBalancerAdmin, compute.securityAdmin, compute.storageAdmin and file.editor; look "
-    "also whether the project is the right one"
+    "Give the identity that runs this the right named in the message. Needed are the roles "
+    f"{', '.join(role.removeprefix('roles/') for role in sorted({*rights.MAKING, *rights.REMOVING}))}, and "
+    "iam.serviceAccountUser on the service account of the nodes; look also whether the project is the right one"
+)
+_SCOPE = (
+    "The machine or pod that this runs on has too narrow access scopes: set them to cloud-platform (gcloud compute "
+    "instances set-service-account --scopes cloud-platform; on GKE by Workload Identity Federation), or set "
+    "credentials_file"
 )
 _KEY_POLICY = (
     "An organization policy forbids keys of service accounts (iam.disableServiceAccountKeyCreation): have it lifted "
@@ -84,7 +88,8 @@ _BY_CODE: Codes = (
     (("GCE_QUOTA_EXCEEDED", "QUOTA_EXCEEDED", "QUOTA_FOR_*", "quotaExceeded", "LIMIT_EXCEEDED"), _QUOTA_USED),
     (("SERVICE_DISABLED", "accessNotConfigured", "API_DISABLED", "SERVICE_NOT_ACTIVATED"), _SERVICE),
     (("BILLING_DISABLED", "BILLING_NOT_ENABLED", "billingNotEnabled", "UREQ_PROJECT_BILLING_NOT_FOUND"), _BILLING),
-    (("IAM_PERMISSION_DENIED", "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientPermissions"), _RIGHTS),
+    (("IAM_PERMISSION_DENIED", "insufficientPermissions"), _RIGHTS),
+    (("ACCESS_TOKEN_SCOPE_INSUFFICIENT",), _SCOPE),
     (("ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING", "ACCESS_TOKEN_TYPE_UNSUPPORTED", "ACCOUNT_STATE_INVALID"), _LOGIN),
     (("RATE_LIMIT_EXCEEDED", "rateLimitExceeded", "userRateLimitExceeded", "RESOURCE_OPERATION_RATE_EXCEEDED"), _RATE),
     (("ORG_POLICY_VIOLATION", "CONDITION_NOT_MET_ORG_POLICY", "CONSTRAINT_VIOLATION"), _POLICY),

@@ -134,7 +134,7 @@ def test_a_refused_token_is_renewed_once(google: Server) -> None:
 def test_no_token(google: Server) -> None:
     with pytest.raises(GoogleError) as caught:
         Client(Nobody(), {"compute": google.url}).call(LOOK)
-    assert str(caught.value) == "look for network n: Login: there are no credentials. Get some"
+    assert str(caught.value) == "look for network n: there are no credentials. Get some"
     assert caught.value.passing
 
 
