@@ -13,6 +13,7 @@ import json
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -108,6 +109,17 @@ class World:
     def comparable(self) -> dict[str, dict[str, list[str]]]:
         """Everything in the account, without what differs between two accounts in which the same was made."""
         return {region: aws_account.comparable(found) for region, found in self.account().items()}
+
+    def unlike(self, expected: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
+        """What is in the account beside what `comparable` told before, and what is not any more, each as often as so."""
+        now = self.comparable()
+        return [
+            f"{sign} {region} {kind}: {line}"
+            for region in now
+            for kind in sorted({*now[region], *expected[region]})
+            for sign, one, other in (("+", now, expected), ("-", expected, now))
+            for line in (Counter(one[region].get(kind, ())) - Counter(other[region].get(kind, ()))).elements()
+        ]
 
     @property
     def changes(self) -> list[str]:
