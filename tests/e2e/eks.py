@@ -111,7 +111,7 @@ class World:
         return {region: aws_account.comparable(found) for region, found in self.account().items()}
 
     def unlike(self, expected: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-        """What is in the account beside what `comparable` told before, and what is not any more, each as often as so."""
+        """What is in the account beside what `comparable` told before, and what is not there any more."""
         now = self.comparable()
         return [
             f"{sign} {region} {kind}: {line}"
