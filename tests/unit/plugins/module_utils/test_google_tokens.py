@@ -165,6 +165,7 @@ def test_a_key_gives_tokens_that_last(google: Server, tmp_path: Path) -> None:
     assert tokens.token("planted-1").value == "planted-2"
     assert tokens.token("planted-1").value == "planted-2"
     assert tokens.project() == "p"
+    assert tokens.account() == EMAIL
     assert "planted" not in repr(first)
 
 
@@ -290,6 +291,7 @@ def test_a_workload_identity(google: Server, tmp_path: Path) -> None:
     assert tokens.token().value == "planted-impersonated"
     assert google.asked == ["POST /v1/token", f"POST /v1/projects/-/serviceAccounts/{EMAIL}:generateAccessToken"]
     assert tokens.project() == ""
+    assert tokens.account() == EMAIL
 
 
 def test_a_workload_identity_by_itself(google: Server, tmp_path: Path) -> None:
@@ -299,6 +301,7 @@ def test_a_workload_identity_by_itself(google: Server, tmp_path: Path) -> None:
     source = {"file": str(tmp_path / "subject-token"), "format": form}
     path = identity_file(google, tmp_path, credential_source=source, service_account_impersonation_url=None)
     assert Tokens(path).token().value == "planted-federated"
+    assert Tokens(path).account() == AUDIENCE.removeprefix("//iam.googleapis.com/")
 
 
 def test_the_token_of_the_provider_has_ended(google: Server, tmp_path: Path) -> None:
@@ -366,6 +369,7 @@ def test_a_user_whose_login_has_ended(google: Server, tmp_path: Path) -> None:
     assert "expired or revoked" in str(error)
     assert error.hint == "Log in again: gcloud auth application-default login"
     assert Tokens(path).quota_project() == "billing"
+    assert Tokens(written(tmp_path / "user.json", {**user, "account": "me@example.com"})).account() == "me@example.com"
 
 
 # The metadata server. google-auth reads where it is once a process, so each of these has one of its own.
@@ -375,7 +379,8 @@ import json
 from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, tokens
 tokens = tokens()
 try:
-    print(json.dumps({"token": tokens.token().value, "project": tokens.project()}))
+    token = tokens.token().value
+    print(json.dumps({"token": token, "project": tokens.project(), "account": tokens.account()}))
 except LoginError as error:
     print(json.dumps({"error": str(error), "hint": error.hint}))
 """
@@ -419,7 +424,7 @@ def test_a_metadata_server(google: Server, tmp_path: Path) -> None:
     metadata(google, Reply(200, {"access_token": "planted-machine", "expires_in": 3600, "token_type": "Bearer"}))
     # It is on the machine itself, where no proxy leads.
     found = on_machine(google, tmp_path, HTTP_PROXY="http://127.0.0.1:9")
-    assert found == {"token": "planted-machine", "project": "p-of-machine"}
+    assert found == {"token": "planted-machine", "project": "p-of-machine", "account": EMAIL}
 
 
 def test_a_machine_without_a_service_account(google: Server, tmp_path: Path) -> None:

@@ -176,7 +176,8 @@ def _version(plan: Wire, found: Found) -> Iterator[Line]:
     if any(_is(offered, wanted) for offered in found.versions):
         return
     minor = ".".join(wanted.split(".")[:2])
-    near = [offered for offered in found.versions if _is(offered, minor)]
+    # What manifests have room for: without `-gke.1000`.
+    near = {offered.partition("-")[0] for offered in found.versions if _is(offered, minor)}
     told = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
     yield Line(
         f"spec.kubernetesVersion: GKE does not offer Kubernetes {wanted} on the channel {CHANNEL} in {plan['region']}. "

@@ -160,6 +160,19 @@ def test_pages(google: Server) -> None:
     assert google.seen[-1].query == {"maxResults": "1", "pageToken": "t"}
 
 
+def test_a_list_over_all_places(google: Server) -> None:
+    empty = {"warning": {"code": "NO_RESULTS_ON_PAGE"}}
+    google.script = [
+        Reply(200, {"items": {"zones/a": {"disks": [{"name": "x"}]}, "zones/b": empty}, "nextPageToken": "t"}),
+        Reply(200, {"items": {"zones/b": {"disks": [{"name": "y"}, {"name": "z"}]}}}),
+        Reply(200, {}),
+    ]
+    path = "compute/v1/projects/p/aggregated/disks"
+    found = list(client(google).aggregated(path, "disks", "list the disks"))
+    assert found == [("zones/a", {"name": "x"}), ("zones/b", {"name": "y"}), ("zones/b", {"name": "z"})]
+    assert list(client(google).aggregated(path, "disks", "list the disks")) == []
+
+
 def test_nobody_is_there(google: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     google.stop()
     monkeypatch.setattr("ansible_collections.modelplane.fleet.plugins.module_utils.google.client._RETRIES", 1)
