@@ -57,6 +57,7 @@ options:
         the folder of the inventory file.
       - A cluster may be in O(resources) and on the control cluster. If both say the same, or if what is on the control
         cluster was put there by this collection, the manifest counts. Otherwise it is an error.
+      - With O(resources), the control cluster may be a new one, without the definitions of the fleet's kinds.
     type: raw
   build:
     description:
@@ -227,7 +228,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _read(self, config: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What is told of each cluster, sorted by name."""
         written, problems = _from_manifests(config["resources"])
-        live, more = _from_control(config["control"])
+        live, more = _from_control(config["control"], alone=not config["resources"])
         problems += more
         conflicts = [
             Problem(
@@ -402,9 +403,12 @@ def _from_manifests(paths: list[str]) -> tuple[dict[Ref, Cluster], list[Problem]
     return {each.ref: each for each in found if isinstance(each, Cluster)}, problems
 
 
-def _from_control(control: Mapping[str, Any]) -> tuple[dict[Ref, Cluster], list[Problem]]:
-    """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became. Raises
-    AnsibleParserError."""
+def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref, Cluster], list[Problem]]:
+    """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became.
+
+    Unless it alone says what clusters there are, it need not have the definitions of the fleet's kinds: the first run
+    of a fleet brings them there. Raises AnsibleParserError.
+    """
     if not control:
         return {}, []
     # The client library takes most of a second to import, and manifests need none of it.
@@ -414,7 +418,7 @@ def _from_control(control: Mapping[str, Any]) -> tuple[dict[Ref, Cluster], list[
 
     try:
         with connect(connection("control", control), write_cache=not context.CLIARGS.get("check")) as client:
-            items = [item for kind in KINDS for item in _items(client, kind)]
+            items = [item for kind in KINDS for item in _items(client, kind, alone=alone)]
     except ApiError as error:
         raise AnsibleParserError(str(error)) from None
     found: dict[Ref, Cluster] = {}
@@ -432,14 +436,14 @@ def _from_control(control: Mapping[str, Any]) -> tuple[dict[Ref, Cluster], list[
     return found, problems
 
 
-def _items(client: Any, kind: str) -> list[dict[str, Any]]:
+def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
     """All of a kind. Who sees InferenceClusters need not see what is built for them. Raises ApiError."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden, NotServed
 
     try:
         return list(client.list(api.KINDS[kind].group_version(), kind).items)
-    except (Forbidden, NotServed):
-        if kind == KINDS[0]:
+    except (Forbidden, NotServed) as error:
+        if kind == KINDS[0] and (alone or isinstance(error, Forbidden)):
             raise
         return []
 

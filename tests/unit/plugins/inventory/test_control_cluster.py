@@ -143,3 +143,20 @@ def test_clusters_of_a_cloud_on_the_control_cluster(control: ControlPlane, tmp_p
     assert found["_meta"]["hostvars"]["own"]["fleet_connection"] == {
         "eks": {"cluster": "default-own-eks-61b85", "region": "eu-west-1"}
     }
+
+
+def test_a_new_control_cluster_has_no_clusters_yet(control: ControlPlane, tmp_path: Path) -> None:
+    """The first run brings the definitions there. With nothing else to read, that would be an empty fleet."""
+    (tmp_path / "control.yaml").symlink_to(control.kubeconfig)
+    manifests(tmp_path, cluster("west", "us-west-2"))
+    for path in CRDS.glob("*.yaml"):
+        name = path.name.partition(".")[0]
+        group = yaml.safe_load(path.read_text())["spec"]["group"]
+        control.objects.delete("apiextensions.k8s.io/v1", "CustomResourceDefinition", f"{name}.{group}")
+    served = ("modelplane.ai/v1alpha1", "InferenceCluster")
+    control.wait_for("the definitions to be gone", lambda: not control.objects.knows(*served))
+    found, told = listed(tmp_path, "resources: [clusters.yaml]\ncontrol: {kubeconfig: control.yaml}\n")
+    assert (found["workload_clusters"]["hosts"], told) == (["west"], "")
+    found, told = listed(tmp_path, "control: {kubeconfig: control.yaml}\n")
+    assert "the server serves no InferenceCluster" in told
+    assert "workload_clusters" not in found
