@@ -44,6 +44,12 @@ options:
         description: A range of addresses of its network.
         type: str
         required: true
+  key:
+    description:
+      - Whether a key of the service account of the cluster is to be made, as with a control cluster. Else the
+        permissions for that are not needed.
+    type: bool
+    default: true
 extends_documentation_fragment:
   - modelplane.fleet.google
   - modelplane.fleet.attributes.read_only
@@ -120,7 +126,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google import ses
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**session.ARGUMENTS, **looking.ARGUMENTS},
+    "argument_spec": {**session.ARGUMENTS, **looking.ARGUMENTS, "key": {"type": "bool", "default": True}},
     "supports_check_mode": True,
 }
 _KEYS = ("name", "object", "project", "region", "version", "resources")
@@ -142,7 +148,7 @@ def work(module: AnsibleModule) -> None:
     seen = looks.look(client, project, account, plan)
     problems, warnings = list(seen.problems), list(seen.warnings)
     if plan and seen.usable:
-        verdict = preflight.judge(plan, seen.found, account, module.params["others"])
+        verdict = preflight.judge(plan, seen.found, account, module.params["others"], key=module.params["key"])
         problems += verdict.problems
         warnings += verdict.warnings
     module.exit_json(

@@ -36,14 +36,14 @@ def verdict(lines: Iterable[Line]) -> Verdict:
 
 
 def meeting(name: str, ranges: Iterable[str], others: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The other clusters that have addresses of these ranges, as `name (range, region)`, sorted. `name` is that of the
+    """The other clusters that have addresses of these ranges, as `name (ranges, region)`, sorted. `name` is that of the
     cluster itself, `others` are entries with name, region and cidr: one for each range of a cluster."""
     own = [ipaddress.ip_network(each, strict=False) for each in ranges]
-    return [
-        f"{other['name']} ({other['cidr']}, {other['region']})"
-        for other in sorted(others, key=lambda other: str(other["name"]))
-        if other["name"] != name and any(_overlap(each, other["cidr"]) for each in own)
-    ]
+    found: dict[tuple[str, str], list[str]] = {}
+    for other in others:
+        if other["name"] != name and any(_overlap(each, other["cidr"]) for each in own):
+            found.setdefault((str(other["name"]), str(other["region"])), []).append(str(other["cidr"]))
+    return [f"{theirs} ({', '.join(cidrs)}, {region})" for (theirs, region), cidrs in sorted(found.items())]
 
 
 def _overlap(own: ipaddress.IPv4Network | ipaddress.IPv6Network, cidr: str) -> bool:

@@ -93,13 +93,14 @@ def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
     return [api for api in rights.APIS if api not in enabled]
 
 
-def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = ()) -> Verdict:
+def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = (), *, key: bool = True) -> Verdict:
     """What is wrong with a plan where Google Cloud is as found, in the order of the plan.
 
     `account`: who we are, as far as that is known. `others` are the ranges of other clusters of the fleet: name,
-    region, cidr. What concerns what is there already is a warning, as nothing is made for it.
+    region, cidr. `key`: whether a key of the service account is to be made. What concerns what is there already is a
+    warning, as nothing is made for it.
     """
-    lines = [*_apis(plan, found), *_rights(plan, found, account), *_node_account(plan, found, account)]
+    lines = [*_apis(plan, found), *_rights(plan, found, account, key=key), *_node_account(plan, found, account)]
     no_region = list(_region(plan, found))
     lines += no_region
     if not no_region:
@@ -122,12 +123,14 @@ def _apis(plan: Wire, found: Found) -> Iterator[Line]:
         )
 
 
-def _rights(plan: Wire, found: Found, account: str) -> Iterator[Line]:
+def _rights(plan: Wire, found: Found, account: str, *, key: bool) -> Iterator[Line]:
     if found.permissions is None:
         return
     held = set(found.permissions)
     if found.apis is not None and found.apis >= set(_enabled_by(plan)):
         held.add(rights.ENABLING)
+    if not key:
+        held.update(rights.MAKING[rights.KEYS])
     place, who = f"project {plan['project']}", account or "who runs this"
     making, removing = rights.lacking(rights.MAKING, held), rights.lacking(rights.REMOVING, held)
     if making:

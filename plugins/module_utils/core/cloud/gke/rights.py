@@ -11,6 +11,8 @@ APIS = tuple(
 )
 """The APIs that are used. A plan itself enables some of them."""
 
+KEYS = "roles/iam.serviceAccountKeyAdmin"
+"""Only needed where the cluster gets a key of its service account."""
 MAKING: dict[str, tuple[str, ...]] = {
     "roles/compute.networkAdmin": (
         "compute.networks.create",
@@ -33,7 +35,7 @@ MAKING: dict[str, tuple[str, ...]] = {
         "iam.serviceAccounts.get",
         "iam.serviceAccounts.update",
     ),
-    "roles/iam.serviceAccountKeyAdmin": (
+    KEYS: (
         "iam.serviceAccountKeys.create",
         "iam.serviceAccountKeys.delete",
         "iam.serviceAccountKeys.list",

@@ -26,6 +26,8 @@ def test_clusters_that_have_addresses_in_common() -> None:
         "north (10.1.0.0/16, r)",
     ]
     assert meeting("west", ["10.9.0.0/16"], others) == []
+    more = [*others, other("east", "10.1.0.0/24")]
+    assert meeting("west", ["10.0.0.0/15"], more)[0] == "east (10.0.128.0/17, 10.1.0.0/24, r)"
 
 
 def test_what_is_no_range_or_of_another_family_meets_nothing() -> None:

@@ -123,6 +123,12 @@ def test_the_right_to_enable_apis_is_needed_where_one_is_to_be_enabled() -> None
     assert "serviceusage.services.enable" in problem(told(found=replace(GOOD, permissions=few, apis=None)))
 
 
+def test_the_right_to_make_keys_is_needed_where_one_is_to_be_made() -> None:
+    found = replace(GOOD, permissions=frozenset(rights.EVERY) - set(rights.MAKING[rights.KEYS]))
+    assert "may not: iam.serviceAccountKeys.create, " in problem(told(found=found))
+    assert judge(plan(gke(), PROJECT), found, WE, key=False) == Verdict((), ())
+
+
 def test_no_right_at_all() -> None:
     verdict = told(found=replace(GOOD, permissions=frozenset()))
     assert f"Give it the roles {', '.join(rights.MAKING)}, or" in problem(verdict)
