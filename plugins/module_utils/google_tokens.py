@@ -107,13 +107,14 @@ class Token:
 class Tokens:
     """The tokens of one identity. Safe for several threads. Every method raises LoginError."""
 
-    def __init__(self, path: str = "", ca_file: str = "") -> None:
-        """Of a file, or of the machine that this runs on. `ca_file`: certificates that Google's are checked with."""
+    def __init__(self, path: str = "", ca_file: str = "", info: Mapping[str, Any] | None = None) -> None:
+        """Of a file, or of the machine that this runs on. `ca_file`: certificates that Google's are checked with.
+        `info`: what the file says, where it is none of this machine; `path` is then what it is called."""
         self._path = path
         self._ca_file = ca_file
         self._lock = threading.Lock()
         self._credentials: Any = None
-        self._info: Mapping[str, Any] = {}
+        self._info: Mapping[str, Any] = info or {}
 
     def token(self, refused: str = "") -> Token:
         """A token that lasts for some minutes at least. `refused`: one that is not to be given out again."""
@@ -151,7 +152,7 @@ class Tokens:
         return self._credentials
 
     def _of_path(self) -> Any:
-        self._info = _read(self._path)
+        self._info = self._info or _read(self._path)
         try:
             return load_google().of_file(self._info, _SCOPES)
         except (_google_error(), ValueError, TypeError, KeyError, AttributeError) as error:

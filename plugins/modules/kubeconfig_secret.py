@@ -35,6 +35,25 @@ options:
         description: The key that holds the kubeconfig.
         type: str
         default: kubeconfig
+  google_key:
+    description:
+      - A Secret on the control cluster with the key of a service account of Google Cloud, as
+        M(modelplane.fleet.gcp_service_account_key) writes it. The token in the kubeconfig is then one of that account,
+        which may do less than whoever runs this.
+    type: dict
+    suboptions:
+      namespace:
+        description: Namespace of the Secret.
+        type: str
+        required: true
+      name:
+        description: Name of the Secret.
+        type: str
+        required: true
+      key:
+        description: The key of the Secret that holds the key file.
+        type: str
+        default: private_key
   labels:
     description:
       - Labels of the Secret, besides C(app.kubernetes.io/managed-by).
@@ -51,6 +70,7 @@ extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
+  - google-auth and requests, for O(google_key)
 author:
   - The modelplane.fleet authors (@modelplane)
 attributes:
@@ -68,6 +88,7 @@ notes:
   - O(clusters) has exactly one entry here, and O(control) is needed.
 seealso:
   - module: modelplane.fleet.cluster_kubeconfig
+  - module: modelplane.fleet.gcp_service_account_key
 """
 
 EXAMPLES = r"""
@@ -79,6 +100,16 @@ EXAMPLES = r"""
         eks: {cluster: modelplane-system-eks-us-west-eks-03b8e, region: us-west-2}
     secret: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123}
     labels: {modelplane.ai/cluster: eks-us-west}
+
+- name: Publish how a cluster of GKE is reached, with the token of its own service account
+  modelplane.fleet.kubeconfig_secret:
+    control: {}
+    clusters:
+      - name: gke-us-central
+        gke: {project: fleet-prod, location: us-central1, cluster: modelplane-system-gke-us-central-g-f8ba7}
+    secret: {namespace: modelplane-system, name: gke-us-central-kubeconfig-5d074}
+    google_key: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7}
+    labels: {modelplane.ai/cluster: gke-us-central}
 
 - name: Remove it
   modelplane.fleet.kubeconfig_secret:
@@ -129,6 +160,15 @@ ARGUMENTS: dict[str, Any] = {
                 "key": {"type": "str", "default": "kubeconfig", "no_log": False},
             },
         },
+        "google_key": {
+            "type": "dict",
+            "no_log": False,
+            "options": {
+                "namespace": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "key": {"type": "str", "default": "private_key", "no_log": False},
+            },
+        },
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     },
@@ -169,8 +209,9 @@ def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Writte
     connections = list(cluster_arguments.connections(params).values())
     if len(connections) != 1:
         raise cluster_arguments.ArgumentsError(f"clusters has {len(connections)} entries: give one")
+    key = SecretRef(**params["google_key"]) if params["google_key"] else None
     with connect(connections[0], control, write_cache=not module.check_mode) as cluster:
-        return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode)
+        return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)
 
 
 def main() -> None:

@@ -17,14 +17,33 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import hidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 
 _API = "https://container.googleapis.com"
 _SECONDS = 20.0
+_KEY_RETRIES = 20
+_KEY_SECONDS = 120.0
 
 
 def minter(credentials_file: str) -> Mint:
     """A function that makes access tokens: of a key file, or (empty) of the application default credentials."""
     return functools.partial(_grant, credentials_file)
+
+
+def of_key(key: Mapping[str, Any], told: str) -> Grant:
+    """An access token of a key of a service account; raises AccessError. `told`: what the key is called.
+
+    Google takes a key that was made a moment ago only after a minute or so.
+    """
+    tokens = google_tokens.Tokens(told, info=key)
+    attempts = Attempts(_KEY_RETRIES, _KEY_SECONDS)
+    while True:
+        try:
+            token = tokens.token()
+            return Grant(token=token.value, seconds=token.seconds)
+        except LoginError as error:
+            if not attempts.again():
+                raise AccessError(f"Google: {error}", error.hint) from None
 
 
 def describe(

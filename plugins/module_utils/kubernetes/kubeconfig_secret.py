@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import own_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, own_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Fixed, bearer
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_file import (
     kubeconfig_of,
     kubeconfig_with,
@@ -42,11 +44,18 @@ class Written:
 
 
 def bring(
-    control: Client, cluster: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool
+    control: Client,
+    cluster: Client,
+    place: SecretRef,
+    labels: Mapping[str, str],
+    *,
+    check_mode: bool,
+    google_key: SecretRef | None = None,
 ) -> Written:
-    """The Secret with a kubeconfig that reaches `cluster`, and a token of now. Raises ApiError and AccessError; also
-    for a Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be
-    there either."""
+    """The Secret with a kubeconfig that reaches `cluster`, and a token of now: that of the service account whose key is
+    in the Secret `google_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError; also for a Secret
+    that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
+    either."""
     wanted = own_secret.labels(labels)
     live = own_secret.look(control, place)
     own_secret.check_ours(control, place, live, wanted, _WHAT)
@@ -58,6 +67,8 @@ def bring(
     after = {"labels": {**before.get("labels", {}), **wanted}, "kubeconfig": here}
     changed = before != after
     if not check_mode:
+        if google_key is not None:
+            target = replace(target, credentials=_of_key(control, google_key), impersonate="")
         own_secret.write(control, place, wanted, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
@@ -70,6 +81,19 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
     own_secret.check_ours(control, place, live, own_secret.labels(labels), _WHAT)
     was_there = check_mode or own_secret.delete(control, place, live)
     return Written(was_there, before=_shown(live, place.key))
+
+
+def _of_key(control: Client, place: SecretRef) -> Fixed:
+    """A token of the key of a Google service account in a Secret. Raises ApiError and AccessError."""
+    told = f"(Secret {place.namespace}/{place.name}, key {place.key})"
+    try:
+        data = base64.b64decode(text(own_secret.look(control, place), "data", place.key), validate=True)
+        key = json.loads(data)
+    except (binascii.Error, ValueError):
+        key = None
+    if not isinstance(key, dict) or key.get("type") != "service_account":
+        raise AccessError(f"there is no key of a Google service account in {told}")
+    return Fixed(bearer(gke.of_key(key, told).token))
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:

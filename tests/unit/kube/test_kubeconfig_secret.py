@@ -24,9 +24,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
     SecretRef,
     connect,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, ConnectionInvalid
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeconfig_secret import Written
 from ansible_collections.modelplane.fleet.tests import ansible_run
+from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 
@@ -77,12 +79,16 @@ class Case:
     def control(self) -> Client:
         return connect(Connection("control", kubeconfig=str(self.login)), write_cache=False)
 
-    def bring(self, labels: dict[str, str] = LABELS, *, check_mode: bool = False) -> Written:
+    def bring(
+        self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, google_key: SecretRef | None = None
+    ) -> Written:
         with (
             closing(self.control()) as control,
             closing(connect(Connection("west", kubeconfig=str(self.file)))) as west,
         ):
-            return kubeconfig_secret.bring(control, west, self.place, labels, check_mode=check_mode)
+            return kubeconfig_secret.bring(
+                control, west, self.place, labels, check_mode=check_mode, google_key=google_key
+            )
 
     def remove(self, labels: dict[str, str] = LABELS, *, check_mode: bool = False) -> Written:
         with closing(self.control()) as control:
@@ -173,6 +179,26 @@ def test_check_mode_writes_nothing_and_makes_no_token(case: Case) -> None:
     assert case.remove(check_mode=True).changed
     assert case.plane.write_requests(since) == []
     assert case.logins.read_text().split() == ["login"]
+
+
+def test_the_token_is_that_of_the_google_account_whose_key_is_given(case: Case, gcp: Double) -> None:
+    key = SecretRef(case.place.namespace, "west-sa-key", "private_key")
+    assert case.bring(check_mode=True, google_key=key).changed
+    with pytest.raises(AccessError, match=r"no key of a Google service account in .*/west-sa-key, key private_key"):
+        case.bring(google_key=key)
+    case.plane.create_namespace(case.place.namespace)
+    metadata = {"name": key.name, "namespace": key.namespace}
+    content = {"private_key": json.dumps(gcp.key())}
+    case.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content})
+    assert case.bring(google_key=key).changed
+    place = f"v1/projects/{gcp.project}"
+    assert gcp.request("cloudresourcemanager", "GET", place, token=case.token())[0] == 200
+    # Nobody logged in as who runs this.
+    assert not case.logins.exists()
+    before = case.token()
+    gcp.expire_tokens()
+    assert case.bring(google_key=key).renewed
+    assert case.token() != before
 
 
 def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case: Case) -> None:
