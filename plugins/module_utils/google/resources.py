@@ -170,7 +170,7 @@ class Resources:
 
     def _tell_what_would_be(self, resource: Resource, live: _Live, *, anew: bool) -> None:
         if anew or _to_be_made(resource, live):
-            self._changes.tell(resource["key"], None, resource["body"])
+            self._changes.tell(resource["key"], None, _told(resource))
             return
         self._warn(resource, live.have)
         self._tell_changes(resource["key"], differences(resource["kind"], live.have, resource["body"]))
@@ -205,7 +205,7 @@ class Resources:
             # The first node pool is made with its cluster; those of one that was made anew are gone.
             live = self._find(resource)
             if live.there:
-                self._changes.tell(key, None, resource["body"])
+                self._changes.tell(key, None, _told(resource))
         have = self._settled(resource, live)
         have = self._make(resource, live.have) if have is None else self._changed(resource, have)
         self._warn(resource, have)
@@ -247,7 +247,7 @@ class Resources:
                     continue
                 raise
             self._made.add(key)
-            self._changes.tell(key, None, resource["body"])
+            self._changes.tell(key, None, _told(resource))
             if not self._follow(resource, answer, request.told):
                 return self._find(resource).have
             # A service account, too, is not found everywhere at once.
@@ -263,7 +263,7 @@ class Resources:
         if foreign:
             raise GoogleError(foreign)
         self._made.add(resource["key"])
-        self._changes.tell(resource["key"], None, resource["body"])
+        self._changes.tell(resource["key"], None, _told(resource))
         have = self._until_ready(resource) if self._until_done else live.have
         return self._changed(resource, have)
 
@@ -468,6 +468,12 @@ class Resources:
 def _to_be_made(resource: Resource, live: _Live) -> bool:
     """Whether it is not there, or goes, or never came up."""
     return not live.there or states.state(resource["kind"], live.have).word in (_BROKEN, _GOING)
+
+
+def _told(resource: Resource) -> Mapping[str, Any]:
+    """What is told of something that is made: its fields, or its name where it has none."""
+    body: Mapping[str, Any] = resource["body"]
+    return body or {"name": resource["name"]}
 
 
 def _immutable(resource: Resource, changes: Sequence[Change]) -> list[str]:

@@ -113,7 +113,7 @@ _BY_CODE: Codes = (
     (("ALREADY_EXISTS", "RESOURCE_ALREADY_EXISTS", "alreadyExists"), _EXISTS),
     (("ABORTED", "conditionNotMet", "CONDITION_NOT_MET"), _CHANGED),
     (("UNAUTHENTICATED", "authError"), _LOGIN),
-    (("INTERNAL", "UNAVAILABLE", "UNKNOWN", "DEADLINE_EXCEEDED", "DATA_LOSS", "internalError", "backendError"), _AGAIN),
+    (("DEADLINE_EXCEEDED", "DATA_LOSS", "internalError", "backendError"), _AGAIN),
     (("INTERNAL_ERROR", "TIMEOUT", "VM_MIN_COUNT_NOT_REACHED"), _AGAIN),
 )
 
@@ -169,11 +169,14 @@ _VAGUE = (
     "PERMISSION_DENIED",
     "RESOURCE_EXHAUSTED",
     "SET_BY_OPERATOR",
+    # Also of operations that lack machines, whose message has the code of Compute Engine.
+    "UNAVAILABLE",
     "UNKNOWN",
 )
 _VAGUE_ADVICE = {
     "FAILED_PRECONDITION": _BUSY,
     "INTERNAL": _AGAIN,
+    "UNAVAILABLE": _AGAIN,
     "UNKNOWN": _AGAIN,
     "INVALID_ARGUMENT": _INVALID,
     "OUT_OF_RANGE": _INVALID,

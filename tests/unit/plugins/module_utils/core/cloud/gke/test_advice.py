@@ -15,6 +15,12 @@ LOGIN = "Log in again"
 BUSY = "Another operation on the cluster is under way"
 ADVICE = {
     "a condition: stockout": ("GCE_STOCKOUT", "", STOCKOUT),
+    "an operation: stockout of GKE": (
+        "UNAVAILABLE",
+        "Google Compute Engine does not have enough resources available to fulfill the request: us-central1-a. "
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        STOCKOUT,
+    ),
     "a condition: quota": ("GCE_QUOTA_EXCEEDED", "", QUOTA),
     "an operation: stockout": (
         "RESOURCE_EXHAUSTED",
