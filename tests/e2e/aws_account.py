@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from ansible_collections.modelplane.fleet.tests.e2e import contents
 
 Object = dict[str, Any]
 Client = Callable[[str], Any]
@@ -79,26 +80,12 @@ def comparable(account: Mapping[str, list[Object]]) -> dict[str, list[str]]:
             if name:
                 own = next((value for key, value in each.items() if key.endswith("Id") and _own(key, value)), "")
                 names.setdefault(own, f"<{name}>")
-    return {
-        kind: sorted(_text(_lasting(each, lambda text: _anonymous(text, names))) for each in found)
-        for kind, found in account.items()
-        if found
-    }
+    return contents.comparable(account, _FLEETING, lambda text: _anonymous(text, names))
 
 
 def differences(before: Mapping[str, list[Object]], after: Mapping[str, list[Object]]) -> list[str]:
     """What there was and is no more, and what is there now, a line each, by kind. Times are not compared."""
-    found = []
-    for kind in sorted({*before, *after}):
-        was, now = (_lines(account.get(kind, [])) for account in (before, after))
-        found += [f"- {kind}: {line}" for line in sorted(was - now)] + [
-            f"+ {kind}: {line}" for line in sorted(now - was)
-        ]
-    return found
-
-
-def _lines(found: Iterable[Object]) -> set[str]:
-    return {_text(_lasting(each)) for each in found}
+    return contents.differences(before, after, _FLEETING)
 
 
 def _own(key: str, value: Any) -> bool:
@@ -109,19 +96,6 @@ def _anonymous(text: str, names: Mapping[str, str]) -> str:
     text = _ID.sub(lambda match: names.get(match[0], f"<{match[1]}>"), text)
     text = _MADE_UP.sub(lambda match: f"{match[1] or match[2] or match[3]}<made up>", text)
     return _UUID.sub("<uuid>", _MAC.sub("<mac>", _ADDRESS.sub("<address>", text)))
-
-
-def _lasting(value: Any, told: Callable[[str], str] = str) -> Any:
-    """A value without times and the like, with texts as they are `told`, and with lists in an order of their own."""
-    if isinstance(value, Mapping):
-        return {key: _lasting(part, told) for key, part in value.items() if not _FLEETING.match(str(key))}
-    if isinstance(value, (list, tuple)):
-        return sorted((_lasting(part, told) for part in value), key=_text)
-    return told(value) if isinstance(value, str) else value
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _kinds(client: Client) -> Iterator[tuple[str, list[Object]]]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.e2e.aws_account import Client, ec2, pages, tags_of
-from ansible_collections.modelplane.fleet.tests.e2e.eks import aws_name, child_name
+from ansible_collections.modelplane.fleet.tests.e2e.clouds import child_name
+from ansible_collections.modelplane.fleet.tests.e2e.eks import aws_name
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 

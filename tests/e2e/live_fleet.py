@@ -186,6 +186,9 @@ class LiveFleet:
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
+        # pytest shows the end of long texts at best.
+        with (self.folder / "runs.log").open("a") as log:
+            log.write(output)
         assert "Traceback" not in output, output
         return Run(process.returncode, _recap(output), output)
 

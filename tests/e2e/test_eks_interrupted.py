@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import eks, eks_expected
 from ansible_collections.modelplane.fleet.tests.e2e.eks import World, pool
 from ansible_collections.modelplane.fleet.tests.e2e.eks_expected import Cluster, Group
@@ -27,26 +26,17 @@ WANTED = Cluster(
     private={"us-east-2a": "10.0.48.0/20", "us-east-2b": "10.0.64.0/20"},
     groups={"fast": Group("p4d.24xlarge", ("us-east-2a",), (0, 8, 1), "nvidia-a100", cards=4)},
 )
-ABSENT = ("-e", "eks_cluster_state=absent")
-# There are fewer calls than that; each run gets past one at least.
-MOST_RUNS = 150
 
 
 @pytest.fixture(scope="module")
 def world(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    try:
-        with eks.world(kubernetes_programs, tmp_path_factory.mktemp("walk"), {NAME: REGION}) as started:
-            # What runs in the cluster is made by others; here it would need nodes and pods.
-            started.live.settings["eks_cluster_states"] = dict.fromkeys(
-                ("cluster-autoscaler", "efa-driver"), "provided"
-            )
-            fast = pool("fast", "p4d.24xlarge", ["us-east-2a"], accelerator="nvidia-a100", fabric="EFA")
-            networking = {"subnetCidrs": list(WANTED.public.values())}
-            started.live.write("cluster.yaml", eks.eks_cluster(NAME, REGION, fast, networking=networking))
-            yield started
-            assert started.double.invalid() == []
-    except packages.UnavailableError as error:
-        pytest.skip(str(error))
+    with eks.world(kubernetes_programs, tmp_path_factory.mktemp("walk"), {NAME: REGION}) as started:
+        # What runs in the cluster is made by others; here it would need nodes and pods.
+        started.live.settings["eks_cluster_states"] = dict.fromkeys(("cluster-autoscaler", "efa-driver"), "provided")
+        fast = pool("fast", "p4d.24xlarge", ["us-east-2a"], accelerator="nvidia-a100", fabric="EFA")
+        networking = {"subnetCidrs": list(WANTED.public.values())}
+        started.live.write("cluster.yaml", eks.eks_cluster(NAME, REGION, fast, networking=networking))
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -57,34 +47,24 @@ def undisturbed(world: World) -> Mapping[str, Any]:
     eks_expected.check(world.client(NAME), WANTED)
     made = world.comparable()
     assert world.provision().ok().changed == 0
-    world.provision(*ABSENT).ok()
+    world.remove().ok()
     world.forget(NAME)
     assert world.unlike(empty) == []
     return {"empty": empty, "made": made}
 
 
-def converge(world: World, *arguments: str) -> int:
-    """Run again and again until a run succeeds, and tell how often."""
-    for number in range(1, MOST_RUNS):
-        run = world.provision(*arguments)
-        if run.code == 0:
-            return number
-        assert any(call["error"] for call in world.double.calls()), f"run {number} failed by itself:\n{run.output}"
-    raise AssertionError(f"not within {MOST_RUNS} runs:\n{run.output}")
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["refused", "answer lost"])
 def test_each_call_fails_once(world: World, undisturbed: Mapping[str, Any], after: bool) -> None:
     world.double.refuse_each_once(after=after)
-    runs = converge(world)
+    runs = world.converge(world.provision)
     world.double.refuse_each_once(enabled=False)
     # Nothing is left to do, nothing is there twice, and nothing is missing.
     assert world.provision().ok().changed == 0
     eks_expected.check(world.client(NAME), WANTED)
     assert world.unlike(undisturbed["made"]) == []
-    assert world.live.control.get("v1", "Secret", eks.child_name(NAME, "kubeconfig"), "modelplane-system")
+    assert world.secret(NAME)
     world.double.refuse_each_once(after=after)
-    removals = converge(world, *ABSENT)
+    removals = world.converge(world.remove)
     world.double.refuse_each_once(enabled=False)
     world.forget(NAME)
     assert world.unlike(undisturbed["empty"]) == []
@@ -97,5 +77,5 @@ def test_a_cluster_whose_making_stops_half_way_can_be_removed(world: World, undi
     for operation in ("CreateSubnet", "CreateNatGateway", "CreateRole", "CreateCluster", "CreateNodegroup"):
         world.double.refuse(operation=operation)
         assert world.provision().code != 0, operation
-        world.provision(*ABSENT).ok()
+        world.remove().ok()
         assert world.unlike(undisturbed["empty"]) == [], operation

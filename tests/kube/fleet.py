@@ -18,7 +18,7 @@ CONTROL_CLUSTER = "control"
 class Fleet:
     """One control cluster and `workloads` by name. `control`: the components of the former, by default those for
     objects, namespaces and garbage collection, without pods; `components`: those of the others, by default what runs
-    pods. `token_review`: as ControlPlane has it, for the workloads.
+    pods. `token_reviews`: of workloads by name, what ControlPlane has as token_review.
 
     Starts when it is entered as a context manager. Logs are below `folder`.
     """
@@ -31,7 +31,7 @@ class Fleet:
         *,
         control: Sequence[str] = CONTROL,
         components: Sequence[str] = WORKLOAD,
-        token_review: str = "",
+        token_reviews: Mapping[str, str] | None = None,
     ) -> None:
         self._etcd = Etcd(programs, folder / "etcd")
 
@@ -41,7 +41,7 @@ class Fleet:
             )
 
         self.control = cluster(CONTROL_CLUSTER, control)
-        self.workloads = {name: cluster(name, components, token_review) for name in workloads}
+        self.workloads = {name: cluster(name, components, (token_reviews or {}).get(name, "")) for name in workloads}
 
     @property
     def all(self) -> list[ControlPlane]:
