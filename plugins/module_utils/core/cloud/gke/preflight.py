@@ -241,9 +241,10 @@ def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     that GKE chooses are not known before."""
     known = zones_of(plan["region"], found.zones or ())
     named = [zone for zone in pool.get("locations") or () if found.zones is None or zone in known]
-    having = {gpu: sorted(found.accelerators[gpu]) for gpu, _ in _gpus(pool) if gpu in found.accelerators}
-    if found.machines.get(_machine_type(pool)):
-        having = {_machine_type(pool): sorted(found.machines[_machine_type(pool)]), **having}
+    machine = _any(found.machines, _machine_type(pool))
+    having = {_machine_type(pool): sorted(found.machines[_machine_type(pool)])} if machine else {}
+    if not _built_in(machine or {}):
+        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, _ in _gpus(pool) if gpu in found.accelerators}
     for kind, zones in having.items():
         lacking = [zone for zone in named if zone not in zones]
         if lacking and zones:
