@@ -9,11 +9,10 @@ tests/e2e goes further.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -21,12 +20,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.ad
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
+from ansible_collections.modelplane.fleet.tests.unit.roles.cloud_fleet import (
+    CONCEPTS,
+    MANIFESTS,
+    CloudFleet,
+    variables_are_documented,
+)
 
-ROLE = ansible_run.ROOT / "roles" / "eks_cluster"
-DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
-CONCEPTS = ansible_run.ROOT / "tests" / "data" / "manifests" / "concepts"
-GETTING_STARTED = ansible_run.ROOT / "tests" / "data" / "manifests" / "getting-started" / "eks"
+DEFAULTS = yaml.safe_load((ansible_run.ROOT / "roles/eks_cluster/defaults/main.yml").read_text())
+GETTING_STARTED = MANIFESTS / "getting-started" / "eks"
 NAME = "modelplane-system-eks-us-west-eks-03b8e"
 # What a run for a cluster with three zones and no EFA makes, from the first to the last step in AWS.
 MADE = {
@@ -38,60 +40,26 @@ MADE = {
 
 
 @dataclass
-class Ran:
-    output: str
-    changed: int
-    failed: int
-    calls: list[dict[str, Any]]
-
-    def ok(self) -> Ran:
-        assert self.failed == 0, self.output
-        return self
-
-    def counts(self) -> dict[str, int]:
-        """Operations that changed something, and how often each did."""
-        done = [call["operation"] for call in self.calls if call["mutating"] and not call["error"]]
-        return {operation: done.count(operation) for operation in sorted(set(done))}
-
-
-@dataclass
-class Fleet:
+class Fleet(CloudFleet):
     """A fleet of one EKS cluster, whose account is the double."""
 
-    folder: Path
-    aws: Double
-    collections: Path
+    host = "eks-us-west"
+    connection: ClassVar[dict[str, Any]] = {"eks": {"cluster": NAME, "region": "us-west-2"}}
+    resources = (CONCEPTS / "inference-cluster-eks.yaml", CONCEPTS / "inference-class-eks-l4.yaml")
 
-    def run(self, *arguments: str, playbook: str = "provision", host: Any = None, **variables: Any) -> Ran:
-        given = {
-            "fleet_resources": [
-                str(CONCEPTS / "inference-cluster-eks.yaml"),
-                str(CONCEPTS / "inference-class-eks-l4.yaml"),
-            ],
-            "eks_cluster_poll_delay": 0.01,
-            **variables,
-        }
-        way = {"eks": {"cluster": NAME, "region": "us-west-2"}}
-        hosts = {"eks-us-west": {"fleet_target": "kubernetes", "fleet_connection": way, **(host or {})}}
-        inventory = self.folder / "hosts.json"
-        groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
-        inventory.write_text(json.dumps({"all": {"vars": given, "children": groups}}))
-        self.aws.forget_calls()
+    collections: Path = Path()
+
+    @property
+    def aws(self) -> Double:
+        assert isinstance(self.cloud, Double)
+        return self.cloud
+
+    def environment(self) -> dict[str, str]:
         paths = f"{ansible_run.ROOT / '.collections'}:{self.collections}"
-        out, errors = ansible_run.run(
-            "ansible-playbook",
-            f"modelplane.fleet.{playbook}",
-            "-i",
-            str(inventory),
-            *arguments,
-            cwd=self.folder,
-            **{**self.aws.environment, "ANSIBLE_COLLECTIONS_PATH": paths},
-        )
-        recap = re.search(r"changed=(\d+).*failed=(\d+)", out)
-        assert recap, out + errors
-        assert self.aws.environment["AWS_SECRET_ACCESS_KEY"] not in out + errors
-        told = " ".join((out + errors).split())
-        return Ran(told, int(recap[1]), int(recap[2]), self.aws.calls())
+        return {**self.aws.environment, "ANSIBLE_COLLECTIONS_PATH": paths}
+
+    def secrets(self) -> list[str]:
+        return [self.aws.environment["AWS_SECRET_ACCESS_KEY"]]
 
 
 @pytest.fixture
@@ -101,31 +69,14 @@ def fleet(tmp_path: Path, aws: Double) -> Fleet:
     except packages.UnavailableError as error:
         pytest.skip(str(error))
     aws.reset()
-    return Fleet(tmp_path, aws, collections)
-
-
-def mutating(calls: Iterable[dict[str, Any]]) -> list[str]:
-    return [f"{call['service']}.{call['operation']}" for call in calls if call["mutating"]]
+    return Fleet(tmp_path, aws, {"eks_cluster_poll_delay": 0.01}, collections)
 
 
 # Variables
 
 
-def test_every_variable_is_documented_for_every_entry_point() -> None:
-    computed = {"eks_cluster_object"}
-    for entry in ("main", "absent", "seen"):
-        assert set(SPECS[entry]["options"]) == set(DEFAULTS) | computed
-        assert all(option["description"] for option in SPECS[entry]["options"].values())
-    assert set(SPECS) == {"main", "absent", "seen", "known"}
-
-
-def test_defaults_are_told_as_they_are() -> None:
-    options = SPECS["main"]["options"]
-    for name, value in DEFAULTS.items():
-        templated = isinstance(value, (str, list)) and "{{" in json.dumps(value)
-        if not templated and name != "eks_cluster_components":
-            assert options[name].get("default") == value, name
-    assert set(options["eks_cluster_states"]["options"]) == {each["key"] for each in DEFAULTS["eks_cluster_components"]}
+def test_every_variable_is_documented() -> None:
+    variables_are_documented("eks_cluster")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +96,7 @@ def test_components_can_be_planned(why: str, expected: list[str]) -> None:
 
 def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> None:
     ran = fleet.run("--check", "--diff").ok()
-    assert mutating(ran.calls) == []
+    assert ran.mutating == []
     assert ran.changed >= 6
     for told in (
         f"VPC {NAME} is made with 10.0.0.0/16",
@@ -169,14 +120,14 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(flee
         assert {operation: counts.get(operation, 0) for operation in operations} == operations
 
     second = fleet.run()
-    assert (second.changed, mutating(second.calls)) == (0, [])
+    assert (second.changed, second.mutating) == (0, [])
 
     would = fleet.run("-e", "eks_cluster_state=absent", "--check").ok()
-    assert mutating(would.calls) == []
+    assert would.mutating == []
     gone = fleet.run("-e", "eks_cluster_state=absent").ok()
     assert would.changed == gone.changed > 0
     again = fleet.run("-e", "eks_cluster_state=absent").ok()
-    assert (again.changed, mutating(again.calls)) == (0, [])
+    assert (again.changed, again.mutating) == (0, [])
     ec2, iam = fleet.aws.client("ec2"), fleet.aws.client("iam")
     assert not [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
     assert ec2.describe_addresses()["Addresses"] == []
@@ -217,7 +168,7 @@ def test_nodes_follow_the_cluster_and_a_template_goes_after_its_nodes(fleet: Fle
     fleet.run(**written(tmp_path, cidrs, "EFA", ["gpu", "gone"]))
     newer = written(tmp_path, cidrs, "EFA", version="1.36")
     would = fleet.run("--check", "--diff", **newer)
-    assert mutating(would.calls) == []
+    assert would.mutating == []
     # The cluster, and both groups that stay.
     assert would.output.count("+ version: '1.36'") == 3, would.output
     done = fleet.run(**newer)
@@ -248,7 +199,7 @@ def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
     ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-eks.yaml")])
     assert ran.failed == 1
     assert "eks-l4-1x-g6" in ran.output
-    assert mutating(ran.calls) == []
+    assert ran.mutating == []
 
 
 @pytest.mark.parametrize(
@@ -284,7 +235,7 @@ def test_a_collection_that_is_missing_is_told(fleet: Fleet, tmp_path: Path, stat
     ran = replace(fleet, collections=tmp_path / "none").run(eks_cluster_state=state)
     assert ran.failed == 1
     assert "amazon.aws is not installed: clusters on EKS need 10.1.2 or newer. Install it with: " in ran.output
-    assert not mutating(ran.calls)
+    assert not ran.mutating
 
 
 def test_a_role_is_assumed(fleet: Fleet) -> None:
@@ -306,4 +257,4 @@ def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
     assert "cluster eks-us-west has 1 ModelReplicas. Drain it first" in ran.output, ran.output
     assert ran.calls == []
     forced = fleet.run("-e", "eks_cluster_state=absent", "-e", "eks_cluster_force=true", **given).ok()
-    assert mutating(forced.calls) == []
+    assert forced.mutating == []
