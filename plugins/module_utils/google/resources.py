@@ -150,11 +150,31 @@ class Resources:
             foreign = marks.foreign(resource, live.have)
             if foreign:
                 problems.append(foreign)
-            elif with_changes and not _to_be_made(resource, live):
+                continue
+            problems += self._elsewhere(resource, live.have)
+            if with_changes and not _to_be_made(resource, live):
                 problems += _immutable(resource, differences(resource["kind"], live.have, resource["body"]))
         if problems:
             raise GoogleError(".\n".join(problem.rstrip(".") for problem in problems))
         return {key: outcome.done[key] for key in self._by_key}
+
+    def _elsewhere(self, network: Resource, have: Have) -> Iterator[str]:
+        """What of the list is in another region than it says: a network is in all of them, and tells of its
+        subnetworks."""
+        if network["kind"] != "network":
+            return
+        there = [str(link).split("/")[-3:] for link in have.get("subnetworks") or ()]
+        for resource in self._by_key.values():
+            if resource["kind"] != "subnetwork":
+                continue
+            wanted = str(resource["parent"]).rpartition("/")[2]
+            for region, _collection, name in there:
+                if name == resource["name"] and region != wanted:
+                    yield (
+                        f"{requests.words(resource)} is in {region} already, and {wanted} is asked for. Google moves "
+                        f"nothing to another region: set spec.region back to {region}; to have the cluster elsewhere, "
+                        "remove it first"
+                    )
 
     def _find(self, resource: Resource) -> _Live:
         try:

@@ -247,6 +247,19 @@ def test_what_google_cannot_change_is_told_before_anything_is_begun(made: Cluste
         assert made.did() == []
 
 
+def test_a_cluster_stays_in_its_region(made: Cluster) -> None:
+    name = made.plan["name"]
+    # With ranges that are free, so that Google itself would have nothing against a second one.
+    ranges = {"nodeCidr": "10.50.0.0/24", "podCidr": "10.51.0.0/16", "serviceCidr": "10.52.0.0/16"}
+    made.become(gpu(zones=["us-east4-a"]), region="us-east4", networking=ranges)
+    for arguments in ({"check": True}, {}, {"state": "absent"}):
+        result = made.run(**arguments)
+        assert result["failed"]
+        assert f"subnetwork {name} is in us-central1 already, and us-east4 is asked for" in result["msg"]
+        assert "set spec.region back to us-central1" in result["msg"]
+        assert made.did() == []
+
+
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
