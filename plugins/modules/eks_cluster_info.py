@@ -300,12 +300,6 @@ foreign:
   type: list
   elements: str
   sample: []
-elsewhere:
-  description: Lines about what hints at a cluster of this name in another region.
-  returned: success
-  type: list
-  elements: str
-  sample: []
 left:
   description: All that carries our tags, in the order in which it can be removed.
   returned: when O(everything) is true
@@ -374,7 +368,6 @@ def work(module: AnsibleModule) -> None:
         parts=list(dict.fromkeys(one.part for one in found if one.action != "refuse")),
         unplanned=observed.unplanned,
         foreign=observed.foreign,
-        elsewhere=observed.elsewhere,
         diff=differences.diff(found),
         **({"left": observed.left} if everything else {}),
     )

@@ -106,13 +106,14 @@ class Made:
 
     def access(self) -> None:
         arns = {}
+        identities = [*tags(self.plan), {"Key": "modelplane.ai/region", "Value": self.plan["region"]}]
         for policy in self.plan["policies"]:
             arns[policy["key"]] = self.iam.create_policy(
-                PolicyName=policy["name"], PolicyDocument=json.dumps(policy["document"]), Tags=tags(self.plan)
+                PolicyName=policy["name"], PolicyDocument=json.dumps(policy["document"]), Tags=identities
             )["Policy"]["Arn"]
         for role in self.plan["roles"]:
             self.iam.create_role(
-                RoleName=role["name"], AssumeRolePolicyDocument=json.dumps(role["trust"]), Tags=tags(self.plan)
+                RoleName=role["name"], AssumeRolePolicyDocument=json.dumps(role["trust"]), Tags=identities
             )
             for arn in [*role["managed_policies"], *([arns[role["policy"]]] if role["policy"] else [])]:
                 self.iam.attach_role_policy(RoleName=role["name"], PolicyArn=arn)

@@ -41,7 +41,7 @@ def test_an_empty_account_has_nothing(aws: Double) -> None:
     assert result["parts"] == [
         *("vpc", "subnets", "internet_gateway", "nat_gateway", "route_tables", "security_groups", "policies", "roles")
     ]
-    assert (result["foreign"], result["elsewhere"], result["left"], result["unplanned"]) == ([], [], [], {})
+    assert (result["foreign"], result["left"], result["unplanned"]) == ([], [], {})
     assert result["ids"]["vpc"] == ""
     assert result["ids"]["roles"]["node"].startswith("arn:aws:iam::123456789012:role/modelplane-system-west-node-")
     assert result["found"]["cluster"] == {}
@@ -269,15 +269,14 @@ def test_the_cluster_of_another_fleet_is_not_ours(aws: Double) -> None:
     assert all("belongs to the fleet other" in line for line in result["foreign"])
 
 
-def test_a_cluster_in_another_region_is_hinted_at(aws: Double) -> None:
+def test_a_cluster_in_another_region_keeps_its_roles(aws: Double) -> None:
     plan = planned()
     Made(aws, plan)
     moved = {**plan, "region": "eu-west-1"}
-    aws.forget_calls()
-    result = run_module(eks_cluster_info, {**aws.credentials, "region": "eu-west-1", "plan": moved})
-    [line] = result["elsewhere"]
-    assert "nothing else of it is in eu-west-1" in line
-    assert result["ids"]["vpc"] == ""
+    given = {**aws.credentials, "region": "eu-west-1", "plan": moved, "everything": True}
+    result = run_module(eks_cluster_info, given)
+    assert any("belongs to the cluster of this name in us-west-2" in line for line in result["foreign"])
+    assert result["left"] == []
 
 
 # What goes wrong

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import Rule, document
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import identity_tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import Observed, alive
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 
@@ -177,7 +178,10 @@ def _nat_gateway(plan: Found, found: Found, ids: Found) -> list[Difference]:
             "has made another one"
         )
         return [Difference(part, name, "refuse", told, {"subnet": have["subnet"]}, {"subnet": subnet})]
-    return _change(part, name, what, {}, _tag_change(have, made["tags"]))
+    address = found["addresses"].get(have["allocation"])
+    of_address = _tag_change(address, made["tags"]).get("tags") if address else None
+    changed = {"address_tags": of_address} if of_address else {}
+    return _change(part, name, what, _tag_change(have, made["tags"]), changed)
 
 
 def _route_tables(plan: Found, found: Found, ids: Found) -> list[Difference]:
@@ -231,11 +235,11 @@ def _policies(plan: Found, found: Found) -> list[Difference]:
     for policy in plan["policies"]:
         name, have = policy["name"], found["policies"].get(policy["key"])
         if not have:
-            made = {"document": policy["document"], "tags": dict(plan["tags"])}
+            made = {"document": policy["document"], "tags": identity_tags(plan)}
             result.append(_make("policies", name, f"IAM policy {name} is made", made))
             continue
         changed = _documents("document", have["document"], policy["document"])
-        result += _change("policies", name, f"IAM policy {name}", changed, _tag_change(have, plan["tags"]))
+        result += _change("policies", name, f"IAM policy {name}", changed, _tag_change(have, identity_tags(plan)))
     return result
 
 
@@ -246,11 +250,11 @@ def _roles(plan: Found, found: Found, ids: Found) -> list[Difference]:
         own = [ids["policies"][role["policy"]]] if role["policy"] else []
         wanted = {"managed_policies": sorted([*role["managed_policies"], *own])}
         if not have:
-            made = {"trust": role["trust"], **wanted, "tags": dict(plan["tags"])}
+            made = {"trust": role["trust"], **wanted, "tags": identity_tags(plan)}
             result.append(_make("roles", name, f"IAM role {name} is made", made))
             continue
         changed = {**_documents("trust", have["trust"], role["trust"]), **_scalars(have, wanted)}
-        result += _change("roles", name, f"IAM role {name}", changed, _tag_change(have, plan["tags"]))
+        result += _change("roles", name, f"IAM role {name}", changed, _tag_change(have, identity_tags(plan)))
     return result
 
 
@@ -371,6 +375,7 @@ def _tag_words(_word: str, _before: Any, after: Any) -> str:
 
 
 _SENTENCES: dict[str, Callable[[str, Any, Any], str]] = {
+    "address_tags": lambda _word, before, after: f"{_tag_words('', before, after)} of its Elastic IP",
     "document": lambda _word, _before, _after: "its document is not that of the plan",
     "egress": _lists,
     "ingress": _lists,

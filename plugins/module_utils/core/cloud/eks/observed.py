@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.na
     CLUSTER_TAG,
     FLEET_TAG,
     MANAGED_BY_TAG,
+    REGION_TAG,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
 
@@ -66,14 +67,13 @@ class Answers:
 
 @dataclass(frozen=True)
 class Observed:
-    """`found`: what is ours and planned; `unplanned`: what is ours besides, `{part: [object]}`; `foreign`, `elsewhere`:
-    lines for people; `left`: all that is ours, `{kind, id, name}`, in the order in which it can be removed."""
+    """`found`: what is ours and planned; `unplanned`: what is ours besides, `{part: [object]}`; `foreign`: lines
+    for people; `left`: all that is ours, `{kind, id, name}`, in the order in which it can be removed."""
 
     found: dict[str, Any]
     ids: dict[str, Any]
     unplanned: dict[str, list[dict[str, Any]]]
     foreign: list[str]
-    elsewhere: list[str]
     left: list[dict[str, str]]
 
 
@@ -96,7 +96,6 @@ def observe(plan: Wire, answers: Answers) -> Observed:
         ids=ids(plan, found),
         unplanned=sorter.unplanned,
         foreign=sorted(set(sorter.foreign)),
-        elsewhere=sorter.elsewhere(found),
         left=sorter.left(found),
     )
 
@@ -194,6 +193,19 @@ class _Sorter:
             why = f"belongs to the cluster {cluster} (tag {CLUSTER_TAG})" if cluster else f"has no tag {CLUSTER_TAG}"
             self._tell(what, f"stands where the plan has one, but {why}", "Rename or remove it, or the cluster here.")
         return False
+
+    def _ours_here(self, what: str, one: Wire) -> bool:
+        """Whether something of IAM, which counts in all regions, is ours and of the cluster in this one."""
+        if not self._ours(what, one, named=True):
+            return False
+        region = plain_tags(one.get("Tags", one.get("tags"))).get(REGION_TAG, self.plan["region"])
+        if region != self.plan["region"]:
+            why = f"belongs to the cluster of this name in {region} (tag {REGION_TAG})"
+            advice = (
+                f"Set the region back to {region} and remove that cluster first, or give the one here another name."
+            )
+            self._tell(what, why, advice)
+        return region == self.plan["region"]
 
     def _tell(self, what: str, why: str, advice: str) -> None:
         self.foreign.append(f"{what} {why}, and is not touched. {advice}")
@@ -320,7 +332,7 @@ class _Sorter:
         result = {}
         for key, answer in sorted(self.answers.roles.items()):
             role = answer["Role"]
-            if self._ours(f"IAM role {role['RoleName']}", role, named=True):
+            if self._ours_here(f"IAM role {role['RoleName']}", role):
                 result[key] = {
                     "arn": role["Arn"],
                     "name": role["RoleName"],
@@ -334,7 +346,7 @@ class _Sorter:
         result = {}
         for key, answer in sorted(self.answers.policies.items()):
             policy = answer["Policy"]
-            if self._ours(f"IAM policy {policy['PolicyName']}", policy, named=True):
+            if self._ours_here(f"IAM policy {policy['PolicyName']}", policy):
                 result[key] = {
                     "arn": policy["Arn"],
                     "name": policy["PolicyName"],
@@ -384,19 +396,6 @@ class _Sorter:
         return result
 
     # Afterwards
-
-    def elsewhere(self, found: Wire) -> list[str]:
-        """Lines on what only a cluster of this name in another region, or a run that stopped early, can explain."""
-        here = ("vpc", "subnets", "security_groups", "cluster", "file_system")
-        if not found["roles"] or any(found[part] for part in here):
-            return []
-        names = ", ".join(role["name"] for role in found["roles"].values())
-        return [
-            f"The IAM roles {names} have the tags of the cluster {self.plan['name']}, but nothing else of it is in "
-            f"{self.plan['region']}. If an earlier run stopped before it made more, all is well; if the cluster was "
-            "made in another region, it is still there: set spec.region back to that region, remove the cluster, then "
-            "change the region."
-        ]
 
     def left(self, found: Wire) -> list[dict[str, str]]:
         """All that is ours, in the order in which it can be removed."""

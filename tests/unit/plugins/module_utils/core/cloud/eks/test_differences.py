@@ -130,6 +130,12 @@ CASES: dict[str, tuple[Damage, str, str, str]] = {
         "Elastic IP eipalloc-1",
     ),
     "nat without a tag": (tag("nat_gateways", 0, FLEET, None), "nat_gateway", "change", "tags modelplane.ai/fleet"),
+    "address without a tag": (
+        lambda cloud: put("addresses", 0, Tags=[t for t in cloud.nat_gateways[0]["Tags"] if t["Key"] != FLEET])(cloud),
+        "nat_gateway",
+        "change",
+        "tags modelplane.ai/fleet=default of its Elastic IP",
+    ),
     "public route elsewhere": (route(0, GatewayId="igw-9"), "route_tables", "change", "igw-1 instead of igw-9"),
     "private route to the internet": (route(1, GatewayId="igw-1"), "route_tables", "change", "nat-1 instead of igw-1"),
     "route that leads nowhere": (

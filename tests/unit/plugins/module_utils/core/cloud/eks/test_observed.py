@@ -46,7 +46,7 @@ def test_the_ids_of_a_whole_cluster() -> None:
         "endpoint": "https://eks.example",
         "certificate_authority": "LS0t",
     }
-    assert (found.foreign, found.elsewhere, found.unplanned) == ([], [], {})
+    assert (found.foreign, found.unplanned) == ([], {})
     assert found.found["node_groups"] == ["gpu", "system"]
 
 
@@ -60,7 +60,7 @@ def test_the_ids_of_nothing_are_empty_and_arns_are_known_in_advance() -> None:
     assert found.ids["policies"]["autoscaler"].startswith(f"arn:aws:iam::{ACCOUNT}:policy/modelplane-system-west-")
     empty = {key for key, value in found.ids.items() if value == ""}
     assert {"vpc", "nat_gateway", "eip", "file_system", "cluster", "endpoint", "cluster_security_group"} <= empty
-    assert (found.foreign, found.elsewhere, found.left, found.unplanned) == ([], [], [], {})
+    assert (found.foreign, found.left, found.unplanned) == ([], [], {})
 
 
 def test_the_partition_is_in_the_arns() -> None:
@@ -183,13 +183,14 @@ def test_a_missing_fleet_tag_is_ours_and_a_difference() -> None:
     assert observe(cloud.plan, cloud.answers()).ids["vpc"] == VPC
 
 
-def test_roles_alone_hint_at_another_region() -> None:
+def test_roles_of_the_cluster_in_another_region_are_not_ours() -> None:
+    """IAM counts in all regions: who removes or makes the cluster here would take them from the one that is there."""
     cloud = Cloud(planned())
-    found = observe(cloud.plan, Answers(account=ACCOUNT, roles=cloud.roles))
-    [line] = found.elsewhere
-    assert "nothing else of it is in us-west-2" in line
-    assert found.foreign == []
-    assert observe(cloud.plan, cloud.answers()).elsewhere == []
+    here = {**cloud.plan, "region": "us-east-1"}
+    found = observe(here, Answers(account=ACCOUNT, roles=cloud.roles, policies=cloud.policies))
+    assert len(found.foreign) == len(cloud.roles) + len(cloud.policies)
+    assert all("belongs to the cluster of this name in us-west-2" in line for line in found.foreign)
+    assert (found.left, found.found["roles"], found.found["policies"]) == ([], {}, {})
 
 
 # What is left

@@ -111,6 +111,7 @@ class Cloud:
             for index, one in enumerate(plan["launch_templates"])
         ]
         own = f"arn:aws:iam::{ACCOUNT}"
+        identities = [*self.tags(), {"Key": "modelplane.ai/region", "Value": plan["region"]}]
         policies = {one["key"]: f"{own}:policy/{one['name']}" for one in plan["policies"]}
         self.roles = {
             one["key"]: {
@@ -118,7 +119,7 @@ class Cloud:
                     "RoleName": one["name"],
                     "Arn": f"{own}:role/{one['name']}",
                     "AssumeRolePolicyDocument": json.loads(json.dumps(one["trust"])),
-                    "Tags": self.tags(),
+                    "Tags": list(identities),
                 },
                 "Attached": [*one["managed_policies"], *([policies[one["policy"]]] if one["policy"] else [])],
             }
@@ -126,7 +127,7 @@ class Cloud:
         }
         self.policies = {
             one["key"]: {
-                "Policy": {"PolicyName": one["name"], "Arn": policies[one["key"]], "Tags": self.tags()},
+                "Policy": {"PolicyName": one["name"], "Arn": policies[one["key"]], "Tags": list(identities)},
                 "Document": quote(json.dumps(one["document"])),
             }
             for one in plan["policies"]
