@@ -33,6 +33,9 @@ _MOST_TAGS = 40
 _LONGEST_NAME = 251
 """AWS allows 255 characters in the name of a security group, which is this name and four more."""
 _VERSION = re.compile(r"1\.[0-9]{1,3}")
+_TAG = re.compile(r"[\w\s.:/=+@-]*")
+"""Keys and values of tags that every service takes. EC2 alone takes any, so that IAM would refuse in the middle of a
+run."""
 
 
 class EksError(CloudError):
@@ -95,6 +98,9 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
             )
         elif len(key) > 128 or len(str(tags[key])) > 256:
             problems.append(Problem("must be at most 128 characters, its value at most 256", f"tags.{key[:60]}"))
+        elif not key or not _TAG.fullmatch(key) or not _TAG.fullmatch(str(tags[key])):
+            told = "must be letters, digits, spaces and any of _ . : / = + - @, and so must its value"
+            problems.append(Problem(told, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out"))
     for name, given in addons.items():
         addon = {} if given is None else given
         if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
