@@ -88,6 +88,9 @@ _CONNECTION = r"""
           endpoint:
             description: URL of the GKE API where it is not the public one.
             type: str
+          ca_file:
+            description: A file with the certificates that those of Google's APIs have to come from.
+            type: path
       server:
         description:
           - URL of the API server.

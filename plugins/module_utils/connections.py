@@ -53,6 +53,7 @@ OPTIONS: dict[str, Any] = {
             "cluster": {"type": "str", "required": True},
             "credentials_file": {"type": "path"},
             "endpoint": {"type": "str"},
+            "ca_file": {"type": "path"},
         },
     },
     "server": {"type": "str"},
@@ -82,6 +83,7 @@ CLUSTER_VARIABLES = (
     "gke_cluster_project",
     "gke_cluster_credentials_file",
     "gke_cluster_endpoints",
+    "gke_cluster_ca_file",
     "inventory_dir",
 )
 """The variables of a host of `workload_clusters` that say how it is reached."""
@@ -91,7 +93,7 @@ _LOGINS = {
         "eks_cluster_role_arn": "role_arn",
         "eks_cluster_endpoint_url": "endpoint",
     },
-    "gke": {"gke_cluster_credentials_file": "credentials_file"},
+    "gke": {"gke_cluster_credentials_file": "credentials_file", "gke_cluster_ca_file": "ca_file"},
 }
 """By the way: variables that win over what is written there."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")

@@ -46,13 +46,14 @@ class Eks:
 @dataclass(frozen=True)
 class Gke:
     """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
-    API where it is not the public one."""
+    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
 
     project: str
     location: str
     cluster: str
     credentials_file: str = ""
     endpoint: str = ""
+    ca_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,8 +233,9 @@ def _gke(wanted: Gke, server: str) -> Target:
         found, ca = server, ""
     else:
         where = (wanted.project, wanted.location, wanted.cluster)
-        found, ca = gke.describe(*where, wanted.credentials_file, wanted.endpoint)
-    return Target(checked_url(found, "server", ("https",)), Minted(gke.minter(wanted.credentials_file)), ca=ca)
+        found, ca = gke.describe(*where, wanted.credentials_file, wanted.endpoint, wanted.ca_file)
+    mint = gke.minter(wanted.credentials_file, wanted.ca_file)
+    return Target(checked_url(found, "server", ("https",)), Minted(mint), ca=ca)
 
 
 def _standard(context: str) -> Target:

@@ -25,9 +25,10 @@ _KEY_RETRIES = 20
 _KEY_SECONDS = 120.0
 
 
-def minter(credentials_file: str) -> Mint:
-    """A function that makes access tokens: of a key file, or (empty) of the application default credentials."""
-    return functools.partial(_grant, credentials_file)
+def minter(credentials_file: str, ca_file: str = "") -> Mint:
+    """A function that makes access tokens: of a key file, or (empty) of the application default credentials. `ca_file`:
+    certificates that those of Google have to come from."""
+    return functools.partial(_grant, credentials_file, ca_file=ca_file)
 
 
 def of_key(key: Mapping[str, Any], told: str) -> Grant:
@@ -47,16 +48,16 @@ def of_key(key: Mapping[str, Any], told: str) -> Grant:
 
 
 def describe(
-    project: str, location: str, cluster: str, credentials_file: str = "", endpoint: str = ""
+    project: str, location: str, cluster: str, credentials_file: str = "", endpoint: str = "", ca_file: str = ""
 ) -> tuple[str, str]:
     """Server and CA (PEM, empty for the DNS endpoint, whose certificate is a public one); raises AccessError. Without a
     project it is that of the credentials."""
-    project = project or _project(credentials_file, cluster)
+    project = project or _project(credentials_file, ca_file, cluster)
     name = f"projects/{quote(project)}/locations/{quote(location)}/clusters/{quote(cluster)}"
     url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
-    token = _grant(credentials_file, "").token
+    token = _grant(credentials_file, "", ca_file=ca_file).token
     try:
-        answer = google_tokens.connections_to(url).request(
+        answer = google_tokens.connections_to(url, ca_file).request(
             "GET", url, headers={"Authorization": f"Bearer {token}"}, timeout=_SECONDS
         )
     except HTTPError as error:
@@ -88,9 +89,9 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
     return f"https://[{host}]" if host.count(":") > 1 else f"https://{host}", ca
 
 
-def _project(credentials_file: str, cluster: str) -> str:
+def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
     try:
-        found = google_tokens.tokens(credentials_file).project()
+        found = google_tokens.tokens(credentials_file, ca_file).project()
     except LoginError as error:
         raise AccessError(f"Google: {error}", error.hint) from None
     if not found:
@@ -101,10 +102,10 @@ def _project(credentials_file: str, cluster: str) -> str:
     return found
 
 
-def _grant(credentials_file: str, refused: str) -> Grant:
+def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:
     """One token serves all clusters of an identity."""
     try:
-        token = google_tokens.tokens(credentials_file).token(refused)
+        token = google_tokens.tokens(credentials_file, ca_file).token(refused)
     except LoginError as error:
         raise AccessError(f"Google: {error}", error.hint) from None
     return Grant(token=token.value, seconds=token.seconds)

@@ -86,10 +86,18 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
             gke_cluster_accounts={"default": {"project": "of-account"}},
             gke_cluster_project="of-role",
             gke_cluster_credentials_file="keys/role.json",
+            gke_cluster_ca_file="ca.pem",
             gke_cluster_endpoints={"container": "https://gke", "compute": "https://compute"},
             inventory_dir="/fleet",
         ),
-        {"gke": {**GKE, "credentials_file": "/fleet/keys/role.json", "endpoint": "https://gke"}},
+        {
+            "gke": {
+                **GKE,
+                "credentials_file": "/fleet/keys/role.json",
+                "ca_file": "/fleet/ca.pem",
+                "endpoint": "https://gke",
+            }
+        },
     ),
     "an account is that of the credentials": (
         kubernetes(

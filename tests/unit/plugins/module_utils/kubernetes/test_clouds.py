@@ -368,6 +368,23 @@ def test_where_a_cluster_of_gke_is(server: Server, authority: Authority, cloud: 
     assert cloud.seen[-1].headers["authorization"] == "Bearer planted-1"
 
 
+def test_certificates_of_google_can_be_those_of_a_proxy(
+    server: Server, authority: Authority, key_file: str, tmp_path: Path
+) -> None:
+    google(server)
+    key = tmp_path / "behind-proxy.json"
+    key.write_text(json.dumps({**json.loads(Path(key_file).read_text()), "token_uri": f"{server.url}/token"}))
+    for ca_file, told in (
+        (str(authority.path), "HTTP 404"),
+        ("", "CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
+    ):
+        with (
+            connect(Connection("west", gke=Gke("p", "l", "c", str(key), server.url, ca_file), retries=0)) as client,
+            pytest.raises(ConnectionInvalid, match=told),
+        ):
+            client.version()
+
+
 def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_given(
     cloud: Server, key_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
