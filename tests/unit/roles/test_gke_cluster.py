@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
@@ -185,6 +186,21 @@ def test_what_is_wrong_with_the_project_is_told_before_anything_is_made(fleet: F
     assert "Cluster gke-us-central:" in ran.output
     assert "container.googleapis.com" in ran.output
     assert ran.mutating == []
+
+
+def test_rights_that_are_needed_are_told_before_anything_is_made(fleet: Fleet) -> None:
+    """Without a control cluster, nobody keeps a key, so that none is made."""
+    fleet.gcp.leave_role("roles/owner")
+    me = f"serviceAccount:{fleet.gcp.key()['client_email']}"
+    for role in {*rights.MAKING, *rights.REMOVING, "roles/iam.serviceAccountUser"} - {rights.KEYS, "roles/file.editor"}:
+        fleet.gcp.change_policy(role, me)
+    ran = fleet.run("--check").ok()
+    assert "removing the cluster needs more" in ran.output
+    assert "Give it the role roles/file.editor" in ran.output
+    fleet.gcp.leave_role("roles/iam.serviceAccountUser")
+    ran = fleet.run("--check")
+    assert ran.failed == 1
+    assert "Give it the role roles/iam.serviceAccountUser" in ran.output
 
 
 @pytest.mark.parametrize(
