@@ -21,7 +21,11 @@ _ID = re.compile(
 _ADDRESS = re.compile(r"\b\d{1,3}(\.\d{1,3}){3}\b(?!/)")
 _MAC = re.compile(r"\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b")
 # Ends in what EKS makes up: the group of a cluster, its identity provider, a pod identity association.
-_MADE_UP = re.compile(r"(eks-cluster-sg-[\w-]+?-)\d+\b|(/id/)[0-9A-F]{32}\b|\b(a-)[0-9a-z]{16,17}\b")
+_MADE_UP = re.compile(
+    r"(eks-cluster-sg-[\w-]+?-)\d+\b|(/id/)[0-9A-F]{32}\b|\b(a-)[0-9a-z]{16,17}\b"
+    # A digest of data that have identifiers in them.
+    r"|(modelplane\.fleet )[0-9a-f]{16}\b"
+)
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 # Differ between two accounts in which the same was made.
 _FLEETING = re.compile(
@@ -94,7 +98,7 @@ def _own(key: str, value: Any) -> bool:
 
 def _anonymous(text: str, names: Mapping[str, str]) -> str:
     text = _ID.sub(lambda match: names.get(match[0], f"<{match[1]}>"), text)
-    text = _MADE_UP.sub(lambda match: f"{match[1] or match[2] or match[3]}<made up>", text)
+    text = _MADE_UP.sub(lambda match: f"{match[match.lastindex or 0]}<made up>", text)
     return _UUID.sub("<uuid>", _MAC.sub("<mac>", _ADDRESS.sub("<address>", text)))
 
 
