@@ -59,6 +59,9 @@ class Leftovers:
                 hint="Delete the cluster first",
             )
         network = self._have("network")
+        # The cluster may still be there, in another region than the plan says.
+        for line in marks.elsewhere(self._planned["subnetwork"], network):
+            raise GoogleError(line)
         where = Where(
             project=self._plan["project"],
             region=self._plan["region"],

@@ -163,18 +163,9 @@ class Resources:
         subnetworks."""
         if network["kind"] != "network":
             return
-        there = [str(link).split("/")[-3:] for link in have.get("subnetworks") or ()]
         for resource in self._by_key.values():
-            if resource["kind"] != "subnetwork":
-                continue
-            wanted = str(resource["parent"]).rpartition("/")[2]
-            for region, _collection, name in there:
-                if name == resource["name"] and region != wanted:
-                    yield (
-                        f"{requests.words(resource)} is in {region} already, and {wanted} is asked for. Google moves "
-                        f"nothing to another region: set spec.region back to {region}; to have the cluster elsewhere, "
-                        "remove it first"
-                    )
+            if resource["kind"] == "subnetwork":
+                yield from marks.elsewhere(resource, have)
 
     def _find(self, resource: Resource) -> _Live:
         try:

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.pl
 from ansible_collections.modelplane.fleet.plugins.modules import gcp_leftovers, gcp_resource
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import gke
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import gke, gpu
 
 Json = dict[str, Any]
 REGION, ZONE = "us-central1", "us-central1-a"
@@ -361,6 +361,18 @@ def test_a_network_of_somebody_else_is_refused(gcp: Double) -> None:
     result = project.sweep()
     assert (result["failed"], project.did()) == (True, [])
     assert "was not made by this collection" in result["msg"]
+
+
+def test_a_cluster_in_another_region_is_left_alone(project: Project) -> None:
+    """It is not gone, though there is none where the plan says."""
+    project.bring("network", "subnetwork", "cluster")
+    volume = project.gcp.volume(project.name)
+    project.plan = plan(gke(region="us-east4", nodePools=[gpu(zones=["us-east4-a"])]), project.gcp.project)
+    for check in (True, False):
+        result = project.sweep(check=check)
+        assert (result["failed"], project.did()) == (True, [])
+        assert "set spec.region back to us-central1" in result["msg"]
+    assert volume in project.objects()
 
 
 def test_what_is_still_in_use_is_tried_again(project: Project) -> None:

@@ -198,14 +198,15 @@ class _Sorter:
         """Whether something of IAM, which counts in all regions, is ours and of the cluster in this one."""
         if not self._ours(what, one, named=True):
             return False
-        region = plain_tags(one.get("Tags", one.get("tags"))).get(REGION_TAG, self.plan["region"])
-        if region != self.plan["region"]:
+        here: str = self.plan["region"]
+        region = plain_tags(one.get("Tags", one.get("tags"))).get(REGION_TAG, here)
+        if region != here:
             why = f"belongs to the cluster of this name in {region} (tag {REGION_TAG})"
             advice = (
                 f"Set the region back to {region} and remove that cluster first, or give the one here another name."
             )
             self._tell(what, why, advice)
-        return region == self.plan["region"]
+        return region == here
 
     def _tell(self, what: str, why: str, advice: str) -> None:
         self.foreign.append(f"{what} {why}, and is not touched. {advice}")

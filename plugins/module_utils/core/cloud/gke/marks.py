@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
@@ -45,6 +45,21 @@ def foreign(resource: Mapping[str, Any], have: Mapping[str, Any]) -> str:
         f"{', '.join(ours.get(key, '') for key in others)}. Give the cluster another name, or set "
         "gke_cluster_fleet to the name of the fleet that it belongs to"
     )
+
+
+def elsewhere(subnetwork: Mapping[str, Any], network: Mapping[str, Any]) -> Iterator[str]:
+    """Where a subnetwork of the plan is, when that is another region than the plan says: a sentence for each.
+
+    `network`: as the API returns it; it is in all regions, and tells of its subnetworks.
+    """
+    wanted = str(subnetwork["parent"]).rpartition("/")[2]
+    for link in network.get("subnetworks") or ():
+        region, _collection, name = str(link).split("/")[-3:]
+        if name == subnetwork["name"] and region != wanted:
+            yield (
+                f"{words(subnetwork)} is in {region} already, and {wanted} is asked for. Google moves nothing to "
+                f"another region: set spec.region back to {region}; to have the cluster elsewhere, remove it first"
+            )
 
 
 def _place(kind: str) -> str:
