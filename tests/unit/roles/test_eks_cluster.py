@@ -106,9 +106,17 @@ def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> 
         "gpu-l4:",
         "kube-system/cluster-autoscaler:",
         "aws-efs-csi-driver:",
+        "cluster-autoscaler is brought into the cluster",
     ):
         assert told in ran.output
     assert fleet.aws.invalid() == []
+
+
+def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
+    ran = fleet.run("-e", "eks_cluster_state=absent", playbook="site")
+    assert ran.failed == 1
+    assert "this playbook makes clusters. Take the playbook provision" in ran.output
+    assert ran.calls == []
 
 
 def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(fleet: Fleet) -> None:

@@ -115,6 +115,7 @@ def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> 
         "acceleratorType: nvidia-l4",
         "pool-system (system) is made",
         "service-filestore (file.googleapis.com) is made",
+        "storage-class is brought into the cluster",
         "role: roles/container.admin",
     ):
         assert told in ran.output
