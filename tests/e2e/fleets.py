@@ -60,10 +60,10 @@ def cluster(name: str, *taints: Mapping[str, str], **labels: str) -> str:
 
 def deployment(name: str, replicas: int | None = None, *, copies: int = 1, tag: str = "v0.23.0", **more: Any) -> str:
     """A ModelDeployment of one engine with one pod per copy. `more`: other fields of the template, and
-    `selector` (CEL), `clusters` (labels), `priority`."""
-    selector, clusters = more.pop("selector", SMALL_GPU), more.pop("clusters", None)
+    `selector` (CEL), `priority`."""
+    selector = more.pop("selector", SMALL_GPU)
     engine = {"name": "main", "copies": copies, "members": [member("Standalone", selector, 1, tag)]}
-    return _deployment(name, replicas, {"engines": [engine], **more}, clusters=clusters)
+    return _deployment(name, replicas, {"engines": [engine], **more})
 
 
 def gang(name: str, *, tag: str = "v0.23.0", priority: str = "10") -> str:
@@ -101,19 +101,12 @@ def cache(name: str, **hugging_face: Any) -> str:
     )
 
 
-def _deployment(
-    name: str,
-    replicas: int | None,
-    template: Mapping[str, Any],
-    priority: str = "",
-    clusters: Mapping[str, str] | None = None,
-) -> str:
+def _deployment(name: str, replicas: int | None, template: Mapping[str, Any], priority: str = "") -> str:
     metadata: dict[str, Any] = {"name": name, "namespace": "team"}
     if priority:
         metadata["annotations"] = {"modelplane.ai/priority": priority}
     scale = {} if replicas is None else {"replicas": replicas}
-    chosen = {"clusterSelector": {"matchLabels": dict(clusters)}} if clusters else {}
-    return _document("ModelDeployment", metadata, {**scale, **chosen, "template": {"spec": template}})
+    return _document("ModelDeployment", metadata, {**scale, "template": {"spec": template}})
 
 
 def _document(kind: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
