@@ -58,10 +58,10 @@ unit: $(VENV)/tests.installed kube ## the tests of all parts
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e -rs
 
 e2e: $(VENV)/tests.installed kube ## whole fleets on real control planes, through ansible-playbook
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e --ignore-glob='*_interrupted.py' --ignore-glob='*_eks_site.py'
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e --ignore-glob='*_interrupted.py' --ignore-glob='*_eks_site.py' --ignore-glob='*_gke_site.py'
 
-interrupted: $(VENV)/tests.installed kube ## what takes long: cloud clusters that fail at each call in turn, and a whole site on one
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e/test_*_interrupted.py tests/e2e/test_eks_site.py
+interrupted: $(VENV)/tests.installed kube ## what takes long: cloud clusters that fail at each call in turn, and whole sites on them
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e/test_*_interrupted.py tests/e2e/test_eks_site.py tests/e2e/test_gke_site.py
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py
