@@ -289,8 +289,8 @@ parts:
   sample: [nat_gateway, route_tables]
 unplanned:
   description:
-    - What carries our tags and is not in the plan, by part, in the form of RV(found); of V(security_groups), those that
-      RV(differences) says to remove.
+    - What carries our tags and is not in the plan, by part, in the form of RV(found). RV(differences) says what of it
+      is removed.
   returned: success
   type: dict
   sample: {security_groups: [{id: sg-0d1, name: eks-us-west-efa}]}

@@ -58,7 +58,8 @@ def answers(account: Account, plan: Plan, *, everything: bool = False) -> Answer
         arn = f"arn:{plan['partition']}:iam::{owner}:policy/{policy['name']}"
         first[f"policy {policy['key']}"] = partial(_policy, account, arn)
     seen = _at_once(first)
-    inside = _at_once(_inside(account, our_vpc(plan, seen["vpcs"]), seen["file_systems"] if everything else ()))
+    vpc = our_vpc(plan, seen["vpcs"], seen["subnets"])
+    inside = _at_once(_inside(account, vpc, seen["file_systems"] if everything else ()))
     network: dict[str, Any] = {kind: _once(kind, [*seen[kind], *inside.get(kind, ())]) for kind in _NETWORK}
     return Answers(
         account=owner,

@@ -26,6 +26,7 @@ PARTS = (
     "subnets",
     "internet_gateway",
     "nat_gateway",
+    "addresses",
     "route_tables",
     "security_groups",
     "policies",
@@ -259,8 +260,15 @@ def _roles(plan: Found, found: Found, ids: Found) -> list[Difference]:
 
 
 def _unplanned(observed: Observed) -> list[Difference]:
-    """What has our tags and is not in the plan: a security group can go, the rest needs a person."""
+    """What has our tags and is not in the plan: a security group can go, and what is there twice since AWS made it and
+    its answer was lost; the rest needs a person."""
     result = []
+    used = {one["vpc"] for part in _INSIDE for one in observed.unplanned.get(part, ())}
+    twice: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "vpc": lambda one: one["id"] not in used and bool(one["cidr"] == observed.found["vpc"].get("cidr")),
+        "internet_gateway": lambda one: not one["vpc"],
+        "addresses": lambda _one: True,
+    }
     for part, objects in observed.unplanned.items():
         for one in objects:
             name = one["name"] or one["id"]
@@ -269,11 +277,17 @@ def _unplanned(observed: Observed) -> list[Difference]:
                 told = f"{what} is no longer in the plan, and is removed once nothing uses it"
                 result.append(Difference(part, name, "remove", told, {"ingress": one["ingress"]}))
                 continue
+            if part in twice and twice[part](one):
+                told = f"{what} is there twice, and removed as nothing uses it"
+                result.append(Difference(part, one["id"], "remove", told, {"name": one["name"]}))
+                continue
             told = f"{what} has the tags of this cluster and is not in the plan, and is not removed. {_ADVICE[part]}"
             result.append(Difference(part, name, "refuse", told, {"id": one["id"]}))
     return result
 
 
+# What a VPC is used by, of what is ours.
+_INSIDE = ("subnets", "internet_gateway", "nat_gateway")
 _ELSEWHERE = "Remove it by hand, or take our tags off it; then run again"
 _ADVICE = {
     "vpc": f"Several VPCs have them. {_ELSEWHERE}",

@@ -10,6 +10,7 @@ somebody else has under such a name is told instead of taken.
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,13 +159,14 @@ class _Sorter:
     def found(self) -> dict[str, Any]:
         vpc = self._vpc()
         vpc_id = vpc.get("id", "")
+        gateway = self._nat_gateway(vpc_id)
         return {
             "account": self.answers.account,
             "vpc": vpc,
             "subnets": self._subnets(vpc_id),
             "internet_gateway": self._internet_gateway(vpc_id),
-            "nat_gateway": self._nat_gateway(vpc_id),
-            "addresses": self._addresses(),
+            "nat_gateway": gateway,
+            "addresses": self._addresses(gateway),
             "route_tables": self._route_tables(vpc_id),
             "security_groups": self._security_groups(vpc_id),
             "roles": self._roles(),
@@ -234,7 +236,7 @@ class _Sorter:
         ]
         if not mine:
             return {}
-        vpc_id = our_vpc(self.plan, self.answers.vpcs)
+        vpc_id = our_vpc(self.plan, self.answers.vpcs, self.answers.subnets)
         self._besides("vpc", [one for one in mine if one["id"] != vpc_id])
         return next(one for one in mine if one["id"] == vpc_id)
 
@@ -283,8 +285,8 @@ class _Sorter:
         self._besides("nat_gateway", [one for one in mine if one not in here[:1] and alive(one)])
         return here[0] if here else {}
 
-    def _addresses(self) -> dict[str, dict[str, Any]]:
-        return {
+    def _addresses(self, gateway: Wire) -> dict[str, dict[str, Any]]:
+        found = {
             one["AllocationId"]: {
                 "id": one["AllocationId"],
                 "name": name_of(one),
@@ -295,6 +297,10 @@ class _Sorter:
             for one in sorted(self.answers.addresses, key=lambda one: str(one["AllocationId"]))
             if self._ours(f"Elastic IP {one['AllocationId']}", one, named=False)
         }
+        if alive(gateway):
+            rest = [one for one in found.values() if one["id"] != gateway.get("allocation") and not one["in_use"]]
+            self._besides("addresses", rest)
+        return found
 
     def _route_tables(self, vpc_id: str) -> dict[str, dict[str, Any]]:
         tiers = {one["name"]: one["tier"] for one in self.plan["route_tables"]}
@@ -436,14 +442,21 @@ class _Sorter:
         return list(known.values())
 
 
-def our_vpc(plan: Wire, vpcs: Iterable[Wire]) -> str:
+def our_vpc(plan: Wire, vpcs: Iterable[Wire], subnets: Iterable[Wire]) -> str:
     """The id of the VPC of the plan among those that AWS answered; "" when there is none.
 
-    Should there be several with our tags, it is the one of the planned CIDR and name, in this order, then of ids.
+    Should there be several with our tags, it is the one with most subnets that have them, then the one of the planned
+    CIDR and name, in this order, then of ids.
     """
     mine = [one for one in vpcs if ours(plain_tags(one.get("Tags")), plan)]
+    inside = Counter(str(one["VpcId"]) for one in subnets if ours(plain_tags(one.get("Tags")), plan))
     mine.sort(
-        key=lambda one: (one["CidrBlock"] != plan["vpc"]["cidr"], name_of(one) != plan["vpc"]["name"], one["VpcId"])
+        key=lambda one: (
+            -inside[one["VpcId"]],
+            one["CidrBlock"] != plan["vpc"]["cidr"],
+            name_of(one) != plan["vpc"]["name"],
+            one["VpcId"],
+        )
     )
     return str(mine[0]["VpcId"]) if mine else ""
 
