@@ -47,7 +47,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _UNKNOWN = "It failed, and nothing is told why"
@@ -62,6 +61,8 @@ def aws_error(result: Any) -> str:
 
 
 def _told(result: Mapping[str, Any]) -> str:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+
     message = str(result.get("msg") or _UNKNOWN).strip()
     error = result.get("error")
     if not isinstance(error, Mapping):

@@ -58,11 +58,12 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
-from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
 
 
 def connections(hosts: Any, hostvars: Any) -> list[dict[str, Any]]:
     """The `clusters` argument for hosts of the inventory."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
+
     if isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError(
             "modelplane.fleet.connections: the input must be a list of host names, such as ansible_play_hosts"

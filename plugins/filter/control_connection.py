@@ -49,12 +49,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
-from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
 
 
 def control_connection(variables: Any) -> dict[str, Any] | None:
     """The `control` argument of the modules for the host of the control plane."""
+    from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
+    from ansible_collections.modelplane.fleet.plugins.module_utils import connections as reading
+
     if not isinstance(variables, Mapping):
         raise AnsibleFilterError(
             "modelplane.fleet.control_connection: the input must be the variables of a host, such as "

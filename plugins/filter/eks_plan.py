@@ -82,8 +82,6 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
@@ -93,6 +91,9 @@ _OPTIONS = ("addons", "tags", "zones")
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """What an EKSCluster becomes."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))
     chosen = options or {}

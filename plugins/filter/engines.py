@@ -85,11 +85,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import FormError, canonical
 
 
 def engines(deployment: Any) -> list[Any]:
     """The canonical engines of a ModelDeployment."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import FormError, canonical
+
     if not isinstance(deployment, Mapping) or deployment.get("kind") != "ModelDeployment":
         raise AnsibleFilterError(
             "modelplane.fleet.engines: the input must be a ModelDeployment (a mapping of that kind)"

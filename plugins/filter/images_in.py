@@ -41,12 +41,13 @@ _value:
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests, in_object
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 
 def images_in(value: Any) -> list[str]:
     """The images that manifests name."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_manifests, in_object
+
     return sorted(in_manifests(str(value)) if isinstance(value, str) else in_object(plain(value)))
 
 

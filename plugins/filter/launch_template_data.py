@@ -53,7 +53,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.launch_template_data"
@@ -61,6 +60,8 @@ _NAME = "modelplane.fleet.launch_template_data"
 
 def launch_template_data(template: Any, groups: Any) -> dict[str, Any]:
     """The whole data of a launch template."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
+
     if not isinstance(template, Mapping) or not {"data", "network_cards"} <= set(template):
         raise AnsibleFilterError(f"{_NAME}: the input must be a launch template of a plan, with data and network_cards")
     if not isinstance(groups, (list, tuple)) or not all(isinstance(group, str) and group for group in groups):

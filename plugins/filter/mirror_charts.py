@@ -68,12 +68,13 @@ _value:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, User, charts
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, StackError
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+if TYPE_CHECKING:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import User
 
 _NAME = "modelplane.fleet.mirror_charts"
 # Of a component, what makes up its release. Its objects may need files of a role.
@@ -104,6 +105,9 @@ def mirror_charts(
     archives: Any = (),
 ) -> list[dict[str, Any]]:
     """The charts that hosts need."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, charts
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import StackError
+
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError(f"{_NAME}: the input must be hostvars, and hosts a list of names")
     known = plain(clusters or {})
@@ -123,6 +127,9 @@ def mirror_charts(
 def _user(
     host: str, variables: Mapping[str, Any], default: list[dict[str, Any]], known: Mapping[str, Any], prefix: str
 ) -> User:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import User
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices
+
     read = {
         name: plain(variables[f"{prefix}_{name}"])
         for name in ("cluster", "drivers", "states", "versions", "values")

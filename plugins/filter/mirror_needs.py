@@ -90,7 +90,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, needs, report
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.mirror_needs"
@@ -100,6 +99,8 @@ def mirror_needs(
     charts: Any, found: Any, places: Any = None, unnamed: Any = None, own: Any = None, exclude: Any = ()
 ) -> dict[str, Any]:
     """All that a fleet needs."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, needs, report
+
     if isinstance(charts, (str, Mapping)) or not isinstance(found, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of charts, the argument a mapping")
     try:

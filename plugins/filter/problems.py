@@ -65,7 +65,6 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
 
 _ROLE_FOLDER = Path(__file__).parents[2] / "roles"
 _ROLES = {
@@ -79,14 +78,17 @@ _ROLES = {
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True) -> list[str]:
     """What is wrong with the variables of a fleet."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
+
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError("modelplane.fleet.problems: the input must be hostvars, and hosts a list of names")
     of_roles = _of_roles()
+    prefixes = (settings.PREFIX, *of_roles)
     return settings.problems(
         str(host),
-        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}, of_roles),
+        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}, prefixes),
         {
-            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES}, of_roles)
+            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES}, prefixes)
             for name in hosts
             if name != host
         },
@@ -106,10 +108,9 @@ def _of_roles() -> dict[str, frozenset[str]]:
     return found
 
 
-def _read(variables: Mapping[str, Any], names: set[str], of_roles: Mapping[str, Any]) -> dict[str, Any]:
+def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:
     """The variables by these names, and those that look like one without their values, as Ansible's are templated when
     they are read."""
-    prefixes = (settings.PREFIX, *of_roles)
     return {
         name: variables[name] if name in names else None
         for name in variables

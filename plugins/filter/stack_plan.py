@@ -75,12 +75,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
-    Choices,
-    StackError,
-    actions,
-    plan,
-)
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.stack_plan"
@@ -90,6 +84,13 @@ def stack_plan(
     components: Any, choices: Any, seen: Any = None, stuck_after: float = 900.0, adopt: Any = ()
 ) -> list[dict[str, Any]]:
     """What becomes of each component."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
+        Choices,
+        StackError,
+        actions,
+        plan,
+    )
+
     if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
     try:

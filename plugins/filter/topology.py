@@ -70,11 +70,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError, derive
 
 
 def topology(axes: Any) -> dict[str, int]:
     """Nodes and GPUs of one worker."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError, derive
+
     try:
         return asdict(derive(axes))
     except TopologyError as error:

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
     run as run_apply,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
@@ -27,7 +28,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import holder_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import valid_fleet
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import CHANGES, Action, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
@@ -70,7 +70,7 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
     control = cluster_arguments.control_connection(params)
     if not connections and control is None:
         raise ApplyError("there is nothing to apply to: give clusters, control, or both")
-    if not valid_fleet(params["fleet"]):
+    if not is_dns_label(params["fleet"]):
         raise ApplyError(
             f"fleet is {short_value(params['fleet'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"
@@ -120,7 +120,7 @@ def _objects(params: Mapping[str, Any]) -> list[Object]:
     objects: list[Object] = params.get("objects") or []
     if params.get("objects") is not None and not params.get("record"):
         raise ApplyError("objects needs record, a name for what is applied this way")
-    if params.get("record") and not valid_fleet(params["record"]):
+    if params.get("record") and not is_dns_label(params["record"]):
         raise ApplyError(
             f"record is {short_value(params['record'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"

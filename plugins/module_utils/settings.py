@@ -10,8 +10,8 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import valid_fleet
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
@@ -151,6 +151,6 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         for name, least in LEAST.items()
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]
-    if read.get("fleet_name") is not None and not valid_fleet(read["fleet_name"]):
+    if read.get("fleet_name") is not None and not is_dns_label(read["fleet_name"]):
         wrong.append("fleet_name must be lower case letters, digits and -, up to 63 characters")
     return wrong

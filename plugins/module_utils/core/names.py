@@ -46,6 +46,12 @@ GATEWAY_LABEL = "modelplane.ai/gateway"
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10
 _SERVICE_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def is_dns_label(name: str) -> bool:
+    """Whether it is a DNS label (RFC 1123), as a fleet's name has to be."""
+    return bool(_DNS_LABEL.fullmatch(name))
 
 
 def child_name(*parts: str, limit: int = LABEL_LIMIT) -> str:

@@ -8,7 +8,6 @@ the workload cluster's name, or `control`: one API server may be both.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,12 +42,6 @@ _DATA = "objects"
 _NAMESPACE_SECONDS = 60.0
 _ENDING = "being terminated"
 _LOOK_AGAIN = 0.25
-_FLEET = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
-
-def valid_fleet(name: str) -> bool:
-    """Whether a fleet may have this name: a DNS label."""
-    return bool(_FLEET.fullmatch(name))
 
 
 @dataclass

@@ -4,16 +4,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+
 HTTP = "http"
 HTTPS = "https"
 _DEFAULT_PORTS = {HTTP: 80, HTTPS: 443}
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _HOST_LIMIT = 253
 _EXAMPLE = "write a URL such as https://api.example.com or http://203.0.113.10:8000"
 
@@ -123,7 +123,7 @@ def _name(text: str) -> str:
     labels = name.split(".")
     if not name.isascii():
         raise InvalidUrl(f"the host of the url, {name}, has letters beyond a-z: write it in its xn-- form")
-    if len(name) > _HOST_LIMIT or not all(_LABEL.fullmatch(label) for label in labels):
+    if len(name) > _HOST_LIMIT or not all(is_dns_label(label) for label in labels):
         raise InvalidUrl(f"the host of the url, {name}, is no DNS name and no IP address")
     if labels[-1].isdigit():
         raise InvalidUrl(f"the host of the url, {name}, is no IP address")

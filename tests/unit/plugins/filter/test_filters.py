@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,16 @@ import yaml
 from ansible._internal._datatag._tags import Origin
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.filter import engines, topology
+
+FOLDER = Path(engines.__file__).parent
+LOADING = """
+import importlib, sys
+import ansible.template
+before = set(sys.modules)
+for name in sys.argv[1:]:
+    importlib.import_module("ansible_collections.modelplane.fleet.plugins.filter." + name)
+print(*(name for name in set(sys.modules) - before))
+"""
 
 DEPLOYMENT = """
 kind: ModelDeployment
@@ -72,3 +85,16 @@ def test_topology_lists_all_problems() -> None:
         "- tensor: must be at least 1 (got 0)",
         '- data: must be a whole number (got "4"). Write it without quotes.',
     ]
+
+
+def test_a_filter_brings_what_it_needs_only_when_it_is_used() -> None:
+    """Ansible loads all filters of a collection in every process of a task that uses one of them."""
+    names = [path.stem for path in FOLDER.glob("*.py")]
+    environment = {"PYTHONPATH": str(FOLDER.parents[4])}
+    command = [sys.executable, "-c", LOADING, *names]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    loaded = set(done.stdout.split())
+    assert len(names) > 10
+    own = {name.split(".plugins.module_utils.")[1] for name in loaded if ".plugins.module_utils." in name}
+    assert own <= {"core", "core.words"}
+    assert {"pydantic", "kubernetes", "boto3"} & loaded == set()
