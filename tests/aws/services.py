@@ -277,11 +277,21 @@ def _check_document(text: str, needed: str) -> None:
         raise Refusal("MalformedPolicyDocument", "The policy document is malformed or otherwise invalid.", 400)
 
 
-@hook("iam", "AttachRolePolicy", "ListPolicies", "GetPolicy", "ListAttachedRolePolicies")
+@hook("iam", "ListPolicies", "GetPolicy", "ListAttachedRolePolicies")
 def with_policies(world: World, call: Call, forward: Forward) -> Answer:
-    for partition in ("aws", "aws-cn", "aws-us-gov"):
-        if call.partition == partition:
-            world.load_policies(partition)
+    world.load_policies(call.partition)
+    return forward()
+
+
+@hook("iam", "AttachRolePolicy")
+def attach_role_policy(world: World, call: Call, forward: Forward) -> Answer:
+    """moto counts a policy that is attached already once more."""
+    world.load_policies(call.partition)
+    iam = world.iam(call.partition)
+    arn = call.parameters["PolicyArn"]
+    role = next((role for role in iam.roles.values() if role.name == call.parameters["RoleName"]), None)
+    if role is not None and arn in role.managed_policies:
+        iam.managed_policies[arn].attachment_count -= 1
     return forward()
 
 

@@ -134,6 +134,14 @@ def test_requests_are_held_against_the_models(aws: Double, account: Account) -> 
     aws.reset()
 
 
+def test_a_policy_that_is_attached_twice_counts_once(account: Account) -> None:
+    account.role("node", "ec2.amazonaws.com", "AmazonEKSWorkerNodePolicy", "AmazonEKSWorkerNodePolicy")
+    arn = "arn:aws:iam::aws:policy/AmazonEKSWorkerNodePolicy"
+    assert account.iam.get_policy(PolicyArn=arn)["Policy"]["AttachmentCount"] == 1
+    account.iam.detach_role_policy(RoleName="node", PolicyArn=arn)
+    assert account.iam.get_policy(PolicyArn=arn)["Policy"]["AttachmentCount"] == 0
+
+
 @pytest.mark.parametrize(
     ("service", "body", "headers", "told"),
     [
