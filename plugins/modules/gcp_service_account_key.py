@@ -13,7 +13,7 @@ description:
   - Sees to it that a Secret on the control cluster holds a key of a service account that Google accepts.
   - Google gives out the private part of a key once. The key in the Secret is kept for as long as Google has it, it is
     not disabled, and has not ended. Else a new one is made.
-  - Keys that are older than the one in the Secret are deleted, as an account has ten at most.
+  - Keys that are as old as the one in the Secret, or older, are deleted, as an account has ten at most.
   - A service account without C(modelplane-ai-managed-by=modelplane-fleet) in its description, and a Secret without the
     label C(app.kubernetes.io/managed-by=modelplane.fleet) or with the label C(modelplane.ai/cluster) of another
     cluster, are not touched, and fail the task.

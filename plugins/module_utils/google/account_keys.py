@@ -69,7 +69,7 @@ class AccountKeys:
             if not self._changes.check_mode:
                 held = text(live, "data", place.secret.key)
                 own_secret.write(place.control, place.secret, wanted, base64.b64decode(held).decode(), live)
-        self._delete_all([key for key in keys if _since(key) < _since(kept)])
+        self._delete_all([key for key in keys if key is not kept and _since(key) <= _since(kept)])
         return _id(kept)
 
     def remove(self, place: Place) -> bool:
@@ -97,8 +97,7 @@ class AccountKeys:
             self._delete_all(keys)
             return ""
         oldest = sorted(keys, key=_since)
-        surplus = max(len(oldest) - _LIMIT + 1, 0)
-        self._delete_all(oldest[:surplus])
+        self._delete_all(oldest[: max(len(oldest) - _LIMIT + 1, 0)])
         made = self._make()
         try:
             own_secret.write(place.control, place.secret, wanted, self._content(made), live)
@@ -108,7 +107,8 @@ class AccountKeys:
                 self._delete(made)
             raise
         self._changes.tell("secret", before, {"key": _id(made)})
-        self._delete_all(oldest[surplus:])
+        # Asked for anew: where the answer to the first request was lost, there is a key of it that nobody holds.
+        self._delete_all([key for key in self._listed() if _id(key) != _id(made)])
         return _id(made)
 
     def _make(self) -> Key:

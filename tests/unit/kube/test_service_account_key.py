@@ -197,6 +197,13 @@ def test_a_key_that_cannot_be_kept_is_not_left_behind(case: Case) -> None:
     case.secret["name"] = "west-sa-key"
 
 
+def test_a_key_whose_answer_got_lost_does_not_stay(case: Case) -> None:
+    """It was made, and asked for again: nobody holds its private part."""
+    case.gcp.refuse(operation="serviceAccounts.keys.create", status=503, code="UNAVAILABLE", after=True)
+    done = case.bring()
+    assert case.keys() == {done["key_id"]} == {case.held()["private_key_id"]}
+
+
 def test_a_refused_key(case: Case) -> None:
     message = "Key creation is not allowed on this service account (iam.disableServiceAccountKeyCreation)."
     case.gcp.refuse(operation="serviceAccounts.keys.create", code="FAILED_PRECONDITION", status=400, message=message)
