@@ -31,8 +31,8 @@ _CONNECTIONS = 32
 # Servers of the machine itself, which no proxy reaches.
 _METADATA = ("metadata.google.internal", "169.254.169.254")
 _GIVE = (
-    "Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS to a service-account key or a workload identity federation "
-    "file, or run: gcloud auth application-default login"
+    "Set credentials_file (gke_cluster_credentials_file in an inventory) or GOOGLE_APPLICATION_CREDENTIALS to a "
+    "service-account key or a workload identity federation file, or run: gcloud auth application-default login"
 )
 _USER_LOGIN = "Log in again: gcloud auth application-default login"
 _NETWORK = "Look at the network, the DNS, HTTPS_PROXY and NO_PROXY"

@@ -307,6 +307,9 @@ def test_all_that_google_can_change_is_changed(world: World) -> None:
     fixed = {**TOOLS, "machineType": "e2-standard-16", "minNodeCount": 2, "maxNodeCount": 2}
     world.live.write("fast.yaml", fast(fewer, more, fixed, version="1.36", nodeCidr="10.40.0.0/21"))
     world.live.settings |= {"gke_cluster_labels": {"team": "inference"}}
+    told = [line.strip() for line in world.provision("--check").ok().output.splitlines()]
+    assert "- pool-tools (tools) is changed, and all its nodes are replaced" in told
+    assert "- pool-gpu-l4 (gpu-l4) is changed" in told
     run = world.provision().ok()
     assert run.changed > 0
     pools = WANTED[FAST].pools

@@ -114,7 +114,7 @@ def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> 
         "pool-gpu-l4 (gpu-l4) is made",
         "acceleratorType: nvidia-l4",
         "pool-system (system) is made",
-        "service-filestore (file.googleapis.com) is made",
+        "service-filestore (file.googleapis.com) is enabled",
         "storage-class is brought into the cluster",
         "role: roles/container.admin",
     ):
@@ -261,7 +261,10 @@ def test_a_project_and_credentials_are_those_of_the_account(fleet: Fleet, tmp_pa
     missing = {"default": {"credentials_file": "keys/missing.json"}}
     told = fleet.run("--check", gke_cluster_accounts=missing)
     assert "keys/missing.json: no such file or directory" in told.output
-    assert "Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS" in told.output
+    assert (
+        "Set credentials_file (gke_cluster_credentials_file in an inventory) or GOOGLE_APPLICATION_CREDENTIALS"
+        in told.output
+    )
 
 
 def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
 
 Object = dict[str, Any]
@@ -170,14 +171,17 @@ def _cloud_cluster(cluster: Mapping[str, Any], classes: Mapping[str, Mapping[str
 
 def _fault(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> str:
     """What is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud has."""
-    problem = error.problems[0]
+    return f"{kind} cannot be composed: {'; '.join(_fault_told(spec, problem) for problem in error.problems)}"
+
+
+def _fault_told(spec: Mapping[str, Any], problem: Problem) -> str:
     head, bracket, rest = problem.path.removeprefix("spec.").partition("[")
     place = problem.path
     if head == "nodePools" and bracket:
         number, _bracket, field = rest.partition("]")
         pool = spec["nodePools"][int(number)]["name"]
         place = f"node pool {pool}{': ' if field else ''}{field.removeprefix('.')}"
-    return f"{kind} cannot be composed: {place} {problem.message}"
+    return f"{place} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
 
 
 def _cloud_pool(source: str, pool: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def test_what_repeats_a_secret(google: Server, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told", "hint"),
     [
-        (None, "no such file or directory", "Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS"),
+        (None, "no such file or directory", "or GOOGLE_APPLICATION_CREDENTIALS"),
         ("planted", "is no JSON", "gcloud auth application-default login"),
         ("[]", "has no type", "that Google made"),
         ('{"type": "authorised"}', "has the type authorised", "service_account, external_account, authorized_user"),

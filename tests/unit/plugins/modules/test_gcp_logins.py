@@ -153,8 +153,14 @@ def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "no such file or directory. Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS to"),
-        ("no JSON", "is no JSON. Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS to"),
+        (
+            None,
+            "no such file or directory. Set credentials_file (gke_",
+        ),
+        (
+            "no JSON",
+            "is no JSON. Set credentials_file (gke_",
+        ),
         (
             {"project_id": "p"},
             "has no type, which such files have. Give the key or configuration file that Google made",
@@ -307,5 +313,6 @@ def test_a_machine_whose_metadata_server_is_not_there(gcp: Double, tmp_path: Pat
     assert result["failed"]
     assert result["msg"].startswith(
         "log in to Google: there are no credentials: neither a file is named, nor has this machine a metadata "
-        "server. Set credentials_file or GOOGLE_APPLICATION_CREDENTIALS to a service-account key"
+        "server. Set credentials_file (gke_cluster_credentials_file in an inventory) or "
+        "GOOGLE_APPLICATION_CREDENTIALS to a service-account key"
     )

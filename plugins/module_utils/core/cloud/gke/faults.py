@@ -169,9 +169,10 @@ def _of_room(read: reading.Read, ranges: Mapping[str, IPv4Network]) -> Iterator[
         "spec.networking.podCidr": lambda each: int(2 ** (_POD_PREFIX - each.prefixlen)),
     }
     for path, room in rooms.items():
-        if path in ranges and room(ranges[path]) < nodes:
+        if path in ranges and (free := room(ranges[path])) < nodes:
             yield Problem(
-                f"has room for {room(ranges[path])} nodes, and the pools have {nodes} at the start",
+                f"has room for {free} node{'' if free == 1 else 's'}, and the pools, with that of the system, have "
+                f"{nodes} at the start",
                 path,
                 str(ranges[path]),
                 "Choose a larger range, or fewer nodes",

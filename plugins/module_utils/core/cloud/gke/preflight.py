@@ -375,13 +375,13 @@ def _spread(plan: Wire, pool: Wire, found: Found) -> int:
 
 def _networks(plan: Wire, others: Iterable[Wire]) -> Iterator[Line]:
     """Clusters whose networks overlap can never be joined by peering. Nothing else is wrong."""
-    ranges = _ranges(plan)
-    overlapping = meeting(plan["object"]["name"], ranges, others)
-    if overlapping:
+    name, others = plan["object"]["name"], list(others)
+    ranges = [each for each in _ranges(plan) if meeting(name, [each], others)]
+    if ranges:
+        clusters = ", ".join(meeting(name, ranges, others))
         yield Line(
-            f"spec.networking: {', '.join(ranges)} overlap the networks of {', '.join(overlapping)}, so that they "
-            "cannot be joined (VPC Network Peering, VPN). A GKECluster of its own takes other ranges; they cannot "
-            "change later",
+            f"spec.networking: {', '.join(ranges)} overlap the networks of {clusters}, so that they cannot be joined "
+            "(VPC Network Peering, VPN). Other ranges are written in a GKECluster; they cannot change later",
             problem=False,
         )
 

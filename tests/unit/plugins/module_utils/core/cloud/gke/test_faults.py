@@ -133,15 +133,15 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no room for nodes": (
         gke(gpu(nodeCount=2), networking={"nodeCidr": "10.0.0.0/29"}),
         [
-            HERE + "spec.networking.nodeCidr: has room for 4 nodes, and the pools have 5 at the start (got "
-            "10.0.0.0/29). Choose a larger range, or fewer nodes"
+            HERE + "spec.networking.nodeCidr: has room for 4 nodes, and the pools, with that of the system, have "
+            "5 at the start (got 10.0.0.0/29). Choose a larger range, or fewer nodes"
         ],
     ),
     "no room for pods": (
         gke(gpu(minNodeCount=3), networking={"podCidr": "10.1.0.0/22"}),
         [
-            HERE + "spec.networking.podCidr: has room for 4 nodes, and the pools have 7 at the start (got "
-            "10.1.0.0/22). Choose a larger range, or fewer nodes"
+            HERE + "spec.networking.podCidr: has room for 4 nodes, and the pools, with that of the system, have "
+            "7 at the start (got 10.1.0.0/22). Choose a larger range, or fewer nodes"
         ],
     ),
     "a GPU pool named system": (
