@@ -22,19 +22,28 @@ if TYPE_CHECKING:
 
 KUBERNETES = "kubernetes"
 DIRECTORY = "directory"
-OPTIONS: dict[str, Any] = {
-    "kubeconfig": {"type": "path"},
-    "kubeconfig_text": {"type": "str", "no_log": True},
-    "context": {"type": "str"},
-    "secret": {
+
+
+def secret_option(key: str, **more: Any) -> dict[str, Any]:
+    """The argument spec of a Secret that is named, with the key in it that is meant when none is."""
+    return {
         "type": "dict",
+        # It says where the Secret is, and holds nothing of it.
         "no_log": False,
         "options": {
             "namespace": {"type": "str", "required": True},
             "name": {"type": "str", "required": True},
-            "key": {"type": "str", "default": "kubeconfig", "no_log": False},
+            "key": {"type": "str", "default": key, "no_log": False},
         },
-    },
+        **more,
+    }
+
+
+OPTIONS: dict[str, Any] = {
+    "kubeconfig": {"type": "path"},
+    "kubeconfig_text": {"type": "str", "no_log": True},
+    "context": {"type": "str"},
+    "secret": secret_option("kubeconfig"),
     "eks": {
         "type": "dict",
         "options": {

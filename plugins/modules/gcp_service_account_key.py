@@ -99,7 +99,7 @@ import datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
@@ -115,17 +115,7 @@ ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **session.ARGUMENTS,
         "email": {"type": "str", "required": True},
-        "secret": {
-            "type": "dict",
-            "required": True,
-            # It says where the Secret is, and holds nothing of it.
-            "no_log": False,
-            "options": {
-                "namespace": {"type": "str", "required": True},
-                "name": {"type": "str", "required": True},
-                "key": {"type": "str", "default": "private_key", "no_log": False},
-            },
-        },
+        "secret": connections.secret_option("private_key", required=True),
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         **{name: cluster_arguments.CLUSTERS[name] for name in ("control", "timeout", "retries")},

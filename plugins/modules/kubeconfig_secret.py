@@ -139,7 +139,7 @@ server:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
@@ -149,26 +149,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_arguments.CLUSTERS,
-        "secret": {
-            "type": "dict",
-            "required": True,
-            # It says where the Secret is, and holds nothing of it.
-            "no_log": False,
-            "options": {
-                "namespace": {"type": "str", "required": True},
-                "name": {"type": "str", "required": True},
-                "key": {"type": "str", "default": "kubeconfig", "no_log": False},
-            },
-        },
-        "google_key": {
-            "type": "dict",
-            "no_log": False,
-            "options": {
-                "namespace": {"type": "str", "required": True},
-                "name": {"type": "str", "required": True},
-                "key": {"type": "str", "default": "private_key", "no_log": False},
-            },
-        },
+        "secret": connections.secret_option("kubeconfig", required=True),
+        "google_key": connections.secret_option("private_key"),
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     },
@@ -206,11 +188,11 @@ def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Writte
     labels = {str(key): str(value) for key, value in params["labels"].items()}
     if params["state"] == "absent":
         return kubeconfig_secret.remove(control, place, labels, check_mode=module.check_mode)
-    connections = list(cluster_arguments.connections(params).values())
-    if len(connections) != 1:
-        raise cluster_arguments.ArgumentsError(f"clusters has {len(connections)} entries: give one")
+    clusters = list(cluster_arguments.connections(params).values())
+    if len(clusters) != 1:
+        raise cluster_arguments.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
     key = SecretRef(**params["google_key"]) if params["google_key"] else None
-    with connect(connections[0], control, write_cache=not module.check_mode) as cluster:
+    with connect(clusters[0], control, write_cache=not module.check_mode) as cluster:
         return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)
 
 
