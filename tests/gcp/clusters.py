@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
@@ -294,6 +295,30 @@ def _pools(wanted: Json) -> list[Json]:
     return pools or [{"name": "default-pool", "initialNodeCount": count, "config": config or {}}]
 
 
+_GIVEN: Json = {
+    "loggingService": "logging.googleapis.com/kubernetes",
+    "monitoringService": "monitoring.googleapis.com/kubernetes",
+    "loggingConfig": {"componentConfig": {"enableComponents": ["SYSTEM_COMPONENTS", "WORKLOADS"]}},
+    "monitoringConfig": {
+        "componentConfig": {"enableComponents": ["SYSTEM_COMPONENTS"]},
+        "managedPrometheusConfig": {"enabled": True, "autoMonitoringConfig": {"scope": "NONE"}},
+    },
+    "legacyAbac": {},
+    "autopilot": {},
+    "autoscaling": {"autoscalingProfile": "BALANCED"},
+    "shieldedNodes": {"enabled": True},
+    "databaseEncryption": {"state": "DECRYPTED", "currentState": "CURRENT_STATE_DECRYPTED"},
+    "defaultMaxPodsConstraint": {"maxPodsPerNode": "110"},
+    "masterAuthorizedNetworksConfig": {},
+    "notificationConfig": {"pubsub": {}},
+    "nodePoolDefaults": {"nodeConfigDefaults": {"loggingConfig": {"variantConfig": {"variant": "DEFAULT"}}}},
+    "nodePoolAutoConfig": {},
+    "securityPostureConfig": {"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_DISABLED"},
+    "releaseChannel": {"channel": "REGULAR"},
+}
+"""What a cluster has that was made with nothing said of it."""
+
+
 def _filled(world: World, path: str, wanted: Json, version: str, network: str, subnetwork: str) -> Json:
     """The cluster with all that Google adds."""
     location = path.split("/")[3]
@@ -305,26 +330,8 @@ def _filled(world: World, path: str, wanted: Json, version: str, network: str, s
     number = zlib.crc32(path.encode())
     return {
         "locations": zones,
-        "loggingService": "logging.googleapis.com/kubernetes",
-        "monitoringService": "monitoring.googleapis.com/kubernetes",
-        "loggingConfig": {"componentConfig": {"enableComponents": ["SYSTEM_COMPONENTS", "WORKLOADS"]}},
-        "monitoringConfig": {
-            "componentConfig": {"enableComponents": ["SYSTEM_COMPONENTS"]},
-            "managedPrometheusConfig": {"enabled": True, "autoMonitoringConfig": {"scope": "NONE"}},
-        },
-        "legacyAbac": {},
-        "autopilot": {},
-        "autoscaling": {"autoscalingProfile": "BALANCED"},
-        "shieldedNodes": {"enabled": True},
-        "databaseEncryption": {"state": "DECRYPTED", "currentState": "CURRENT_STATE_DECRYPTED"},
-        "defaultMaxPodsConstraint": {"maxPodsPerNode": "110"},
+        **deepcopy(_GIVEN),
         "maintenancePolicy": {"resourceVersion": f"{number:08x}"},
-        "masterAuthorizedNetworksConfig": {},
-        "notificationConfig": {"pubsub": {}},
-        "nodePoolDefaults": {"nodeConfigDefaults": {"loggingConfig": {"variantConfig": {"variant": "DEFAULT"}}}},
-        "nodePoolAutoConfig": {},
-        "securityPostureConfig": {"mode": "BASIC", "vulnerabilityMode": "VULNERABILITY_DISABLED"},
-        "releaseChannel": {"channel": "REGULAR"},
         **wanted,
         "id": world.token(64, "0123456789abcdef"),
         "etag": world.token(8),

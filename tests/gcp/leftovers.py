@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 from . import compute, filestore
+from .model import Cluster
 from .operations import compute_link
 from .wire import Json
 from .world import World
@@ -21,75 +22,92 @@ def load_balancer(world: World, cluster: str, service: str = "", internal: bool 
     firewall rules beside it do. One from inside is a forwarding rule to a backend service.
     """
     found = _cluster(world, cluster)
-    project, region = found.project, found.location
     service = service or "envoy-gateway-system/fleet"
     name = f"a{uuid.uuid5(uuid.NAMESPACE_URL, found.path + service).hex}"[:32]
-    network, subnetwork = compute_link(found.network), compute_link(found.subnetwork)
     address = "10.0.0.9" if internal else "34.66.0.9"
     described = json.dumps({"kubernetes.io/service-name": service, "kubernetes.io/service-ip": address})
-    tag = f"gke-{found.name[:30]}-{found.uid}-node"
-    made: list[tuple[str, Json]] = [
-        (
-            f"projects/{project}/global/firewalls",
-            _firewall(f"k8s-fw-{name}", network, tag, described, [{"IPProtocol": "tcp", "ports": ["80"]}]),
-        )
+    allowed = [{"IPProtocol": "tcp", "ports": ["80"]}]
+    parts, way = (_from_inside if internal else _from_outside)(found, name, described)
+    rule = {"name": name, "description": described, "IPAddress": address, "IPProtocol": "TCP", **way}
+    made = [
+        (_firewalls(found), _firewall(f"k8s-fw-{name}", compute_link(found.network), _tag(found), described, allowed)),
+        *parts,
+        (f"{_regional(found)}/forwardingRules", rule),
     ]
-    regional = f"projects/{project}/regions/{region}"
-    rule: Json = {"name": name, "description": described, "IPAddress": address, "IPProtocol": "TCP"}
-    if internal:
-        group = {"name": f"k8s-ig--{found.uid}", "network": network, "subnetwork": subnetwork}
-        check: Json = {"name": f"k8s-{found.uid}-node", "type": "HTTP", "description": described}
-        groups, checks = (
-            f"projects/{project}/zones/{found.zones[0]}/instanceGroups",
-            f"projects/{project}/global/healthChecks",
-        )
-        backend = {
-            "name": name,
-            "description": described,
-            "loadBalancingScheme": "INTERNAL",
-            "protocol": "TCP",
-            "network": network,
-            "healthChecks": [compute_link(f"{checks}/{check['name']}")],
-            "backends": [{"group": compute_link(f"{groups}/{group['name']}"), "balancingMode": "CONNECTION"}],
-        }
-        rule |= {
-            "loadBalancingScheme": "INTERNAL",
-            "backendService": compute_link(f"{regional}/backendServices/{name}"),
-            "network": network,
-            "subnetwork": subnetwork,
-            "ports": ["80"],
-        }
-        allowed = [{"IPProtocol": "tcp", "ports": ["10256"]}]
-        health = _firewall(f"k8s-{found.uid}-node-hc", network, tag, "", allowed)
-        made += [
-            (groups, group),
-            (checks, check),
-            (f"{regional}/backendServices", backend),
-            (f"projects/{project}/global/firewalls", health),
-        ]
-    else:
-        check = {"name": f"k8s-{found.uid}-node", "port": 10256, "requestPath": "/healthz"}
-        checks = f"projects/{project}/global/httpHealthChecks"
-        pool = {
-            "name": name,
-            "description": described,
-            "sessionAffinity": "NONE",
-            "healthChecks": [compute_link(f"{checks}/{check['name']}")],
-            "instances": [compute_link(machine) for machine in found.machines()],
-        }
-        rule |= {
-            "loadBalancingScheme": "EXTERNAL",
-            "target": compute_link(f"{regional}/targetPools/{name}"),
-            "portRange": "80-80",
-            "networkTier": "PREMIUM",
-        }
-        allowed = [{"IPProtocol": "tcp", "ports": ["10256"]}]
-        health = _firewall(f"k8s-{found.uid}-node-http-hc", network, tag, '{"kubernetes.io/cluster-id":"x"}', allowed)
-        made += [(checks, check), (f"{regional}/targetPools", pool), (f"projects/{project}/global/firewalls", health)]
-    made.append((f"{regional}/forwardingRules", rule))
     for collection, body in made:
         compute.plant(world, collection, body)
     return [f"{collection}/{body['name']}" for collection, body in made]
+
+
+_Parts = list[tuple[str, Json]]
+"""Objects, each with the collection that it is in."""
+
+
+def _from_inside(found: Cluster, name: str, described: str) -> tuple[_Parts, Json]:
+    """What a forwarding rule to a backend service needs, and what it says of it."""
+    network, tag = compute_link(found.network), _tag(found)
+    groups = f"projects/{found.project}/zones/{found.zones[0]}/instanceGroups"
+    checks = f"projects/{found.project}/global/healthChecks"
+    services = f"{_regional(found)}/backendServices"
+    group = {"name": f"k8s-ig--{found.uid}", "network": network, "subnetwork": compute_link(found.subnetwork)}
+    check: Json = {"name": f"k8s-{found.uid}-node", "type": "HTTP", "description": described}
+    backend = {
+        "name": name,
+        "description": described,
+        "loadBalancingScheme": "INTERNAL",
+        "protocol": "TCP",
+        "network": network,
+        "healthChecks": [compute_link(f"{checks}/{check['name']}")],
+        "backends": [{"group": compute_link(f"{groups}/{group['name']}"), "balancingMode": "CONNECTION"}],
+    }
+    health = _firewall(f"k8s-{found.uid}-node-hc", network, tag, "", _HEALTH)
+    way = {
+        "loadBalancingScheme": "INTERNAL",
+        "backendService": compute_link(f"{services}/{name}"),
+        "network": network,
+        "subnetwork": group["subnetwork"],
+        "ports": ["80"],
+    }
+    return [(groups, group), (checks, check), (services, backend), (_firewalls(found), health)], way
+
+
+def _from_outside(found: Cluster, name: str, described: str) -> tuple[_Parts, Json]:
+    """What a forwarding rule to a target pool needs, and what it says of it."""
+    checks = f"projects/{found.project}/global/httpHealthChecks"
+    pools = f"{_regional(found)}/targetPools"
+    check: Json = {"name": f"k8s-{found.uid}-node", "port": 10256, "requestPath": "/healthz"}
+    pool = {
+        "name": name,
+        "description": described,
+        "sessionAffinity": "NONE",
+        "healthChecks": [compute_link(f"{checks}/{check['name']}")],
+        "instances": [compute_link(machine) for machine in found.machines()],
+    }
+    told = '{"kubernetes.io/cluster-id":"x"}'
+    health = _firewall(f"k8s-{found.uid}-node-http-hc", compute_link(found.network), _tag(found), told, _HEALTH)
+    way = {
+        "loadBalancingScheme": "EXTERNAL",
+        "target": compute_link(f"{pools}/{name}"),
+        "portRange": "80-80",
+        "networkTier": "PREMIUM",
+    }
+    return [(checks, check), (pools, pool), (_firewalls(found), health)], way
+
+
+_HEALTH = [{"IPProtocol": "tcp", "ports": ["10256"]}]
+
+
+def _firewalls(found: Cluster) -> str:
+    return f"projects/{found.project}/global/firewalls"
+
+
+def _regional(found: Cluster) -> str:
+    return f"projects/{found.project}/regions/{found.location}"
+
+
+def _tag(found: Cluster) -> str:
+    """The network tag of the nodes."""
+    return f"gke-{found.name[:30]}-{found.uid}-node"
 
 
 def volume(
@@ -111,7 +129,7 @@ def volume(
     )
 
 
-def _cluster(world: World, name: str) -> Any:
+def _cluster(world: World, name: str) -> Cluster:
     for cluster in world.clusters.values():
         if cluster.name == name:
             return cluster
