@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
-WARNINGS: dict[str, tuple[str, ...]] = {}
+# The classes of clouds come with the collection.
+_CLASS = ("names an InferenceClass that does not exist",)
+WARNINGS: dict[str, tuple[str, ...]] = {"docs/eks.md": _CLASS, "docs/gke.md": _CLASS}
 """Warnings that examples are meant to give: parts of their texts, by page. All others fail the test."""
 
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
