@@ -246,12 +246,20 @@ class _Fleet:
 def _nearest(name: str, names: Sequence[str], kind: str) -> str:
     """What to do about a name that is not among `names`, which are sorted."""
     if not names:
-        return f"There is no {kind} here: add it to the manifests"
+        return f"There is no {kind} here: add it to the manifests{_catalogue(name, kind)}"
     # Comparing is slow, so that of many names only those around it in the alphabet are looked at.
     at = bisect.bisect(names, name)
     close = difflib.get_close_matches(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS], 1, 0.6)
     exist = f"There is {_some(names)}"
-    return f"Did you mean {close[0]}? {exist}" if close else exist
+    return f"Did you mean {close[0]}? {exist}" if close else f"{exist}{_catalogue(name, kind)}"
+
+
+def _catalogue(name: str, kind: str) -> str:
+    """Where there may be a class of this name, when it is named as those that come with the collection."""
+    cloud = name.partition("-")[0]
+    if kind != "InferenceClass" or cloud not in ("eks", "gke"):
+        return ""
+    return f". Classes of {cloud.upper()} come with the collection, in playbooks/files/classes/{cloud}"
 
 
 def _some(names: Sequence[str]) -> str:
