@@ -44,6 +44,16 @@ class Cloud:
 
     def __init__(self, plan: dict[str, Any]) -> None:
         self.plan = plan
+        self.subnets = [self._subnet(index, subnet) for index, subnet in enumerate(plan["subnets"])]
+        tiers: dict[str, list[str]] = {"public": [], "private": []}
+        for one, subnet in zip(self.subnets, plan["subnets"], strict=True):
+            tiers[subnet["tier"]].append(one["SubnetId"])
+        self._network(plan, tiers)
+        self._identities(plan)
+        self._cluster(plan)
+        self._files(plan, tiers)
+
+    def _network(self, plan: dict[str, Any], tiers: dict[str, list[str]]) -> None:
         self.vpcs = [
             {
                 "VpcId": VPC,
@@ -53,15 +63,6 @@ class Cloud:
             }
         ]
         self.dns = {"support": True, "hostnames": True}
-        self.subnets = [self._subnet(index, subnet) for index, subnet in enumerate(plan["subnets"])]
-        ids = {
-            tier: [
-                one["SubnetId"]
-                for one, subnet in zip(self.subnets, plan["subnets"], strict=True)
-                if subnet["tier"] == tier
-            ]
-            for tier in ("public", "private")
-        }
         self.internet_gateways = [
             {
                 "InternetGatewayId": "igw-1",
@@ -73,7 +74,7 @@ class Cloud:
             {
                 "NatGatewayId": "nat-1",
                 "VpcId": VPC,
-                "SubnetId": ids["public"][0],
+                "SubnetId": tiers["public"][0],
                 "State": "available",
                 "NatGatewayAddresses": [{"AllocationId": "eipalloc-1", "PublicIp": "192.0.2.1"}],
                 "Tags": self.tags(plan["nat_gateway"]["name"]),
@@ -91,7 +92,7 @@ class Cloud:
                 ],
                 "Associations": [
                     {"SubnetId": subnet, "RouteTableAssociationId": f"rtbassoc-{subnet}", "Main": False}
-                    for subnet in ids[table["tier"]]
+                    for subnet in tiers[table["tier"]]
                 ],
                 "Tags": self.tags(table["name"]),
             }
@@ -101,6 +102,8 @@ class Cloud:
         self.security_groups = [self.group(one["key"]) for one in plan["security_groups"]] + [
             {"GroupId": "sg-eks", "GroupName": f"eks-cluster-sg-{plan['name']}-1", "VpcId": VPC, "Tags": []}
         ]
+
+    def _cluster(self, plan: dict[str, Any]) -> None:
         self.launch_templates = [
             {
                 "LaunchTemplateId": f"lt-{index}",
@@ -110,6 +113,32 @@ class Cloud:
             }
             for index, one in enumerate(plan["launch_templates"])
         ]
+        self.cluster: dict[str, Any] = {
+            "name": plan["name"],
+            "arn": f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/{plan['name']}",
+            "status": "ACTIVE",
+            "endpoint": "https://eks.example",
+            "certificateAuthority": {"data": "LS0t"},
+            "resourcesVpcConfig": {"vpcId": VPC, "clusterSecurityGroupId": "sg-eks"},
+            "tags": dict(plan["tags"]),
+        }
+        self.node_groups = ["system", "gpu"]
+
+    def _files(self, plan: dict[str, Any], tiers: dict[str, list[str]]) -> None:
+        self.file_systems = [
+            {
+                "FileSystemId": "fs-1",
+                "CreationToken": plan["file_system"]["creation_token"],
+                "Name": plan["file_system"]["name"],
+                "LifeCycleState": "available",
+                "Encrypted": True,
+                "ThroughputMode": "elastic",
+                "Tags": self.tags(plan["file_system"]["name"]),
+            }
+        ]
+        self.mount_targets = [{"MountTargetId": "fsmt-1", "SubnetId": tiers["private"][0]}]
+
+    def _identities(self, plan: dict[str, Any]) -> None:
         own = f"arn:aws:iam::{ACCOUNT}"
         identities = [*self.tags(), {"Key": "modelplane.ai/region", "Value": plan["region"]}]
         policies = {one["key"]: f"{own}:policy/{one['name']}" for one in plan["policies"]}
@@ -132,28 +161,6 @@ class Cloud:
             }
             for one in plan["policies"]
         }
-        self.cluster: dict[str, Any] = {
-            "name": plan["name"],
-            "arn": f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/{plan['name']}",
-            "status": "ACTIVE",
-            "endpoint": "https://eks.example",
-            "certificateAuthority": {"data": "LS0t"},
-            "resourcesVpcConfig": {"vpcId": VPC, "clusterSecurityGroupId": "sg-eks"},
-            "tags": dict(plan["tags"]),
-        }
-        self.node_groups = ["system", "gpu"]
-        self.file_systems = [
-            {
-                "FileSystemId": "fs-1",
-                "CreationToken": plan["file_system"]["creation_token"],
-                "Name": plan["file_system"]["name"],
-                "LifeCycleState": "available",
-                "Encrypted": True,
-                "ThroughputMode": "elastic",
-                "Tags": self.tags(plan["file_system"]["name"]),
-            }
-        ]
-        self.mount_targets = [{"MountTargetId": "fsmt-1", "SubnetId": ids["private"][0]}]
 
     def answers(self) -> Answers:
         return Answers(account=ACCOUNT, **{key: value for key, value in vars(self).items() if key != "plan"})
