@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.tests.kube.stages import DELAY
+
 API = "modelplane.ai/v1alpha1"
 ANY_GPU = 'device.driver == "gpu.nvidia.com"'
 SMALL_GPU = 'device.attributes["gpu.nvidia.com"].architecture == "Ada Lovelace"'
@@ -60,9 +62,11 @@ def cluster(name: str, *taints: Mapping[str, str], **labels: str) -> str:
 
 def deployment(name: str, replicas: int | None = None, *, copies: int = 1, tag: str = "v0.23.0", **more: Any) -> str:
     """A ModelDeployment of one engine with one pod per copy. `more`: other fields of the template, and
-    `selector` (CEL), `priority`."""
-    selector = more.pop("selector", SMALL_GPU)
-    engine = {"name": "main", "copies": copies, "members": [member("Standalone", selector, 1, tag)]}
+    `selector` (CEL), `delay` until a pod is ready (`2s`)."""
+    only = member("Standalone", more.pop("selector", SMALL_GPU), 1, tag)
+    if "delay" in more:
+        only["template"]["metadata"] = {"annotations": {DELAY: more.pop("delay")}}
+    engine = {"name": "main", "copies": copies, "members": [only]}
     return _deployment(name, replicas, {"engines": [engine], **more})
 
 

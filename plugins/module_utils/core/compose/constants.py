@@ -16,6 +16,8 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 POOL_LABEL = "modelplane.ai/pool"
 """On nodes: the name of the node pool, selected on by every engine pod."""
 APP_LABEL = "app"
+SPEC_HASH_ANNOTATION = "modelplane.ai/spec-hash"
+"""On Deployments and LeaderWorkerSets of a replica: which spec they were applied with."""
 
 ENGINE_PORT = 8000
 """Where a replica answers: the port of the engine API and the target port of the InferencePool."""

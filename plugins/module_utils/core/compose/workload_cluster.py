@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import (
@@ -21,7 +24,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pick
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
 
+WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
+"""The kinds of a replica that have pods."""
+
 _DEFAULTS = Options()
+_HASH_DIGITS = 20
 
 
 def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
@@ -41,14 +48,22 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         if is_disaggregated(spec):
             disaggregate(composed, owner, engine, spec["serving"], options)
         workloads.append(composed)
+    pickers = picker_objects(owner, spec, options)
+    for value in (*workloads, *pickers):
+        if value["kind"] in WORKLOADS:
+            value["metadata"]["annotations"] = {constants.SPEC_HASH_ANNOTATION: _spec_hash(value)}
     return (
         workload_namespace(owner.namespace),
         *claims,
         *workloads,
         inference_pool(owner),
-        *picker_objects(owner, spec, options),
+        *pickers,
         http_route(owner),
     )
+
+
+def _spec_hash(value: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(value["spec"], sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS]
 
 
 def workload_namespace(namespace: str) -> dict[str, Any]:

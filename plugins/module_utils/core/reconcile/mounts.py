@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.rollout import settled
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.rollout import serves, through
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
     Volumes,
     current,
@@ -46,11 +46,11 @@ def remount(volumes: Volumes, wire: Object, there: Object | None, *, stays: bool
     looks = stays and volumes.situation.observed is not None
     if _same(before, chosen):
         older = previous(there)
-        if older and (volumes.in_use(older, cluster) or _rolls(volumes, there)):
+        if older and (volumes.in_use(older, cluster) or _known(through, volumes, there) is False):
             chosen["previous"] = before["previous"]
         return _with(wire, chosen)
     if looks and volumes.phase(cache, cluster).phase != "Ready":
-        return _with(wire, before) if _rolls(volumes, there) else there
+        return _with(wire, before) if _known(serves, volumes, there) is False else there
     if current(there):
         chosen["previous"] = {key: before[key] for key in _VOLUME if before.get(key)}
     return _with(wire, chosen)
@@ -70,10 +70,10 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all((one.get(key) or "") == (other.get(key) or "") for key in _VOLUME)
 
 
-def _rolls(volumes: Volumes, there: Object) -> bool:
-    """Whether pods of a replica are known not to be current and ready, all of them."""
+def _known(ask: Callable[..., bool | None], volumes: Volumes, there: Object) -> bool | None:
+    """What was seen of a replica's pods; None when nobody can tell."""
     seen = volumes.situation.seen(there["spec"]["clusterName"])
-    return settled(replica_objects(there, volumes.situation.composing), seen) is False
+    return ask(replica_objects(there, volumes.situation.composing), seen)
 
 
 def _with(wire: Object, mounted: Mapping[str, Any]) -> Object:

@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+    Object,
+    ObservedCluster,
+    fields,
+    number,
+    text,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
-
-_WORKLOADS = ("Deployment", "LeaderWorkerSet")
 
 
 def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Object]]) -> frozenset[tuple[str, str]]:
@@ -21,8 +26,8 @@ def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Objec
     `edits` are all kept placements with the ModelReplica that is there and the one that is wanted; only those of one
     deployment hold each other up. A replica that does not serve is changed at once: there is nothing to lose, and the
     edit may be what mends it. Of those that serve, `situation.rollout` clusters at a time are changed, and a cluster
-    that has its edit and is not through with it counts. On one that does not answer everything stays as it is: nothing
-    could be brought there either. Nobody observing, nobody waits.
+    that is not through with its edit counts, or has not even got it: a run may end before it comes there. On one that
+    does not answer everything stays as it is: nothing could be brought there either. Nobody observing, nobody waits.
     """
     if situation.observed is None:
         return frozenset()
@@ -41,12 +46,12 @@ def _waiting(situation: Situation, entries: Sequence[tuple[Placement, Object, Ob
     later: set[tuple[str, str]] = set()
     for placement, there, wanted in entries:
         seen = situation.seen(placement.cluster)
-        served = settled(replica_objects(there, situation.composing), seen)
+        objects = replica_objects(there, situation.composing)
         if there == wanted:
-            busy |= {placement.cluster} if served is False else set()
+            busy |= {placement.cluster} if through(objects, seen) is False else set()
         elif seen is not None and seen.unreachable:
             later.add((placement.namespace, placement.replica))
-        elif served is False:
+        elif serves(objects, seen) is False:
             busy.add(placement.cluster)
         else:
             eager.setdefault(placement.cluster, []).append(placement)
@@ -58,24 +63,33 @@ def _waiting(situation: Situation, entries: Sequence[tuple[Placement, Object, Ob
     return later
 
 
-def settled(wanted: Iterable[Object], seen: ObservedCluster | None) -> bool | None:
-    """Whether all pods of these workloads are of the current revision and ready; None when nobody can tell."""
+def serves(wanted: Iterable[Object], seen: ObservedCluster | None) -> bool | None:
+    """Whether all pods of these workloads are ready and of the revision that the cluster has, which may be an older one
+    than the wanted; None when nobody can tell."""
+    return _all(_serves, wanted, seen)
+
+
+def through(wanted: Iterable[Object], seen: ObservedCluster | None) -> bool | None:
+    """Whether all pods of these workloads are ready and of the wanted revision; None when nobody can tell."""
+    return _all(lambda value, there: _applied(value, there) and _serves(value, there), wanted, seen)
+
+
+def _all(
+    holds: Callable[[Object, Object | None], bool], wanted: Iterable[Object], seen: ObservedCluster | None
+) -> bool | None:
     if seen is None or seen.unreachable:
         return None
-    return all(_settled(value, seen.objects.like(value)) for value in wanted if value["kind"] in _WORKLOADS)
+    return all(holds(value, seen.objects.like(value)) for value in wanted if value["kind"] in WORKLOADS)
 
 
-def _settled(wanted: Object, there: Object | None) -> bool:
-    status: Any = (there or {}).get("status")
-    metadata: Any = (there or {}).get("metadata")
-    if not isinstance(status, dict) or not isinstance(metadata, dict):
+def _applied(wanted: Object, there: Object | None) -> bool:
+    one, other = (text(value, "metadata", "annotations", SPEC_HASH_ANNOTATION) for value in (wanted, there))
+    return one == other
+
+
+def _serves(wanted: Object, there: Object | None) -> bool:
+    generation = number(there, "metadata", "generation")
+    if not fields(there, "status") or number(there, "status", "observedGeneration", default=generation) < generation:
         return False
-    if _number(status, "observedGeneration", _number(metadata, "generation")) < _number(metadata, "generation"):
-        return False
-    count = wanted["spec"].get("replicas", 1)
-    return all(_number(status, field) >= count for field in ("updatedReplicas", "readyReplicas"))
-
-
-def _number(value: Any, field: str, default: int = 0) -> int:
-    found = value.get(field, default)
-    return found if isinstance(found, int) else default
+    count = number(wanted, "spec", "replicas", default=1)
+    return all(number(there, "status", field) >= count for field in ("updatedReplicas", "readyReplicas"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import picture, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import identity
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -94,6 +95,24 @@ def test_an_edit_reaches_one_cluster_after_the_other(fleet: Fleet) -> None:
     fleet.shown = lambda _cluster, value: up(value)
     fleet.run()
     assert images() == {"east": True, "west": True}
+
+
+def test_a_cluster_that_has_not_got_its_edit_yet_is_not_through_with_it(fleet: Fleet) -> None:
+    """As after a run that was killed, or was refused by that cluster, before it came there."""
+    fleet.settle()
+    older = {identity(value): up(value) for value in fleet.objects("clusters/east")}
+    fleet.edit("v0.23.0", "v0.24.0")
+    fleet.run()
+    fleet.shown = lambda cluster, value: older[identity(value)] if cluster == "east" else up(value)
+    fleet.run()
+    assert tags(fleet) == {"east": {"v0.24.0"}, "west": {"v0.23.0"}}
+    # What serves there has something to lose, so that the next edit takes its turn as well.
+    fleet.edit("v0.24.0", "v0.25.0")
+    fleet.run()
+    assert tags(fleet) == {"east": {"v0.25.0"}, "west": {"v0.23.0"}}
+    fleet.shown = lambda _cluster, value: up(value)
+    fleet.settle()
+    assert tags(fleet) == {"east": {"v0.25.0"}, "west": {"v0.25.0"}}
 
 
 def test_an_edit_waits_for_a_cluster_that_does_not_answer(fleet: Fleet) -> None:

@@ -367,6 +367,21 @@ def test_nothing_is_changed_and_nothing_is_shared(make_replica: Make, pair: tupl
     assert objects == replica_objects(replica)
 
 
+def test_workloads_tell_which_spec_they_were_applied_with(make_replica: Make, gang: dict[str, Any]) -> None:
+    def hashes(replica: dict[str, Any]) -> list[str]:
+        metadata = [each["metadata"] for each in replica_objects(replica)]
+        marked = [entry["annotations"] for entry in metadata if "annotations" in entry]
+        assert all(set(annotations) == {"modelplane.ai/spec-hash"} for annotations in marked)
+        return [annotations["modelplane.ai/spec-hash"] for annotations in marked]
+
+    first, picker = hashes(make_replica(gang))
+    assert first != picker
+    assert hashes(make_replica(gang)) == [first, picker]
+    other, same = hashes(make_replica({**gang, "copies": 3}))
+    assert other != first
+    assert same == picker
+
+
 def test_keys_come_in_the_order_in_which_people_write_them(make_replica: Make) -> None:
     order = ["apiVersion", "kind", "metadata", "spec", "rules", "data", "subjects", "roleRef"]
     for each in replica_objects(make_replica()):
