@@ -168,9 +168,15 @@ class Wait:
 
 def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], what: str, wait: Wait) -> None:
     """Wait until the operation that a change was answered with is over; raises GoogleError with why it failed."""
+    _check(over(client, resource, answer, what, wait), resource["kind"], what)
+
+
+def over(
+    client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], what: str, wait: Wait
+) -> Mapping[str, Any]:
+    """The operation that a change was answered with once it is over, well or not; empty when Google forgot it."""
     if not operations.is_operation(resource["kind"], answer):
-        _check(answer, resource["kind"], what)
-        return
+        return answer
     service = EVERY[resource["kind"]].service
     path = operations.path(resource, answer)
 
@@ -184,7 +190,8 @@ def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any
             return Seen(f"{what}: done", done=True, value={})
         return Seen(f"{what}: {operations.progress(found)}", done=operations.done(found), value=found)
 
-    _check(wait.until(look, what), resource["kind"], what)
+    found: Mapping[str, Any] = wait.until(look, what)
+    return found
 
 
 def _check(operation: Mapping[str, Any], kind: str, what: str) -> None:

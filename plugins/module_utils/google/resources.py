@@ -17,7 +17,13 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import marks, policies, requests, states
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    marks,
+    operations,
+    policies,
+    requests,
+    states,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import (
     Change,
     differences,
@@ -25,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.di
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish, over
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, told
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.ordered import check, in_order, reversed_needs
 
@@ -46,7 +52,8 @@ _ACCOUNT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class _Live:
-    """`have`: as the API returns it; for a right, the policy of the project. `there`: whether it is there."""
+    """`have`: as the API returns it; for a right, the policy of the project. `there`: whether it is there, or, with
+    nothing of it to be had, is being made."""
 
     have: Have
     there: bool
@@ -105,7 +112,7 @@ class Resources:
 
     def remove(self) -> list[str]:
         """Delete all but what is never deleted; the keys of those that were there. Nodes go with their cluster."""
-        found = self._survey(with_changes=False)
+        found = self._survey(with_changes=False, begun=True)
         left = {key for key, live in found.items() if self._is_left(self._by_key[key], live)}
         clusters = {_scope(self._by_key[key]) for key in left if self._by_key[key]["kind"] == "cluster"}
         going = [
@@ -138,14 +145,16 @@ class Resources:
 
     # Looking
 
-    def _survey(self, *, with_changes: bool) -> dict[str, _Live]:
-        """All as they are. Raises GoogleError when one is another's, or could not be made what is wanted."""
-        outcome = in_order(dict.fromkeys(self._by_key, ()), lambda key: self._find(self._by_key[key]))
+    def _survey(self, *, with_changes: bool, begun: bool = False) -> dict[str, _Live]:
+        """All as they are. Raises GoogleError when one is another's, or could not be made what is wanted. `begun`: what
+        a run before has begun to make is waited for."""
+        find = self._find_begun if begun else self._find
+        outcome = in_order(dict.fromkeys(self._by_key, ()), lambda key: find(self._by_key[key]))
         outcome.check()
         problems = []
         for key, resource in self._by_key.items():
             live = outcome.done[key]
-            if not live.there:
+            if not live.have or not live.there:
                 continue
             foreign = marks.foreign(resource, live.have)
             if foreign:
@@ -178,6 +187,33 @@ class Resources:
             body = resource["body"]
             return _Live(have, policies.has(have, body["role"], body["member"]))
         return _Live(have, requests.present(resource["kind"], have))
+
+    def _find_begun(self, resource: Resource) -> _Live:
+        """What is there once nobody makes it any more. In check mode, or when nobody wants to wait, what is being made
+        counts as there."""
+        live = self._find(resource)
+        if live.there:
+            return live
+        operation = self._begun(resource)
+        if operation is None:
+            return live
+        if self._changes.check_mode or not self._until_done:
+            return _Live({}, there=True)
+        self._over(resource, operation)
+        return self._find(resource)
+
+    def _begun(self, resource: Resource) -> Have | None:
+        """An operation that makes what nobody finds yet: a run that was killed may have begun it."""
+        request = requests.under_way(resource)
+        found = self._client.call(request).get("items") or () if request else ()
+        return next((dict(each) for each in operations.of(resource, found)), None)
+
+    def _over(self, resource: Resource, operation: Have) -> None:
+        """Wait for what a run before has begun. How it ended is seen by what is there."""
+        what = f"{requests.words(resource)}: {operation.get('operationType') or 'change'} of an earlier run"
+        if not self._until_done:
+            raise _LaterError(f"{what} is under way: run again")
+        over(self._client, resource, operation, what, self._wait)
 
     def _tell_what_would_be(self, resource: Resource, live: _Live, *, anew: bool) -> None:
         if anew or _to_be_made(resource, live):
@@ -249,7 +285,10 @@ class Resources:
                 answer = self._send(resource, request)
             except GoogleError as error:
                 if error.exists:
-                    return self._adopt(resource, error)
+                    adopted = self._adopt(resource, error)
+                    if adopted is None:
+                        continue
+                    return adopted
                 if kind == "iam-member" and error.outdated:
                     live = self._find(resource)
                     if live.there:
@@ -265,9 +304,17 @@ class Resources:
             return answer if kind == "iam-member" else self._until_ready(resource, new=True)
         raise GoogleError(f"make {requests.words(resource)}", "others change it all the time", hint="Run again")
 
-    def _adopt(self, resource: Resource, error: GoogleError) -> Have:
-        """What is there although it was not: made by an earlier attempt, or by somebody else."""
+    def _adopt(self, resource: Resource, error: GoogleError) -> Have | None:
+        """What is there although it was not: made by an earlier attempt, or by somebody else. None where it came to
+        nothing, so that it is to be made."""
         live = self._find(resource)
+        if not live.there:
+            operation = self._begun(resource)
+            if operation is not None:
+                self._over(resource, operation)
+            live = self._find(resource)
+            if not live.there and operation is not None:
+                return None
         if not live.there:
             raise error
         foreign = marks.foreign(resource, live.have)
@@ -343,6 +390,8 @@ class Resources:
 
     def _absent(self, resource: Resource, have: Have, *, tell: bool = True) -> Have:
         what = requests.words(resource)
+        if not have:
+            raise _LaterError(f"{what} is being made: run again")
         for _round in range(_ROUNDS):
             request = requests.delete(resource, have)
             if request is None:

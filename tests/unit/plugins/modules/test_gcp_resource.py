@@ -10,6 +10,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.plugins.modules import gcp_resource
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
@@ -42,6 +43,9 @@ class Cluster:
         entry = self.entry(key)
         collections = {"network": "networks", "subnetwork": "subnetworks", "cluster": "clusters"}
         return f"{entry['parent']}/{collections.get(entry['kind'], 'nodePools')}/{entry['name']}"
+
+    def words(self, key: str) -> str:
+        return requests.words(self.entry(key))
 
     def live(self, key: str) -> Json:
         return self.gcp.object(self.path(key))
@@ -443,6 +447,47 @@ def test_an_api_that_is_not_enabled(cluster: Cluster) -> None:
 def test_a_token_that_ends_meanwhile_is_renewed(made: Cluster) -> None:
     made.gcp.expire_tokens()
     assert not made.bring()["changed"]
+
+
+@pytest.mark.parametrize("key", ["network", "subnetwork"])
+def test_what_a_run_has_begun_is_gone_on_with_by_the_next(cluster: Cluster, key: str) -> None:
+    """Nobody finds a thing of Compute Engine before it is done, and nothing can have its name."""
+    begin(cluster, key)
+    done = cluster.bring()
+    assert any("of an earlier run" in line for line in done["waited"]), done["waited"]
+    assert f"{key}s.insert" not in cluster.did()
+    assert not cluster.bring()["changed"]
+
+
+@pytest.mark.parametrize("key", ["network", "subnetwork"])
+def test_what_a_run_has_begun_is_removed(cluster: Cluster, key: str) -> None:
+    begin(cluster, key)
+    checked = cluster.run(check=True, state="absent")
+    assert (checked["failed"], checked["changed"], cluster.did()) == (False, True, [])
+    assert key in checked["removed"]
+    unwaited = cluster.bring(state="absent", wait=False)
+    assert f"{cluster.words(key)} is being made: run again" in unwaited["pending"]
+    assert key in cluster.bring(state="absent")["removed"]
+    assert cluster.gcp.objects() == []
+    cluster.did()
+    assert (cluster.bring(state="absent")["changed"], cluster.did()) == (False, [])
+
+
+def test_what_a_run_has_begun_in_vain_is_made_again(cluster: Cluster) -> None:
+    cluster.gcp.fail("create network", code="RESOURCE_OPERATION_RATE_EXCEEDED", message="Too many at once.")
+    begin(cluster, "network")
+    cluster.bring()
+    assert cluster.did().count("networks.insert") == 1
+
+
+def begin(cluster: Cluster, key: str) -> None:
+    """A run that ends as soon as it has begun to make something."""
+    cluster.gcp.settings(polls=6)
+    for _ in range(40):
+        cluster.bring(wait=False)
+        if f"{key}s.insert" in cluster.did():
+            return
+    raise AssertionError(f"{key} is never begun")
 
 
 # Without waiting

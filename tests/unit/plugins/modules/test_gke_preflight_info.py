@@ -135,7 +135,7 @@ def test_rights_that_are_missing(project: Project) -> None:
     project.gcp.change_policy("roles/iam.serviceAccountAdmin", f"serviceAccount:{WE}")
     problems, _ = project.told()
     lacking = [role for role in MAKING if role.startswith(("roles/compute", "roles/container", "roles/serviceusage"))]
-    assert problems[0].startswith(f"project modelplane-test: {WE} may not: compute.networks.create, ")
+    assert problems[0].startswith(f"project modelplane-test: {WE} may not: compute.globalOperations.list, ")
     assert f"Give it the roles {', '.join(lacking)}, or one of your own" in problems[0]
     assert f"{WE} may not have nodes run as 123456789012-compute@developer.gserviceaccount.com" in problems[1]
     assert len(problems) == 2

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
@@ -28,6 +28,12 @@ def path(resource: Mapping[str, Any], operation: Operation) -> str:
     if service == "compute":
         return f"{VERSIONS[service]}/{resource['parent']}/operations/{name}"
     return f"{VERSIONS[service]}/{name}"
+
+
+def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Operation]:
+    """Those of operations of Compute Engine that are about an object, and are not over."""
+    target = f"/{resource['parent']}/{EVERY[resource['kind']].collection}/{resource['name']}"
+    return [each for each in operations if not done(each) and str(each.get("targetLink", "")).endswith(target)]
 
 
 def is_operation(kind: str, answer: Operation) -> bool:

@@ -97,6 +97,15 @@ def delete(resource: Resource, have: Found | None = None) -> Request | None:
     return _request(resource, "DELETE", path(resource), None, f"delete {words(resource)}")
 
 
+def under_way(resource: Resource) -> Request | None:
+    """The call that lists the operations that go on beside an object, under `items`; none for an object that is found
+    as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
+    if EVERY[resource["kind"]].operations != "compute":
+        return None
+    told = f"list the operations of {resource['parent']}"
+    return _request(resource, "GET", f"{_base(resource)}/operations?filter=status%21%3DDONE", None, told)
+
+
 def siblings(resource: Resource) -> Request:
     """The call that lists the objects of a kind beside an object; they are under the name of the collection, but for
     those of Compute Engine, which are under `items`."""

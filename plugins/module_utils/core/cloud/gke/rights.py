@@ -15,10 +15,12 @@ KEYS = "roles/iam.serviceAccountKeyAdmin"
 """Only needed where the cluster gets a key of its service account."""
 MAKING: dict[str, tuple[str, ...]] = {
     "roles/compute.networkAdmin": (
+        "compute.globalOperations.list",
         "compute.networks.create",
         "compute.networks.get",
         "compute.networks.updatePolicy",
         "compute.networks.use",
+        "compute.regionOperations.list",
         "compute.subnetworks.create",
         "compute.subnetworks.get",
         "compute.subnetworks.update",
