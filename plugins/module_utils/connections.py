@@ -306,8 +306,15 @@ def _logged_in(
     makes it win over what is written, and that over the account of the cluster's credentials. The project is that of
     the cluster, so what is written of it wins."""
     accounts = variables.get(f"{way}_cluster_accounts") or {}
-    account = accounts.get(variables.get("fleet_credentials") or "default") if isinstance(accounts, Mapping) else None
-    found = {key: value for key, value in (account or {}).items() if value} if isinstance(account, Mapping) else {}
+    name = variables.get("fleet_credentials") or "default"
+    account = accounts.get(name) if isinstance(accounts, Mapping) else None
+    found = {}
+    for key, value in account.items() if isinstance(account, Mapping) else ():
+        if key not in OPTIONS[way]["options"]:
+            hint = nearest_key(key, OPTIONS[way]["options"])
+            problems.append(f"{host}: {way}_cluster_accounts.{name}.{key} is not a known key. {hint}")
+        elif value:
+            found[key] = value
     if variables.get("gke_cluster_project") and way == "gke":
         found["project"] = variables["gke_cluster_project"]
     found.update(written)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
 from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -30,10 +31,10 @@ ARGUMENTS: dict[str, Any] = {
 """The argument spec of what `declared` reads."""
 
 
-def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object], tuple[api.Resource, ...]]:
-    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, in wire form, and all
-    that the manifests (`resources`) have, of any kind, which count where both have a name. What cannot be read fails
-    the module."""
+def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object], Loaded]:
+    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, in wire form, and what
+    the manifests (`resources`) hold, of any kind, which counts where both have a name. What cannot be read fails the
+    module."""
     loaded = build.read_manifests(module.params["resources"])
     if loaded.errors:
         fail(module, loaded.errors)
@@ -46,4 +47,4 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object],
                     live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
     except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    return live, loaded.resources
+    return live, loaded

@@ -152,14 +152,14 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    live, resources = declared.declared(module, _KINDS)
-    written = [api.wire(resource, set_only=True) for resource in resources]
+    live, loaded = declared.declared(module, _KINDS)
+    written = [api.wire(resource, set_only=True) for resource in loaded.resources]
     if module.params["path"] and module.params["control"] is None:
         try:
             live += [dict(value) for value in build.scheduled(module.params["path"])]
         except StoreError as error:
             module.fail_json(msg=str(error))
-    module.exit_json(changed=False, clusters=fleet.clusters(live, written))
+    module.exit_json(changed=False, clusters=fleet.clusters(live, written, loaded.locate))
 
 
 def main() -> None:

@@ -299,9 +299,9 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
 
 def _resources(module: AnsibleModule) -> list[Object]:
     """Those on the control cluster, with the manifests over them."""
-    live, resources = declared.declared(module, _KINDS)
+    live, loaded = declared.declared(module, _KINDS)
     # Of one that is in both, the manifest counts.
-    found = {identity(value): value for value in (*live, *map(api.wire, resources))}
+    found = {identity(value): value for value in (*live, *map(api.wire, loaded.resources))}
     return list(found.values())
 
 

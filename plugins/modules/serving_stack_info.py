@@ -131,12 +131,12 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    live, resources = declared.declared(module, _KINDS)
+    live, loaded = declared.declared(module, _KINDS)
     try:
-        gateway = _gateway(resources, live)
+        gateway = _gateway(loaded.resources, live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    module.exit_json(changed=False, clusters=_clusters([*live, *map(api.wire, resources)]), gateway=gateway)
+    module.exit_json(changed=False, clusters=_clusters([*live, *map(api.wire, loaded.resources)]), gateway=gateway)
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:

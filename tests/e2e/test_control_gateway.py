@@ -323,6 +323,12 @@ def test_it_stays_while_services_are_routed_through_it(control: Control) -> None
     control.plane.objects.delete(GATEWAY, "HTTPRoute", "chat", "default")
 
 
+def test_it_stays_unless_the_whole_fleet_goes(control: Control) -> None:
+    run = control.run("--limit", "control", playbook="teardown").ok()
+    assert run.changed == 0, run.output
+    assert control.there(GATEWAY, "Gateway", "modelplane", SYSTEM)
+
+
 def test_it_goes_and_leaves_definitions_and_rights(control: Control) -> None:
     control.run("-e", "control_plane_state=absent", "--check").ok()
     assert control.there(GATEWAY, "Gateway", "modelplane", SYSTEM)

@@ -148,6 +148,17 @@ def test_validate_reports_all_errors_of_all_files(tmp_path: Path) -> None:
         assert part.lower() in output.lower(), part
 
 
+def test_validate_reports_what_a_cloud_would_refuse(tmp_path: Path) -> None:
+    shutil.copytree(MANIFESTS / "getting-started" / "gke", tmp_path / "gke")
+    changed(play("validate", fleet_resources=str(tmp_path)))
+    path = next(path for path in (tmp_path / "gke").iterdir() if "us-central1" in path.read_text())
+    path.write_text(path.read_text().replace("region: us-central1", "region: us-centrl1"))
+    output = failed(play("validate", fleet_resources=str(tmp_path)))
+    assert f"gke/{path.name}:" in output
+    assert "is no zone of the region us-centrl1" in output
+    assert "if the zone is right, us-central1 as the region" in " ".join(output.split())
+
+
 def test_plan_needs_no_inventory(tmp_path: Path) -> None:
     resources = [str(QUICKSTART / "*.yaml")]
     assert changed(play("plan", cwd=tmp_path, fleet_resources=resources, fleet_build="out")) == 1

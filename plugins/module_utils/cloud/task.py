@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, Any]]) -> NoReturn:
     """Do it and end the module: with what it returns, or with why it failed and what was changed before that."""
+    for name in ("wait_timeout", "wait_delay"):
+        # Written so that nan is refused too.
+        if name in module.params and not module.params[name] >= 0:
+            module.fail_json(msg=f"{name}: must be 0 seconds or more (got {module.params[name]})")
     changes, progress = Changes(module.check_mode), Progress(module)
     result: dict[str, Any] = {}
     failure = ""

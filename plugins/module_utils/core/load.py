@@ -44,6 +44,12 @@ class Loaded:
     problems: tuple[Problem, ...] = ()
     invalid: frozenset[Ref] = frozenset()
     ignored: tuple[str, ...] = ()
+    _read: Mapping[Ref, _Read] = field(default_factory=dict, repr=False, compare=False)
+
+    def locate(self, problem: Problem) -> Problem:
+        """A problem that was found later (canonical path) with its place in the file where its `ref` was written."""
+        read = self._read.get(problem.ref) if problem.ref else None
+        return read.locate(problem) if read else problem
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -150,6 +156,7 @@ class _Loader:
             problems=tuple(sorted(self._problems, key=self._order)),
             invalid=frozenset(self._invalid),
             ignored=tuple(self._ignored),
+            _read=self._read,
         )
 
     def _order(self, problem: Problem) -> tuple[int, int, int]:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import IPv4Network
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
@@ -18,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
 Pool = Mapping[str, Any]
+Read = TypeVar("Read", bound=Cluster)
 
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
@@ -28,6 +30,37 @@ class CloudError(ValueError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class Neighbours(Generic[Read]):
+    """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them.
+
+    `read` makes one of its wire form, or raises InvalidResource: what cannot be read is told of that cluster alone.
+    `claims` are names of a cluster that no other one may have.
+    """
+
+    def __init__(
+        self,
+        clusters: Iterable[Mapping[str, Any]],
+        read: Callable[[Mapping[str, Any]], Read],
+        claims: Callable[[Read], Iterable[Hashable]],
+    ) -> None:
+        self._claims = claims
+        self._by_claim: dict[Hashable, dict[int, Read]] = {}
+        for index, cluster in enumerate(clusters):
+            try:
+                found = read(cluster)
+            except InvalidResource:
+                continue
+            for claim in claims(found):
+                self._by_claim.setdefault(claim, {})[index] = found
+
+    def of(self, cluster: Read) -> list[Read]:
+        """Those that share a claim with a cluster, itself among them, in their order."""
+        found: dict[int, Read] = {}
+        for claim in self._claims(cluster):
+            found.update(self._by_claim.get(claim, {}))
+        return [found[index] for index in sorted(found)]
 
 
 def where_written(problem: Problem, cluster: Cluster) -> Problem:
@@ -109,5 +142,11 @@ def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[st
                 f"is no zone of the region {cluster.region}",
                 place,
                 short_value(zone),
-                f"Write one such as {form.format(cluster.region, 'a')}",
+                f"Write one such as {form.format(cluster.region, 'a')}{_other_region(zone, region, form)}",
             )
+
+
+def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
+    """What to do where not the zone is wrong."""
+    named = zone[: -len(form.format("", "a"))]
+    return f", or, if the zone is right, {named} as the region" if region.fullmatch(named) else ""

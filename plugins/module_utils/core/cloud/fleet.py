@@ -9,7 +9,8 @@ Existing and the Secret of its kubeconfig. Both may have the same name: they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -33,19 +34,22 @@ PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
 _SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
 # By the provider: what is wrong with a cluster beside others of any, and its name in the cloud.
-_FAULTS = {"eks": eks_faults.found, "gke": gke_faults.found}
+_NEIGHBOURS = {"eks": eks_faults.neighbours, "gke": gke_faults.neighbours}
+_FAULTS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_faults.found, "gke": gke_faults.found}
 _NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}
 
 
-def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dict[str, Any]]:
+def clusters(
+    live: Iterable[Object], written: Iterable[Object], locate: Callable[[Problem], Problem] = lambda problem: problem
+) -> dict[str, dict[str, Any]]:
     """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
     `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
     there is none), `cloud_name` (in its cloud), `project` (of Google Cloud, when it is written), `replicas` (how many
     are scheduled there) and `problems`, a line each.
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
-    one. What an InferenceCluster became earlier counts only when that is no more: nobody makes such a cluster anew, and
-    it can be removed.
+    one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
+    is no more: nobody makes such a cluster anew, and it can be removed.
     """
     known = _by_kind((*live, *written))
     sources = known.get("InferenceCluster", {})
@@ -56,19 +60,23 @@ def clusters(live: Iterable[Object], written: Iterable[Object]) -> dict[str, dic
         found[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
     for name, objects in sorted(direct.items()):
         found[name] = _of_objects(objects)
-    replicas = list(known.get("ModelReplica", {}).values())
+    replicas = Counter(
+        text(replica, "metadata", "labels", CLUSTER_LABEL) for replica in known.get("ModelReplica", {}).values()
+    )
+    beside = {
+        provider: neighbours(
+            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == provider
+        )
+        for provider, neighbours in _NEIGHBOURS.items()
+    }
     for name, entry in found.items():
         if entry["object"]:
-            beside = [other["object"] for other in found.values() if other["provider"] == entry["provider"]]
-            entry["problems"] += _FAULTS[entry["provider"]](entry["object"], [other for other in beside if other])
-        entry["problems"] = [str(problem) for problem in entry["problems"]]
+            entry["problems"] += _FAULTS[entry["provider"]](entry["object"], beside[entry["provider"]])
+        entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
         entry["cloud_name"] = _NAMES[entry["provider"]](namespace, name) if entry["provider"] else ""
         entry["project"] = text(entry["object"], "spec", "project") if entry["provider"] == "gke" else ""
-        value = label_value(name)
-        entry["replicas"] = sum(
-            1 for replica in replicas if text(replica, "metadata", "labels", CLUSTER_LABEL) == value
-        )
+        entry["replicas"] = replicas[label_value(name)]
     return dict(sorted(found.items()))
 
 

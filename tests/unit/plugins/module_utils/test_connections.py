@@ -121,6 +121,15 @@ def test_accepted(variables: dict[str, Any], expected: dict[str, Any] | None) ->
     assert found == (None if expected is None else {"name": "west", **expected})
 
 
+def test_what_is_wrong_with_an_account_is_told_there() -> None:
+    accounts = {"default": {"credential_file": "/x"}}
+    variables = kubernetes(fleet_connection={"gke": GKE}, gke_cluster_accounts=accounts)
+    with pytest.raises(connections.ConnectionsError) as told:
+        connections.cluster_connection("west", variables)
+    assert "west: gke_cluster_accounts.default.credential_file is not a known key" in "\n".join(told.value.problems)
+    assert "credentials_file" in str(told.value)
+
+
 def test_the_keys_are_those_of_the_modules() -> None:
     assert cluster_arguments.CLUSTERS["control"]["options"] == connections.OPTIONS
 

@@ -56,6 +56,17 @@ def test_what_is_to_be_made_of_manifests(folder: Path) -> None:
     assert [each["problems"] for each in found["clusters"].values()] == [[], []]
 
 
+def test_what_is_wrong_is_told_where_it_was_written(folder: Path) -> None:
+    pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-west-2a", "us-east-1a"]}
+    text = yaml.safe_dump_all([inference_class(), inference_cluster(pool)])
+    (folder / "fleet.yaml").write_text(text)
+    line = text[: text.index("us-east-1a")].count("\n") + 1
+    _, found = run(folder, resources=["fleet.yaml"])
+    (problem,) = found["clusters"]["eks-us-west"]["problems"]
+    place = f"fleet.yaml:{line}, document 2, InferenceCluster eks-us-west, spec.nodePools[0].zones[1]: "
+    assert problem.startswith(place), problem
+
+
 def replica(cluster: str) -> Object:
     gpu = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
     member = {

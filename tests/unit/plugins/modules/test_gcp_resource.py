@@ -555,6 +555,8 @@ def test_what_is_left_of_an_account_that_somebody_deleted(made: Cluster) -> None
         ({"endpoints": {"compte": "https://x"}}, "endpoints: there is no service compte. Did you mean compute?"),
         ({"endpoints": {"compute": "x"}}, "compute: x is no URL. As it is by default: https://compute.googleapis.com"),
         ({"ca_file": "/nowhere.pem"}, "ca_file /nowhere.pem is no file"),
+        ({"wait_timeout": -5}, "wait_timeout: must be 0 seconds or more (got -5)"),
+        ({"wait_delay": -0.5}, "wait_delay: must be 0 seconds or more (got -0.5)"),
         (
             {"credentials_file": "/nowhere.json"},
             "log in to Google: credentials file /nowhere.json: no such file",

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
     CloudError,
+    Neighbours,
     of_pool_zones,
     of_pools,
     of_range,
@@ -42,13 +43,23 @@ class EksError(CloudError):
     """An EKSCluster cannot be built; `problems` says all that is wrong with it."""
 
 
-def found(cluster: Object, others: Sequence[Object] = ()) -> list[Problem]:
+def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
+    """Clusters beside which one may be made."""
+    return Neighbours(clusters, reading.read, _claims)
+
+
+def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
     """All that is wrong with an EKSCluster (wire form), by itself and beside `others`, told where the user wrote it."""
     try:
         read = reading.read(cluster)
     except api.InvalidResource as error:
         return list(error.problems)
-    every = (*_of_names(read, others), *_of_place(read), *_of_addresses(read), *_of_pools(read))
+    every = (
+        *_of_names(read, others.of(read) if others else ()),
+        *_of_place(read),
+        *_of_addresses(read),
+        *_of_pools(read),
+    )
     return [where_written(problem, read) for problem in every]
 
 
@@ -123,7 +134,7 @@ def _directly(read: reading.Read) -> str:
     )
 
 
-def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]:
+def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
     name = read.name
     if "." in name:
         yield Problem(
@@ -150,12 +161,14 @@ def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]
         yield from _beside(read, other)
 
 
-def _beside(read: reading.Read, other: Object) -> Iterator[Problem]:
+def _claims(read: reading.Read) -> Iterator[tuple[str, str]]:
+    yield "", names.cluster_name(read.namespace, read.name)
+    for template in read.template_names():
+        yield read.region, template
+
+
+def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
     """What two clusters would both call their own. The names of IAM count in all regions."""
-    try:
-        that = reading.read(other)
-    except api.InvalidResource:
-        return
     if (that.namespace, that.name) == (read.namespace, read.name):
         return
     ref = Ref(reading.KIND, that.namespace, that.name)

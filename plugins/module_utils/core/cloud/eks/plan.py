@@ -40,7 +40,7 @@ class Options:
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """What is wrong with an EKSCluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in faults.found(cluster, others)]
+    return [str(problem) for problem in faults.found(cluster, faults.neighbours(others))]
 
 
 def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:

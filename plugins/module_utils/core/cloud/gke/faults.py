@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
     CloudError,
+    Neighbours,
     of_pool_zones,
     of_pools,
     of_range,
@@ -45,13 +46,23 @@ class GkeError(CloudError):
     """A GKECluster cannot be built; `problems` says all that is wrong with it."""
 
 
-def found(cluster: Object, others: Sequence[Object] = ()) -> list[Problem]:
+def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
+    """Clusters beside which one may be made."""
+    return Neighbours(clusters, reading.read, _claims)
+
+
+def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
     """All that is wrong with a GKECluster (wire form), by itself and beside `others`, told where the user wrote it."""
     try:
         read = reading.read(cluster)
     except api.InvalidResource as error:
         return list(error.problems)
-    every = (*_of_names(read, others), *_of_place(read), *_of_addresses(read), *_of_pools(read))
+    every = (
+        *_of_names(read, others.of(read) if others else ()),
+        *_of_place(read),
+        *_of_addresses(read),
+        *_of_pools(read),
+    )
     return [where_written(problem, read) for problem in every]
 
 
@@ -84,12 +95,13 @@ def of_options(labels: Mapping[str, Any]) -> list[Problem]:
                     "begin with a letter",
                     place,
                     short_value(value),
+                    "gke_cluster_labels has these labels",
                 )
             )
     return problems
 
 
-def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]:
+def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
     if not read.namespace[:1].isalpha():
         yield Problem(
             "must begin with a letter, as the names of GKE clusters do, of which it is the beginning",
@@ -108,12 +120,12 @@ def _of_names(read: reading.Read, others: Sequence[Object]) -> Iterator[Problem]
         yield from _beside(read, other)
 
 
-def _beside(read: reading.Read, other: Object) -> Iterator[Problem]:
+def _claims(read: reading.Read) -> Iterator[str]:
+    yield names.cluster_name(read.namespace, read.name)
+
+
+def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
     """What two clusters would both call their own. The names of networks count in all regions of a project."""
-    try:
-        that = reading.read(other)
-    except api.InvalidResource:
-        return
     if (that.namespace, that.name) == (read.namespace, read.name):
         return
     if read.project and that.project and read.project != that.project:

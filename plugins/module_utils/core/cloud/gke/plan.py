@@ -33,7 +33,7 @@ class Options:
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """What is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in faults.found(cluster, others)]
+    return [str(problem) for problem in faults.found(cluster, faults.neighbours(others))]
 
 
 def plan(

@@ -180,7 +180,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             HERE + 'spec.nodePools[0].zones[1]: is named twice (got "us-west-2a"). Remove one',
             HERE
             + 'spec.nodePools[0].zones[2]: is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
-            "us-west-2a",
+            "us-west-2a, or, if the zone is right, us-east-1 as the region",
             HERE + 'spec.nodePools[0].zones[3]: is only a letter (got "b"). Write us-west-2b',
         ],
     ),
@@ -192,7 +192,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         [
             COMPOSED
             + 'spec.nodePools[1].zones[1]: is no zone of the region us-west-2 (got "eu-west-1a"). Write one such '
-            "as us-west-2a"
+            "as us-west-2a, or, if the zone is right, eu-west-1 as the region"
         ],
     ),
     "more zones than subnets": (

@@ -217,7 +217,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             COMPOSED + 'spec.nodePools[0].zones[1]: is named twice (got "us-central1-a"). Remove one',
             COMPOSED + 'spec.nodePools[0].zones[2]: is only a letter (got "b"). Write us-central1-b',
             COMPOSED + "spec.nodePools[0].zones[3]: is no zone of the region us-central1 (got "
-            '"us-east1-c"). Write one such as us-central1-a',
+            '"us-east1-c"). Write one such as us-central1-a, or, if the zone is right, us-east1 as the region',
             COMPOSED + "spec.nodePools[0].zones[4]: is no zone of the region us-central1 (got "
             '"us-central1"). Write one such as us-central1-a',
         ],
