@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
     entries,
@@ -28,7 +29,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devic
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    WORKLOADS,
     availability,
     failures,
     unsettled,

@@ -33,7 +33,7 @@ Object = dict[str, Any]
 PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
 _SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
-# By the provider: what is wrong with a cluster beside others of any, and its name in the cloud.
+# By the provider: clusters beside which one is made, what is wrong with it there, and its name in the cloud.
 _NEIGHBOURS = {"eks": eks_faults.neighbours, "gke": gke_faults.neighbours}
 _FAULTS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_faults.found, "gke": gke_faults.found}
 _NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
     Objects,
@@ -26,7 +27,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    WORKLOADS,
     any_availability,
     pod_failures,
 )

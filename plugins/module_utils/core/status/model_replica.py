@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
     ObservedCluster,
@@ -29,7 +30,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
-    WORKLOADS,
     any_availability,
     availability,
     pod_failures,

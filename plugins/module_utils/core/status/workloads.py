@@ -20,7 +20,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut, listed
 
 _AVAILABLE_COUNT = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
-WORKLOADS = frozenset(_AVAILABLE_COUNT)
 _STUCK = frozenset(
     {
         "CrashLoopBackOff",
