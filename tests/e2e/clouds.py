@@ -16,7 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble
 from ansible_collections.modelplane.fleet.tests.e2e import stacks
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import DRIVER, SYSTEM, LiveFleet, Pool, Run, device
 from ansible_collections.modelplane.fleet.tests.kube import workers
-from ansible_collections.modelplane.fleet.tests.kube.client import Objects
+from ansible_collections.modelplane.fleet.tests.kube.client import PASSING, Objects
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
@@ -317,8 +317,9 @@ class Nodes:
         while not self._stopped.wait(1):
             for group in self._groups():
                 if made.get(group.name) != group.nodes:
-                    self._add(group)
-                    made[group.name] = group.nodes
+                    with suppress(*PASSING):
+                        self._add(group)
+                        made[group.name] = group.nodes
 
     def _add(self, group: Group) -> None:
         effects = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}

@@ -15,11 +15,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.tests.kube.client import Objects
+from ansible_collections.modelplane.fleet.tests.kube.client import PASSING, Objects
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
-from kubernetes.client import ApiException
-from kubernetes.dynamic.exceptions import ResourceNotFoundError
-from urllib3.exceptions import HTTPError
 
 GATEWAY = "gateway.networking.k8s.io/v1"
 POOL = "inference.networking.k8s.io/v1"
@@ -40,7 +37,6 @@ _WATCH = 30.0
 """Seconds: after the end of a watch, and of one while something is missing that something else refers to."""
 
 Object = dict[str, Any]
-_ERRORS = (ApiException, ResourceNotFoundError, HTTPError, OSError, ValueError)
 
 
 class GatewayController:
@@ -64,7 +60,7 @@ class GatewayController:
         unresolved = False
         while not self._stopped.wait(_PAUSE):
             # What the server refuses or does not answer now, it is asked again.
-            with contextlib.suppress(*_ERRORS):
+            with contextlib.suppress(*PASSING):
                 objects = objects or Objects(kubeconfig)
                 seconds = _LOOK_AGAIN if unresolved else _WATCH
                 unresolved = False

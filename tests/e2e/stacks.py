@@ -23,13 +23,10 @@ from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import (
     device,
     kubectl,
 )
-from ansible_collections.modelplane.fleet.tests.kube.client import Objects
+from ansible_collections.modelplane.fleet.tests.kube.client import PASSING, Objects
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
 from ansible_collections.modelplane.fleet.tests.stack.programs import Helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import HttpRepository, OciRegistry
-from kubernetes.client import ApiException
-from kubernetes.dynamic.exceptions import ResourceNotFoundError
-from urllib3.exceptions import HTTPError
 
 RELEASES = {
     "mp-cert-manager",
@@ -81,7 +78,7 @@ class Operator:
         shutil.copy(self._plane.folder / f"{TESTS}.kubeconfig", kubeconfig)
         objects: Objects | None = None
         while not self._stopped.wait(1):
-            with contextlib.suppress(ApiException, ResourceNotFoundError, HTTPError, OSError):
+            with contextlib.suppress(*PASSING):
                 objects = objects or Objects(kubeconfig)
                 for value in objects.list(*_PROMETHEUS):
                     if value.get("status") != status:

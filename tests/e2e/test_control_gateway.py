@@ -20,14 +20,12 @@ import yaml
 from ansible_collections.modelplane.fleet.tests import packages
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import ROOT, SYSTEM, LiveFleet, Run, until
-from ansible_collections.modelplane.fleet.tests.kube.client import Objects
+from ansible_collections.modelplane.fleet.tests.kube.client import PASSING, Objects
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import TESTS, ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
 from ansible_collections.modelplane.fleet.tests.stack.programs import Helm, helm
 from ansible_collections.modelplane.fleet.tests.stack.sources import VERSION_ANNOTATION, pack
-from kubernetes.client import ApiException
 from kubernetes.dynamic.exceptions import ResourceNotFoundError
-from urllib3.exceptions import HTTPError
 
 GATEWAY = "gateway.networking.k8s.io/v1"
 METALLB = "metallb.io/v1beta1"
@@ -67,7 +65,7 @@ class Controllers:
         shutil.copy(self._plane.folder / f"{TESTS}.kubeconfig", kubeconfig)
         objects: Objects | None = None
         while not self._stopped.wait(0.5):
-            with contextlib.suppress(ApiException, ResourceNotFoundError, HTTPError, OSError):
+            with contextlib.suppress(*PASSING):
                 objects = objects or Objects(kubeconfig)
                 if not (objects.get("apps/v1", "Deployment", "mp-traefik", "traefik-system") or {}).get("status"):
                     continue

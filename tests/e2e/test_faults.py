@@ -26,10 +26,9 @@ from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.faulty_proxy import REFUSED, SILENT, FaultyProxy, Odds
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
 from ansible_collections.modelplane.fleet.tests.e2e.snapshots import Snapshot, differences, serving, snapshot
+from ansible_collections.modelplane.fleet.tests.kube.client import PASSING
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
-from kubernetes.client import ApiException
-from urllib3.exceptions import HTTPError
 
 SEED = 20
 KILLS = 20
@@ -190,9 +189,8 @@ class Sentinel:
 
     def _ask(self) -> None:
         for name, plane in self._live.workloads.items():
-            # Pods serve on while their API server is away. KeyError: what the client says when it asked in vain what
-            # kinds there are, and is asked again.
-            with contextlib.suppress(ApiException, HTTPError, OSError, KeyError):
+            # Pods serve on while their API server is away.
+            with contextlib.suppress(*PASSING):
                 found = serving(plane)
                 self.gone |= set(self._now[name]) - set(found)
                 self._now[name] = found

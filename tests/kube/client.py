@@ -19,6 +19,9 @@ from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
 Object = dict[str, Any]
 # What the API server's audit log calls requests of this module, beside the user.
 USER_AGENT = "kube-tests"
+PASSING = (ApiException, ResourceNotFoundError, HTTPError, OSError, KeyError, ValueError)
+"""What `Objects` raise while an API server comes, goes or is asked at a bad time, so that one asks again. KeyError: the
+client asked in vain what kinds there are. ValueError: an answer was cut."""
 
 
 class Objects:

@@ -93,6 +93,14 @@ CORE = {
 }
 
 
+class _Listener(ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def handle_error(self, _request: Any, _address: Any) -> None:
+        """Broken connections are what is tested."""
+
+
 class Server:
     """Answers `script` in its order, then `always`; what is served is told without either. `seen`: all requests.
 
@@ -125,13 +133,8 @@ class Server:
     def start(self) -> None:
         """Listen, on the port of the last time."""
 
-        class Listener(ThreadingHTTPServer):
+        class Listener(_Listener):
             address_family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-            allow_reuse_address = True
-            daemon_threads = True
-
-            def handle_error(self, _request: Any, _address: Any) -> None:
-                """Broken connections are what is tested."""
 
         server, context = self, self._context
 
@@ -240,39 +243,35 @@ class Proxy:
 
     def __init__(self, port: int, *, refuse: bool = False) -> None:
         self.asked: list[tuple[str, str]] = []
-        self._port, self._refuse = port, refuse
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
+        asked = self.asked
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_args: Any) -> None:
+                """Say nothing."""
+
+            def do_CONNECT(self) -> None:
+                asked.append((self.path, self.headers.get("Proxy-Authorization", "")))
+                if refuse:
+                    self.send_response(403)
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                with socket.create_connection(("127.0.0.1", port)) as server:
+                    self.send_response(200, "Connection established")
+                    self.end_headers()
+                    for source, target in _pumped(self.connection, server):
+                        data = source.recv(65536)
+                        if not data:
+                            break
+                        target.sendall(data)
+
+        self._server = _Listener(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def stop(self) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _address = self._listener.accept()
-                threading.Thread(target=self._connect, args=(connection,), daemon=True).start()
-
-    def _connect(self, client: socket.socket) -> None:
-        head = b""
-        while b"\r\n\r\n" not in head:
-            head += client.recv(4096)
-        lines = head.decode().split("\r\n")
-        headers = {name.lower(): value for name, _colon, value in (line.partition(": ") for line in lines[1:])}
-        self.asked.append((lines[0].split()[1], headers.get("proxy-authorization", "")))
-        if self._refuse:
-            client.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-            client.close()
-            return
-        with socket.create_connection(("127.0.0.1", self._port)) as server:
-            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            for source, target in _pumped(client, server):
-                data = source.recv(65536)
-                if not data:
-                    break
-                target.sendall(data)
-        client.close()
+        self._server.shutdown()
+        self._server.server_close()
 
 
 def _pumped(one: socket.socket, other: socket.socket) -> Iterator[tuple[socket.socket, socket.socket]]:
