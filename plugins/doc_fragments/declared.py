@@ -22,6 +22,15 @@ options:
       - The folder that relative paths of O(resources) start from.
       - Without it, that is the folder of the playbook.
     type: path
+  invalid:
+    description:
+      - What to do when manifests have errors.
+      - V(fail) reports all errors, and nothing else.
+      - V(hold) reports them as warnings, and goes on with the rest. A document of which cannot be told which resource
+        it is fails in both cases, as does a path at which there is nothing.
+    type: str
+    choices: [fail, hold]
+    default: fail
 requirements:
   - pydantic >= 2.10
   - PyYAML

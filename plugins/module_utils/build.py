@@ -228,9 +228,7 @@ def _load(settings: Settings, more: Sequence[Source] = ()) -> Loaded:
     if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
     loaded = read_manifests(settings.resources, settings.folder, more)
-    unplaced = [problem for problem in loaded.errors if problem.ref is None]
-    # A text that cannot be read may hold anything; what was in it cannot be told apart from what was deleted.
-    if loaded.errors and (settings.invalid == "fail" or unplaced):
+    if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
@@ -15,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail
+from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, warn
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ARGUMENTS: dict[str, Any] = {
     "resources": {"type": "list", "elements": "path", "default": []},
     "chdir": {"type": "path"},
+    "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
     "control": {"type": "dict", "options": OPTIONS},
     "timeout": {"type": "float", "default": 30.0},
     "retries": {"type": "int", "default": 5},
@@ -31,13 +33,29 @@ ARGUMENTS: dict[str, Any] = {
 """The argument spec of what `declared` reads."""
 
 
-def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object], Loaded]:
-    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, in wire form, and what
-    the manifests (`resources`) hold, of any kind, which counts where both have a name. What cannot be read fails the
-    module."""
+@dataclass(frozen=True)
+class Declared:
+    """`live`: what is on the control cluster, in wire form. `loaded`: what the manifests hold, which counts where both
+    have a name. `held`: names of clusters that stay as they are, whatever else is told of them."""
+
+    live: list[Object]
+    loaded: Loaded
+    held: frozenset[str]
+
+
+def manifests(module: AnsibleModule) -> Loaded:
+    """What the argument `resources` names. Errors fail the module, or are told as warnings (the argument `invalid`)."""
     loaded = build.read_manifests(module.params["resources"])
-    if loaded.errors:
+    if loaded.errors and (module.params["invalid"] == "fail" or not loaded.can_be_held):
         fail(module, loaded.errors)
+    warn(module, replace(loaded, problems=loaded.errors))
+    return loaded
+
+
+def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
+    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, and of any kind in the
+    manifests. What cannot be read fails the module."""
+    loaded = manifests(module)
     live: list[Object] = []
     try:
         control = cluster_arguments.control_connection(module.params)
@@ -47,4 +65,5 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> tuple[list[Object],
                     live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
     except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    return live, loaded
+    known = [*live, *map(api.wire, loaded.resources)] if loaded.faulty else []
+    return Declared(live, loaded, loaded.held_clusters(known))

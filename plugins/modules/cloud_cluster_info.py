@@ -130,6 +130,15 @@ clusters:
       project: my-project
       replicas: 0
       problems: []
+held:
+  description:
+    - The clusters that are to stay as they are, as their manifest, or that of a class of theirs, has errors. They are
+      not in RV(clusters).
+    - Always empty unless O(invalid=hold).
+  returned: success
+  type: list
+  elements: str
+  sample: []
 """
 
 from typing import Any
@@ -152,14 +161,17 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    live, loaded = declared.declared(module, _KINDS)
-    written = [api.wire(resource, set_only=True) for resource in loaded.resources]
+    told = declared.declared(module, _KINDS)
+    live = told.live
+    written = [api.wire(resource, set_only=True) for resource in told.loaded.resources]
     if module.params["path"] and module.params["control"] is None:
         try:
-            live += [dict(value) for value in build.scheduled(module.params["path"])]
+            live = [*live, *map(dict, build.scheduled(module.params["path"]))]
         except StoreError as error:
             module.fail_json(msg=str(error))
-    module.exit_json(changed=False, clusters=fleet.clusters(live, written, loaded.locate))
+    found = fleet.clusters(live, written, told.loaded.locate)
+    sound = {name: cluster for name, cluster in found.items() if name not in told.held}
+    module.exit_json(changed=False, clusters=sound, held=sorted(told.held))
 
 
 def main() -> None:

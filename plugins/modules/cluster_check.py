@@ -222,6 +222,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
 """What says what a cluster is for."""
+_RUNNING = ("ModelCache", "ModelDeployment")
 
 
 def work(module: AnsibleModule) -> None:
@@ -299,9 +300,18 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
 
 def _resources(module: AnsibleModule) -> list[Object]:
     """Those on the control cluster, with the manifests over them."""
-    live, loaded = declared.declared(module, _KINDS)
+    told = declared.declared(module, _KINDS)
     # Of one that is in both, the manifest counts.
-    found = {identity(value): value for value in (*live, *map(api.wire, loaded.resources))}
+    found = {identity(value): value for value in (*told.live, *map(api.wire, told.loaded.resources))}
+    for ref in told.loaded.faulty:
+        if ref.kind in _RUNNING:
+            # What runs of one with errors goes on, and needs what it needed.
+            value = {
+                "apiVersion": api.KINDS[ref.kind].group_version(),
+                "kind": ref.kind,
+                "metadata": {"namespace": ref.namespace, "name": ref.name},
+            }
+            found.setdefault(identity(value), value)
     return list(found.values())
 
 

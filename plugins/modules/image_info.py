@@ -62,9 +62,10 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     if module.params["control"]:
         libraries.need(module, "kubernetes")
-    live, loaded = declared.declared(module, _KINDS)
+    told = declared.declared(module, _KINDS)
+    written = (api.wire(resource) for resource in told.loaded.resources if resource.kind in _KINDS)
     found: dict[str, set[str]] = {}
-    for value in (*(api.wire(resource) for resource in loaded.resources if resource.kind in _KINDS), *live):
+    for value in (*written, *told.live):
         place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
         # Arguments of engines name models, some of which look like images.
         found.setdefault(f"{text(value, 'kind')} {place}", set()).update(in_object(value, texts=False))

@@ -86,7 +86,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments, declared, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, declared, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, parse, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
@@ -149,9 +149,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    loaded = build.read_manifests(module.params["resources"])
-    if loaded.errors:
-        fail(module, loaded.errors)
+    loaded = declared.manifests(module)
     try:
         given = cluster_arguments.control_connection(module.params)
         if given is None:

@@ -69,6 +69,21 @@ clusters:
       source: GKE
       stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
+held:
+  description:
+    - The clusters that are to stay as they are, as their manifest, or that of a class of theirs, has errors. They are
+      not in RV(clusters).
+    - All clusters when a ServingStack has errors.
+    - Always empty unless O(invalid=hold).
+  returned: success
+  type: list
+  elements: str
+  sample: []
+gateway_held:
+  description: Whether the InferenceGateway has errors, so that what is there of it is to stay as it is.
+  returned: success
+  type: bool
+  sample: false
 gateway:
   description: What the InferenceGateway asks for; empty when there is none.
   returned: success
@@ -131,12 +146,22 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    live, loaded = declared.declared(module, _KINDS)
+    told = declared.declared(module, _KINDS)
     try:
-        gateway = _gateway(loaded.resources, live)
+        gateway = _gateway(told.loaded.resources, told.live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    module.exit_json(changed=False, clusters=_clusters([*live, *map(api.wire, loaded.resources)]), gateway=gateway)
+    found = _clusters([*told.live, *map(api.wire, told.loaded.resources)])
+    faulty = {ref.kind for ref in told.loaded.faulty}
+    # Which cluster a ServingStack with errors is of cannot be told.
+    held = told.held.union(found) if "ServingStack" in faulty else told.held
+    module.exit_json(
+        changed=False,
+        clusters={name: cluster for name, cluster in found.items() if name not in held},
+        held=sorted(held),
+        gateway=gateway,
+        gateway_held="InferenceGateway" in faulty,
+    )
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:

@@ -230,6 +230,19 @@ def test_a_second_run_changes_nothing(control: Control) -> None:
     assert control.again() == (0, [])
 
 
+def test_a_manifest_with_errors_leaves_it_as_it_is(control: Control) -> None:
+    control.declare("{loadBalancer: Moon}")
+    refused = control.run()
+    assert refused.code != 0
+    assert "Moon" in refused.output
+    control.live.settings["fleet_invalid"] = "hold"
+    assert control.again() == (0, [])
+    assert control.releases() == {"mp-traefik", "mp-metallb"}
+    assert control.shown() == ADDRESS
+    del control.live.settings["fleet_invalid"]
+    control.declare(ON_METAL)
+
+
 def test_the_fleet_and_the_role_want_the_same(control: Control) -> None:
     control.run(playbook="reconcile").ok()
     assert control.shown() == ADDRESS

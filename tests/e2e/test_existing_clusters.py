@@ -194,6 +194,22 @@ def test_openshift_is_told_and_gets_what_pods_need_there(place: Place) -> None:
     assert "may not use it" not in report
 
 
+@pytest.mark.parametrize("sound", ['"source": "Existing"', '"kind": "ModelDeployment"'])
+def test_what_was_given_stays_while_a_manifest_has_errors(place: Place, sound: str) -> None:
+    manifest = place.folder / "manifests" / "fleet.yaml"
+    text = manifest.read_text()
+    before = place.bindings()
+    assert sound in text
+    broken = {'"source": "Existing"': '"source": "Moon"', '"kind": "ModelDeployment"': f'{sound}, "sepc": {{}}'}
+    manifest.write_text(text.replace(sound, broken[sound]))
+    recap, _ = place.check("-e", "existing_cluster_state=present")
+    assert recap["failed"] == 1
+    recap, _ = place.check("-e", "existing_cluster_state=present", "-e", "fleet_invalid=hold")
+    assert (recap["failed"], recap["changed"]) == (0, 0)
+    assert place.bindings() == before
+    manifest.write_text(text)
+
+
 def test_what_was_given_can_be_taken_back(place: Place) -> None:
     recap, _ = place.check("-e", "existing_cluster_state=absent")
     assert (recap["failed"], recap["changed"]) == (0, 1)

@@ -157,6 +157,22 @@ def test_one_component_is_upgraded_with_its_definitions(stack: Stack) -> None:
     assert stack.run().ok().changed == 0
 
 
+def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(stack: Stack) -> None:
+    broken = fleets.cluster("east").replace("Existing", "Moon")
+    stack.live.write("fleet.yaml", fleets.CLASSES + broken + fleets.cluster("west"))
+    stack.live.settings |= {"fleet_invalid": "hold"}
+    variables = json.dumps({"serving_stack_versions": {"leader-worker-set": OLD}})
+    checked = stack.run("--check", "-e", variables).ok()
+    assert "Moon" in checked.output
+    assert (checked.recap["east"]["changed"], checked.recap["west"]["changed"] > 0) == (0, True)
+    removed = stack.run("-e", "serving_stack_state=absent", "--limit", "east")
+    assert removed.recap["east"]["failed"] == 1
+    assert "1 error in the manifests" in removed.output
+    assert set(releases(stack.live, "east")) == RELEASES
+    del stack.live.settings["fleet_invalid"]
+    stack.live.write("fleet.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+
+
 def test_an_upgrade_that_was_killed_is_recovered(stack: Stack) -> None:
     held = {"envoy-gateway": {"global": {"test": {"fail": "never-ready", "only": ["certgen"]}}}}
     variables = json.dumps({"serving_stack_values": held})

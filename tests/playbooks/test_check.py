@@ -174,6 +174,35 @@ def test_no_cluster_is_asked_with_a_wrong_variable(
     assert [cluster.server.seen for cluster in clusters.values()] == [[], []]
 
 
+def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
+    inventory = written(tmp_path, clusters, fleet_retries=0)
+    manifests = tmp_path / "manifests" / "fleet.yaml"
+    values = list(yaml.safe_load_all(manifests.read_text()))
+    values[-1]["spec"]["cluster"]["source"] = "Moon"
+    manifests.write_text(yaml.safe_dump_all(values))
+    asked = {name: cluster.server.seen for name, cluster in clusters.items()}
+
+    refused = check(tmp_path, inventory, "--check", playbook="serving_stack")
+    assert "Moon" in refused
+    assert asked == {"good": [], "bad": []}
+
+    hold = ("--check", "-e", "fleet_invalid=hold")
+    held = check(tmp_path, inventory, *hold, playbook="serving_stack")
+    assert "Moon" in held
+    assert recap(held, "bad")["failed"] == 0
+    assert asked["good"]
+    assert asked["bad"] == []
+
+    granted = check(tmp_path, inventory, *hold, "-e", "existing_cluster_state=present")
+    assert recap(granted, "bad")["failed"] == 0
+    assert asked["bad"] == []
+
+    # Looking is allowed.
+    looked = check(tmp_path, inventory, *hold)
+    assert "no InferenceCluster bad is known, so its pools were not looked at" in " ".join(looked.split())
+    assert [cluster.written for cluster in clusters.values()] == [[], []]
+
+
 def test_a_cluster_that_does_not_answer_and_wrong_variables_are_in_the_report(
     tmp_path: Path, clusters: dict[str, Cluster]
 ) -> None:

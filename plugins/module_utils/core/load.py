@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, forms, references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,
@@ -27,6 +28,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 )
 
 __all__ = ["Loaded", "Source", "load"]
+
+_CLUSTERS = ("InferenceCluster", "EKSCluster", "GKECluster")
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,29 @@ class Loaded:
     def ok(self) -> bool:
         """Whether there is no error; warnings do not count."""
         return not self.errors
+
+    @property
+    def can_be_held(self) -> bool:
+        """Whether it is known of every error which resource it is of. A text that cannot be read may hold anything;
+        what was in it cannot be told apart from what was deleted."""
+        return all(problem.ref is not None for problem in self.errors)
+
+    @property
+    def faulty(self) -> frozenset[Ref]:
+        """The resources that were written and cannot be used."""
+        return self.invalid.union(resource.ref for resource in self.unresolved)
+
+    def held_clusters(self, resources: Iterable[Object]) -> frozenset[str]:
+        """Names of the clusters that have to stay as they are: there is an error in the manifest of the cluster, or in
+        that of a class of its pools. `resources`: all that are known, in wire form."""
+        own = frozenset(ref.name for ref in self.faulty if ref.kind in _CLUSTERS)
+        classes = {ref.name for ref in self.faulty if ref.kind == "InferenceClass"}
+        return own.union(
+            text(value, "metadata", "name")
+            for value in resources
+            if text(value, "kind") == "InferenceCluster"
+            and classes.intersection(text(pool, "className") for pool in entries(value, "spec", "nodePools"))
+        )
 
 
 def load(sources: Iterable[Source]) -> Loaded:

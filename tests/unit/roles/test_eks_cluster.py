@@ -208,6 +208,19 @@ def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
     assert ran.mutating == []
 
 
+def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet, tmp_path: Path) -> None:
+    broken = tmp_path / "fleet.yaml"
+    broken.write_text((CONCEPTS / "inference-cluster-eks.yaml").read_text().replace("region:", "regoin:"))
+    given = {"fleet_resources": [str(broken)], "fleet_invalid": "hold"}
+    ran = fleet.run(**given).ok()
+    assert "regoin" in ran.output
+    assert ran.calls == []
+    gone = fleet.run("-e", "eks_cluster_state=absent", **given)
+    assert gone.failed == 1
+    assert "regoin" in gone.output
+    assert gone.calls == []
+
+
 @pytest.mark.parametrize(
     ("host", "told"),
     [

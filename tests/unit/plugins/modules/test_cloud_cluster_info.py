@@ -67,6 +67,29 @@ def test_what_is_wrong_is_told_where_it_was_written(folder: Path) -> None:
     assert problem.startswith(place), problem
 
 
+def test_what_has_errors_is_held(tmp_path: Path) -> None:
+    sound, broken, of_broken = (inference_cluster() for _ in range(3))
+    sound["metadata"] = {"name": "sound"}
+    broken["metadata"] = {"name": "broken"}
+    broken["spec"]["cluster"]["source"] = "Moon"
+    of_broken["metadata"] = {"name": "of-broken"}
+    of_broken["spec"]["nodePools"][0]["className"] = "wrong"
+    wrong = inference_class()
+    wrong["metadata"] = {"name": "wrong"}
+    wrong["spec"]["hardware"] = "?"
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump_all([inference_class(), sound, broken, of_broken, wrong]))
+    done, found = run(tmp_path, resources=["fleet.yaml"])
+    assert not done
+    assert "Moon" in found["msg"]
+    done, found = run(tmp_path, resources=["fleet.yaml"], invalid="hold")
+    assert done
+    assert (list(found["clusters"]), found["held"]) == (["sound"], ["broken", "of-broken"])
+    (tmp_path / "fleet.yaml").write_text("spec: {")
+    done, found = run(tmp_path, resources=["fleet.yaml"], invalid="hold")
+    assert not done
+    assert "1 error in the manifests" in found["msg"]
+
+
 def replica(cluster: str) -> Object:
     gpu = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
     member = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load, path_components
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
@@ -36,6 +37,23 @@ def test_a_fleet_without_faults() -> None:
         "ModelService team/qwen",
     ]
     assert (loaded.invalid, loaded.ignored) == (frozenset(), ())
+
+
+def test_clusters_are_held_by_their_own_errors_and_by_those_of_their_classes() -> None:
+    west = Ref("InferenceCluster", "", "west")
+    known = [api.wire(resource) for resource in fleet().resources]
+    assert fleet().held_clusters(known) == frozenset()
+    own = load_text(CLASS, change(CLUSTER, "source: GKE", "source: Moon"))
+    assert (own.can_be_held, own.faulty) == (True, {west})
+    assert own.held_clusters([]) == {"west"}
+    # Whatever a control cluster says of it.
+    assert own.held_clusters(known) == {"west"}
+    nowhere = load_text(CLASS, change(CLUSTER, "className: l4", "className: l5"))
+    assert nowhere.held_clusters(known) == {"west"}
+    of_class = load_text(change(CLASS, "spec:", "spce:"), CLUSTER)
+    assert west not in of_class.faulty
+    assert of_class.held_clusters(known) == {"west"}
+    assert not load_text(CLASS, "spec: {").can_be_held
 
 
 def test_the_order_of_files_does_not_matter() -> None:
