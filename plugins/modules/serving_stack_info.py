@@ -15,6 +15,13 @@ description:
   - Tells of the InferenceGateway which releases of Helm it needs, and which objects.
   - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests, but for a
     ServingStack, which is composed and can only be changed on the control cluster.
+options:
+  names:
+    description:
+      - The clusters that are asked about. By default all of them, which is much for a result that each of a thousand
+        hosts keeps.
+    type: list
+    elements: str
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
@@ -136,7 +143,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cl
 )
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": declared.ARGUMENTS,
+    "argument_spec": {**declared.ARGUMENTS, "names": {"type": "list", "elements": "str"}},
     "supports_check_mode": True,
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
@@ -155,10 +162,12 @@ def work(module: AnsibleModule) -> None:
     faulty = {ref.kind for ref in told.loaded.faulty}
     # Which cluster a ServingStack with errors is of cannot be told.
     held = told.held.union(found) if "ServingStack" in faulty else told.held
+    names = module.params["names"]
+    asked = held.union(found) if names is None else frozenset(names)
     module.exit_json(
         changed=False,
-        clusters={name: cluster for name, cluster in found.items() if name not in held},
-        held=sorted(held),
+        clusters={name: cluster for name, cluster in found.items() if name in asked - held},
+        held=sorted(held & asked),
         gateway=gateway,
         gateway_held="InferenceGateway" in faulty,
     )
