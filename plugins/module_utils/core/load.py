@@ -408,7 +408,10 @@ def _ref(value: Any) -> Ref | None:
         return None
     if not model.NAMESPACED:
         return Ref(model.KIND, "", name)
-    return Ref(model.KIND, namespace if isinstance(namespace, str) and namespace else "default", name)
+    # Of a namespace that is no text, a guess would let go of what is in the right one.
+    if namespace is not None and not isinstance(namespace, str):
+        return None
+    return Ref(model.KIND, namespace or "default", name)
 
 
 def _object_name(value: Mapping[str, Any]) -> str:

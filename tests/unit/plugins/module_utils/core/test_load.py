@@ -54,6 +54,8 @@ def test_clusters_are_held_by_their_own_errors_and_by_those_of_their_classes() -
     assert west not in of_class.faulty
     assert of_class.held_clusters(known) == {"west"}
     assert not load_text(CLASS, "spec: {").can_be_held
+    # It may be anybody's.
+    assert not load_text(CLASS, CLUSTER, change(DEPLOYMENT, "namespace: team", "namespace: 5")).can_be_held
 
 
 def test_the_order_of_files_does_not_matter() -> None:
