@@ -1,7 +1,19 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Fixtures of all tests, and the line between those that start nothing and those that do.
+
+`make check` runs every test without the marker `integration`. Such a test starts no process and listens on no port,
+which is watched here: a test that does so without the marker fails, and says what it started.
+"""
+
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws, aws_process
 from ansible_collections.modelplane.fleet.tests.gcp.fixtures import gcp, gcp_process
 from hypothesis import HealthCheck, settings
@@ -11,3 +23,65 @@ __all__ = ["aws", "aws_process", "gcp", "gcp_process"]
 # How long an example takes decides nothing, as machines are busy at times. All else is as Hypothesis has it, in CI too.
 settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any-machine")
+
+TESTS = Path(__file__).parent
+INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "unit/kube", "unit/roles")
+"""Folders whose tests all start something."""
+INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
+"""Fixtures that start something, for whatever test asks for them."""
+_STARTS = frozenset(
+    {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"}
+)
+"""Audit events (Python's `sys.audit`) of a process or a server that is started."""
+
+
+class _Watch:
+    """What the test that runs has started, seen by an audit hook. Other threads may belong to a server of a fixture."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.started: list[str] = []
+        self._main = threading.main_thread()
+        sys.addaudithook(self._audit)
+
+    def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
+        if not self.on or event not in _STARTS or threading.current_thread() is not self._main:
+            return
+        # A socket in a folder is a file that is looked at, no server.
+        if event != "socket.bind" or isinstance(arguments[1], tuple):
+            self.started.append(f"{event} {arguments[:2]}")
+
+
+_watch = _Watch()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folders = [TESTS / name for name in INTEGRATION_FOLDERS]
+    for item in items:
+        fixtures = INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if fixtures or any(item.path.is_relative_to(folder) for folder in folders):
+            item.add_marker("integration")
+
+
+def _watched(item: pytest.Item) -> Iterator[None]:
+    if item.get_closest_marker("integration"):
+        yield
+        return
+    _watch.started.clear()
+    _watch.on = True
+    try:
+        yield
+    finally:
+        _watch.on = False
+    if _watch.started:
+        pytest.fail(f"starts something and has no marker `integration`: {'; '.join(_watch.started)}", pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    yield from _watched(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield from _watched(item)

@@ -65,6 +65,7 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _ROLE_FOLDER = Path(__file__).parents[2] / "roles"
 _ROLES = {
@@ -109,10 +110,10 @@ def _of_roles() -> dict[str, frozenset[str]]:
 
 
 def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """The variables by these names, and those that look like one without their values, as Ansible's are templated when
-    they are read."""
+    """Return the variables by these names, and those that look like one without their values, as Ansible's are templated
+    when they are read. As plain data: whoever copies a lazy value of Ansible copies its template engine with it."""
     return {
-        name: variables[name] if name in names else None
+        name: plain(variables[name]) if name in names else None
         for name in variables
         if name in names or name.startswith(prefixes)
     }

@@ -58,6 +58,7 @@ def played(folder: Path, *arguments: str) -> tuple[dict[str, Any], str]:
     return (json.loads(result.read_text()) if result.exists() else {}), output
 
 
+@pytest.mark.integration
 def test_an_inventory_by_hand_with_a_vaulted_token(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(BY_HAND)
     (tmp_path / "password").write_text("pass")
@@ -76,12 +77,14 @@ def test_an_inventory_by_hand_with_a_vaulted_token(tmp_path: Path) -> None:
     assert TOKEN not in output
 
 
+@pytest.mark.integration
 def test_a_limited_play_has_only_its_clusters(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(BY_HAND)
     found, _ = played(tmp_path, "--limit", "east,later")
     assert [each["name"] for each in found["clusters"]] == ["east"]
 
 
+@pytest.mark.integration
 def test_errors_tell_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
     wrong = BY_HAND.replace("fleet_kubeconfig: keys", "fleet_conection: x, fleet_connection: {kubconfig: keys")
     wrong = wrong.replace("fleet_context: admin", f"token: {TOKEN}, eks: {TOKEN}}}").replace(
@@ -99,6 +102,7 @@ def test_errors_tell_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
     assert TOKEN not in output
 
 
+@pytest.mark.integration
 def test_an_undefined_variable_is_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(BY_HAND)
     _, output = played(tmp_path, "-e", "quiet=false")

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.tests.ansible_run import ROOT, inventory, run
 
+pytestmark = pytest.mark.integration
+
 MANIFESTS = ROOT / "tests/data/manifests"
 PLUGIN = "plugin: modelplane.fleet.fleet\n"
 

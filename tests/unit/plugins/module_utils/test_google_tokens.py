@@ -28,6 +28,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+pytestmark = pytest.mark.integration
+
 COLLECTIONS = Path(google_tokens.__file__).parents[5]
 EMAIL = "fleet@p.iam.gserviceaccount.com"
 AUDIENCE = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/fleet/providers/ci"

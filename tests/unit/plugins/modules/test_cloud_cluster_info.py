@@ -1,10 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The module modelplane.fleet.cloud_cluster_info, as a task runs it."""
+"""The module modelplane.fleet.cloud_cluster_info, as its action runs it."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER
-from ansible_collections.modelplane.fleet.tests import ansible_run
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_cluster_info
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     Object,
     eks,
@@ -25,21 +25,9 @@ FLEET = (inference_class(), inference_cluster(), eks(name="own"))
 
 
 def run(folder: Path, **arguments: Any) -> tuple[bool, Any]:
-    """Whether the task succeeded, and its result."""
-    given = json.dumps({"chdir": str(folder), **arguments})
-    out, errors = ansible_run.run(
-        "ansible",
-        "localhost",
-        "-m",
-        "modelplane.fleet.cloud_cluster_info",
-        "-a",
-        given,
-        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
-        ANSIBLE_LOAD_CALLBACK_PLUGINS="1",
-        ANSIBLE_STDOUT_CALLBACK="ansible.builtin.minimal",
-    )
-    state, _, result = (out + errors).rpartition("=> ")
-    return "SUCCESS" in state, json.loads(result[: result.rindex("}") + 1])
+    """Return whether the task succeeded, and its result."""
+    found = run_module(cloud_cluster_info, {"chdir": str(folder), **arguments})
+    return not found["failed"], found
 
 
 @pytest.fixture

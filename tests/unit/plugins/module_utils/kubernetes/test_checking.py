@@ -165,6 +165,7 @@ def test_who_may_not_ask_for_others_is_told_so() -> None:
     assert (sight.openshift.refused, list(sight.unread)) == (frozenset(), [kind])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("told", "allowed"), [({"allowed": True}, True), ({"allowed": False}, False), ({}, False)])
 def test_reviews_are_posts_without_a_name(client: Client, server: Server, told: Any, allowed: bool) -> None:
     server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
@@ -187,6 +188,7 @@ def test_reviews_are_posts_without_a_name(client: Client, server: Server, told: 
     assert client.requests["review"] == 1
 
 
+@pytest.mark.integration
 def test_a_review_that_is_refused_is_told(client: Client, server: Server) -> None:
     server.served["/apis/authorization.k8s.io/v1"] = AUTHORIZATION
     server.script.append(Reply(403, status(403, "Forbidden", "no")))

@@ -39,6 +39,8 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
     status,
 )
 
+pytestmark = pytest.mark.integration
+
 WANTED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "here"}, "data": {"k": "v"}}
 HERE = "/api/v1/namespaces/here/configmaps"
 BUSY = Reply(429, status(429, "TooManyRequests", "busy"), {"Retry-After": "0"})

@@ -35,6 +35,8 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+pytestmark = pytest.mark.integration
+
 pytest.importorskip("botocore", reason="boto3 is not installed")
 pytest.importorskip("google.auth", reason="google-auth is not installed")
 

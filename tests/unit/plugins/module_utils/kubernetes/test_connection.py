@@ -36,6 +36,8 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
     status,
 )
 
+pytestmark = pytest.mark.integration
+
 VERSION = Reply(200, {"major": "1", "minor": "36"})
 REFUSED = Reply(401, status(401, "Unauthorized", "who are you"))
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[5]
 PACKAGE = "ansible_collections.modelplane.fleet.plugins.module_utils"
 

@@ -417,6 +417,7 @@ def nobody() -> Connection:
     return Connection("gone", server=f"https://127.0.0.1:{port}", token="hunter2", timeout=5, retries=0)
 
 
+@pytest.mark.integration
 def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> None:
     unusable = Connection("odd", kubeconfig="/nowhere/kubeconfig")
     look = observe_fleet([nobody, unusable], None, [KEYED], others=["west", "gone"], write_cache=False)
@@ -434,6 +435,7 @@ def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> N
     assert observed.seen is None
 
 
+@pytest.mark.integration
 def test_nothing_is_seen_without_the_control_cluster(nobody: Connection) -> None:
     with pytest.raises(Unreachable):
         observe_fleet([], nobody, [], write_cache=False)

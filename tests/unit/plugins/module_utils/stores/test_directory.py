@@ -129,6 +129,7 @@ def test_a_held_lock_stops_the_second_run_with_the_name_of_the_first(tmp_path: P
         build.build(settings(tmp_path, lock_timeout=0.2))
 
 
+@pytest.mark.integration
 def test_two_runs_at_once_both_end_well(tmp_path: Path) -> None:
     runs = [start(tmp_path / "build", SAMPLE) for _ in range(2)]
     for run in runs:
@@ -145,6 +146,7 @@ def start(folder: Path, resources: Path) -> subprocess.Popen[str]:
     return run
 
 
+@pytest.mark.integration
 def test_a_run_that_is_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     """Killed at many moments while it changes a fleet: the next run ends where an undisturbed one does."""
     resources = grown(tmp_path)
