@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help quickstart test lint types docs crds conformance unit e2e interrupted kube bench clean
+.PHONY: help quickstart check test lint types docs crds conformance unit integration interrupted kube bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -33,7 +33,9 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "  ansible-playbook modelplane.fleet.plan -i $(INVENTORY) --check --diff"
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
-test: lint types docs crds conformance unit e2e ## everything that has to pass
+check: lint types docs crds conformance unit ## what takes minutes: all that starts no server and no Ansible
+
+test: check integration ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check .
@@ -54,14 +56,14 @@ crds: $(VENV)/tests.installed ## the CRDs are those of the models
 conformance: $(VENV)/tests.installed ## recorded answers of the reference implementation and of Kubernetes
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
-unit: $(VENV)/tests.installed kube ## the tests of all parts
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/e2e -rs
+unit: $(VENV)/tests.installed ## the tests that start nothing
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
-e2e: $(VENV)/tests.installed kube ## whole fleets on real control planes, through ansible-playbook
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e --ignore-glob='*_interrupted.py' --ignore-glob='*_eks_site.py' --ignore-glob='*_gke_site.py'
+integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, acted clouds; whole fleets on them
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
 
 interrupted: $(VENV)/tests.installed kube ## what takes long: cloud clusters that fail at each call in turn, and whole sites on them
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile tests/e2e/test_*_interrupted.py tests/e2e/test_eks_site.py tests/e2e/test_gke_site.py
+	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m interrupted
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py

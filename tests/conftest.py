@@ -29,6 +29,14 @@ INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "un
 """Folders whose tests all start something."""
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""
+LONGEST_FIRST = (
+    "e2e/test_faults.py",
+    "e2e/test_serving_stack.py",
+    "e2e/test_eks.py",
+    "e2e/test_control_gateway.py",
+    "e2e/test_site.py",
+)
+"""Files that take minutes: begun first, so that no processor waits for another one at the end."""
 _STARTS = frozenset(
     {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"}
 )
@@ -61,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if fixtures or any(item.path.is_relative_to(folder) for folder in folders):
             item.add_marker("integration")
+    order = {TESTS / name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 def _watched(item: pytest.Item) -> Iterator[None]:

@@ -8,9 +8,7 @@ All else is what users have: manifests in a folder, an inventory, and `ansible-p
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -21,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.e2e.gateways import (
     GATEWAY,
     KINDS_OF_CONTROL,
@@ -39,8 +38,6 @@ SYSTEM = "modelplane-system"
 MANAGED = "app.kubernetes.io/managed-by=modelplane.fleet"
 POOL_LABEL = "modelplane.ai/pool"
 CONTROL_ADDRESS = "198.51.100.1"
-# Seconds. One run takes half a minute at most, and many times as long on a machine that has much else to do.
-_LONGEST_RUN = 1800
 
 Object = dict[str, Any]
 
@@ -159,38 +156,22 @@ class LiveFleet:
 
     def start(self, playbook: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """A run of a playbook of the collection, in a process group of its own."""
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), f"modelplane.fleet.{playbook}"]
-        full = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-            "ANSIBLE_LOCALHOST_WARNING": "0",
-            "ANSIBLE_NOCOLOR": "1",
-            **environment,
-        }
-        full.pop("PYTHONDONTWRITEBYTECODE", None)
-        return subprocess.Popen(
-            [*command, "-i", str(self.inventory()), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            cwd=self.folder,
-            env=full,
-            start_new_session=True,
+        return ansible_run.start(
+            "ansible-playbook", *self._command(playbook, arguments), cwd=self.folder, **environment
         )
 
     def run(self, playbook: str, *arguments: str, **environment: str) -> Run:
-        process = self.start(playbook, *arguments, **environment)
-        try:
-            output, _ = process.communicate(timeout=_LONGEST_RUN)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        done = ansible_run.completed(
+            "ansible-playbook", *self._command(playbook, arguments), cwd=self.folder, merged=True, **environment
+        )
         # pytest shows the end of long texts at best.
         with (self.folder / "runs.log").open("a") as log:
-            log.write(output)
-        assert "Traceback" not in output, output
-        return Run(process.returncode, _recap(output), output)
+            log.write(done.stdout)
+        assert "Traceback" not in done.stdout, done.stdout
+        return Run(done.returncode, _recap(done.stdout), done.stdout)
+
+    def _command(self, playbook: str, arguments: Sequence[str]) -> list[str]:
+        return [f"modelplane.fleet.{playbook}", "-i", str(self.inventory()), *arguments]
 
     def ours(self, plane: ControlPlane) -> dict[tuple[str, str, str], Object]:
         """All objects with our label, by kind, namespace and name."""

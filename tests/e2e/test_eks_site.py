@@ -18,6 +18,8 @@ from ansible_collections.modelplane.fleet.tests.e2e.looking import Writes, check
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.stack.sources import pack
 
+pytestmark = pytest.mark.interrupted
+
 GATEWAY = """---
 apiVersion: modelplane.ai/v1alpha1
 kind: InferenceGateway

@@ -20,6 +20,8 @@ from ansible_collections.modelplane.fleet.tests.e2e.gke import World, gke_name, 
 from ansible_collections.modelplane.fleet.tests.e2e.gke_expected import Cluster, NodePool
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM, Run
 
+pytestmark = pytest.mark.interrupted
+
 NAME = "walked"
 REGION = "us-central1"
 POOL = pool("l4", "g2-standard-8", "nvidia-l4", 1, ["us-central1-a"])

@@ -30,6 +30,8 @@ from ansible_collections.modelplane.fleet.tests.gcp.double import Double as Gcp
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import WORKLOAD
 from ansible_collections.modelplane.fleet.tests.stack.sources import names
 
+pytestmark = pytest.mark.interrupted
+
 EXISTING = "byo-us-east"
 CLUSTERS = {eks.SEED: "us-west", gke.SEED: "us-central", EXISTING: "us-east"}
 """The value of the label modelplane.ai/region that each has in the documents."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,36 +12,18 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.tests import ansible_run
 
 ROOT = Path(__file__).parents[2]
 FLEET = ROOT / "inventories/quickstart/manifests"
 PASSWORD = "of the vault"
 
 
-def program(name: str) -> str:
-    return str(Path(sys.executable).with_name(name))
-
-
 def run(folder: Path, tasks: list[dict[str, Any]], *arguments: str, **variables: object) -> subprocess.CompletedProcess:
     play = {"hosts": "localhost", "gather_facts": False, "tasks": tasks}
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    command = [program("ansible-playbook"), "play.yml", "-i", "localhost,", "-c", "local", *arguments]
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return subprocess.run(
-        [*command, "-e", json.dumps(variables)],
-        capture_output=True,
-        check=False,
-        text=True,
-        cwd=folder,
-        env=environment,
-        timeout=120,
-    )
+    options = ("-i", "localhost,", "-c", "local", "-e", json.dumps(variables))
+    return ansible_run.completed("ansible-playbook", "play.yml", *options, *arguments, cwd=folder)
 
 
 @pytest.fixture(params=["in process", "as a module"])
@@ -129,7 +110,7 @@ def test_a_value_of_a_vault_is_opened(tmp_path: Path, python: str) -> None:
     (tmp_path / "password").write_text(PASSWORD)
     sealed = subprocess.run(
         [
-            program("ansible-vault"),
+            ansible_run.path("ansible-vault"),
             "encrypt_string",
             "--vault-password-file",
             "password",

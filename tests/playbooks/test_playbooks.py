@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.tests import ansible_run
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "inventories/quickstart/hosts.yml"
@@ -23,21 +21,8 @@ QUICKSTART = ROOT / "inventories/quickstart/manifests"
 
 def play(name: str, *arguments: str, inventory: Path | None = None, cwd: Path = ROOT, **variables: object) -> str:
     """What the run printed. A run that fails is told by its recap, not by an exception."""
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), f"modelplane.fleet.{name}", *arguments]
-    command += ["-i", str(inventory)] if inventory else ["-i", "localhost,"]
-    command += ["-e", json.dumps(variables)]
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_LOCALHOST_WARNING": "0",
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    run = subprocess.run(command, capture_output=True, check=False, text=True, cwd=cwd, env=environment, timeout=300)
-    output = run.stdout + run.stderr
-    assert "Traceback" not in output, output
-    return output
+    sources = ("-i", str(inventory or "localhost,"), "-e", json.dumps(variables))
+    return "".join(ansible_run.run("ansible-playbook", f"modelplane.fleet.{name}", *arguments, *sources, cwd=cwd))
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:
@@ -274,17 +259,9 @@ def test_schedule_returns_reasons(tmp_path: Path) -> None:
         mode: "0600"
 """
     )
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(playbook),
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-    ]
-    command += ["-e", json.dumps({"fleet_resources": [str(QUICKSTART)], "answer": str(tmp_path / "answer.json")})]
-    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}
-    run = subprocess.run(command, capture_output=True, check=False, text=True, env=environment, cwd=tmp_path)
+    given = json.dumps({"fleet_resources": [str(QUICKSTART)], "answer": str(tmp_path / "answer.json")})
+    arguments = (str(playbook), "-i", "localhost,", "-c", "local", "-e", given)
+    run = ansible_run.completed("ansible-playbook", *arguments, cwd=tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["changed"] is False

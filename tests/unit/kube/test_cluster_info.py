@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, decide
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
+from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
 
 import sightings as seen
 
-ROOT = Path(__file__).parents[3]
 PLANTED = "hunter2-of-the-kubeconfig"
 
 
@@ -34,22 +32,8 @@ def play(folder: Path, tasks: list[dict[str, Any]]) -> tuple[list[dict[str, Any]
         steps.append({"name": f"Keep {index}", "ansible.builtin.copy": result, "no_log": True, "check_mode": False})
     book = folder / "play.json"
     book.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": steps}]), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-vvv", "-i", "localhost,", "-c", "local"]
-    environment = {
-        **os.environ,
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "XDG_CACHE_HOME": str(folder / "cache"),
-    }
-    done = subprocess.run(
-        [*command, "-e", f"ansible_python_interpreter={sys.executable}", str(book)],
-        capture_output=True,
-        check=False,
-        text=True,
-        cwd=ROOT,
-        env=environment,
-        timeout=120,
-    )
+    options = ("-vvv", "-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={sys.executable}")
+    done = ansible_run.completed("ansible-playbook", *options, str(book), XDG_CACHE_HOME=str(folder / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     results = [json.loads((folder / f"result-{index}.json").read_text(encoding="utf-8")) for index in range(len(tasks))]
     return results, done.stdout + done.stderr

@@ -1,0 +1,89 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A process in which Ansible and this collection are imported, and that forks for each run of a program of Ansible.
+
+Reads a request from stdin, a line of JSON: `arguments` (the program's, its name first), `folder` to run in,
+`environment`, `stdout` and `stderr` (paths of files), `seconds` (at most). Answers each with a line of JSON, the exit
+`code`, negative for a signal. Ends when stdin does.
+
+What Ansible reads as it is imported, it reads from the environment of this process: see ansible_run, which starts one
+for each environment.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import sys
+import time
+import warnings
+from typing import Any, NoReturn
+
+_PROGRAMS = {
+    "ansible": ("ansible.cli.adhoc", "AdHocCLI"),
+    "ansible-inventory": ("ansible.cli.inventory", "InventoryCLI"),
+    "ansible-playbook": ("ansible.cli.playbook", "PlaybookCLI"),
+}
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    prepare()
+    for line in sys.stdin:
+        request = json.loads(line)
+        process = os.fork()
+        if not process:
+            become(request)
+        print(json.dumps({"code": ended(process, request["seconds"])}), flush=True)
+
+
+def prepare() -> None:
+    """Import what each run would import."""
+    from ansible.plugins.loader import init_plugin_loader
+
+    # Each run does that as well, and would be warned that it has been done.
+    init_plugin_loader([])
+    warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
+    for module, _ in _PROGRAMS.values():
+        importlib.import_module(module)
+    actions = importlib.import_module("ansible_collections.modelplane.fleet.plugins.action")
+    for each in pkgutil.iter_modules(actions.__path__):
+        importlib.import_module(f"{actions.__name__}.{each.name}")
+
+
+def become(request: dict[str, Any]) -> NoReturn:
+    """Be the program, in this process, and end as it does."""
+    # What is to be done when the parent ends is the parent's.
+    atexit._clear()
+    os.setsid()
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for number, path in enumerate((os.devnull, request["stdout"], request["stderr"])):
+        opened = os.open(path, os.O_RDWR | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.argv = request["arguments"]
+    module, name = _PROGRAMS[os.path.basename(sys.argv[0])]
+    getattr(sys.modules[module], name).cli_executor()
+    sys.exit(0)
+
+
+def ended(process: int, seconds: float) -> int:
+    """Wait for a run, and return its exit code, or minus the signal that ended it: SIGKILL when it took too long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(process, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.killpg(process, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+if __name__ == "__main__":
+    serve()
