@@ -110,8 +110,8 @@ def _of_roles() -> dict[str, frozenset[str]]:
 
 
 def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the variables by these names, and those that look like one without their values, as Ansible's are templated
-    when they are read. As plain data: whoever copies a lazy value of Ansible copies its template engine with it."""
+    """Return the variables by these names as plain data, and those that look like one as None: Ansible templates one
+    when it is read, and whoever copies a lazy one copies its template engine with it."""
     return {
         name: plain(variables[name]) if name in names else None
         for name in variables

@@ -73,6 +73,8 @@ class World(ABC, Generic[Cloud]):
     """The variable that says whether there are to be clusters."""
     storage_class: str
     """What clusters have for models."""
+    foreseen = 0
+    """How many changes the last check foresaw, for a test to keep."""
 
     def __init__(self, double: Cloud, live: LiveFleet, collections: str, regions: Mapping[str, str]) -> None:
         self.double = double
