@@ -169,6 +169,9 @@ def world(charts: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) 
                     "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0",
                     "docker.io/envoyproxy/envoy:distroless-v1.40.0",
                     "docker.io/library/python:3.11-slim",
+                    "quay.io/jetstack/cert-manager-acmesolver:v1.17.1",
+                    "quay.io/jetstack/cert-manager-cainjector:v1.17.1",
+                    "quay.io/jetstack/cert-manager-startupapicheck:v1.17.1",
                 ],
                 "serving_stack_states": {key: "provided" for key in ALL if key not in SOME},
             },
@@ -190,10 +193,7 @@ def test_what_cannot_be_had_keeps_nothing_else_from_being_copied(world: World) -
     for image in (
         "docker.io/vllm/vllm-openai:v0.23.0",
         "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0",
-        "quay.io/jetstack/cert-manager-acmesolver:v1.17.1",
-        "quay.io/jetstack/cert-manager-cainjector:v1.17.1",
         "quay.io/jetstack/cert-manager-controller:v1.17.1",
-        "quay.io/jetstack/cert-manager-startupapicheck:v1.17.1",
         "registry.k8s.io/lws/lws:v0.8.0",
     ):
         add_image(world.outside, *image.rsplit(":", 1))

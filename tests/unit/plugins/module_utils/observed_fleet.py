@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import EventLoader as Loader
 
 Object = dict[str, Any]
 
@@ -102,7 +104,7 @@ class Fleet:
         self.text = self.text.replace(old, new)
 
     def objects(self, top: str = "", kind: str = "") -> list[Object]:
-        found = [yaml.safe_load(path.read_text()) for path in sorted((self.built / top).rglob("*.yaml"))]
+        found = [yaml.load(path.read_text(), Loader) for path in sorted((self.built / top).rglob("*.yaml"))]
         return [value for value in found if not kind or value["kind"] == kind]
 
     def observations(self) -> Object:
@@ -124,7 +126,7 @@ class Fleet:
     def run(self, **more: Any) -> build.Outcome:
         manifests, seen = self.folder / "fleet.yaml", self.folder / "observed.yaml"
         manifests.write_text(self.text)
-        seen.write_text(yaml.safe_dump(self.observations()))
+        seen.write_text(json.dumps(self.observations()))
         return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
 
     def settle(self) -> None:
