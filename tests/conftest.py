@@ -34,7 +34,21 @@ LONGEST_FIRST = (
     "e2e/test_serving_stack.py",
     "e2e/test_eks.py",
     "e2e/test_control_gateway.py",
+    "unit/roles/test_eks_cluster.py",
     "e2e/test_site.py",
+    "e2e/test_gke.py",
+    "e2e/test_rights.py",
+    "e2e/test_secrets.py",
+    "e2e/test_moves.py",
+    "e2e/test_fleet.py",
+    "e2e/test_rollouts.py",
+    "e2e/test_control_cluster.py",
+    "unit/roles/test_mirror.py",
+    "stack/test_equipment.py",
+    "e2e/test_existing_clusters.py",
+    "unit/roles/test_gke_cluster.py",
+    "playbooks/test_playbooks.py",
+    "playbooks/test_in_process.py",
 )
 """Files that take minutes: begun first, so that no processor waits for another one at the end."""
 _STARTS = frozenset(

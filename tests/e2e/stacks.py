@@ -162,6 +162,7 @@ def everything(plane: ControlPlane) -> set[str]:
 
 def check_bare(plane: ControlPlane, before: set[str], seconds: float = 300) -> None:
     """A cluster has the same objects as before, after what takes its time has gone."""
+    plane.collect_garbage()
     deadline = time.monotonic() + seconds
     while (now := everything(plane)) != before and time.monotonic() < deadline:
         time.sleep(1)

@@ -150,6 +150,7 @@ NASTY = ["--model=$(MODEL)", "--served-model-name=a b'c\"d; touch x", '--json={"
 NASTY_EXPANDED = ["--model=org/model", *NASTY[1:]]
 
 
+@pytest.mark.integration
 def test_leader_starts_ray_waits_for_all_nodes_and_serves(tmp_path: Path) -> None:
     leader, _worker = gang({"tensor": 8, "pipeline": 2}, NASTY)
     head, first, pause, second, serve = run(leader, tmp_path, ray=True)
@@ -162,6 +163,7 @@ def test_leader_starts_ray_waits_for_all_nodes_and_serves(tmp_path: Path) -> Non
     assert (tmp_path / "pack").read_text(encoding="utf-8") == "pack="
 
 
+@pytest.mark.integration
 def test_worker_waits_for_the_head_and_joins(tmp_path: Path) -> None:
     _leader, worker = gang({"tensor": 8, "pipeline": 2}, NASTY)
     first, pause, second, join = run(worker, tmp_path, ray=True)
@@ -172,6 +174,7 @@ def test_worker_waits_for_the_head_and_joins(tmp_path: Path) -> None:
     assert join == ["ray", "start", "--address=lws-0.lws.ns:6379", "--block"]
 
 
+@pytest.mark.integration
 def test_an_image_without_ray_uses_vllms_own_launch(tmp_path: Path) -> None:
     leader, worker = gang({"tensor": 8, "pipeline": 2}, NASTY)
     (tmp_path / "l").mkdir()
@@ -181,6 +184,7 @@ def test_an_image_without_ray_uses_vllms_own_launch(tmp_path: Path) -> None:
     assert run(worker, tmp_path / "w", ray=False) == [[*common, "--headless", "--distributed-executor-backend=mp"]]
 
 
+@pytest.mark.integration
 def test_a_named_backend_is_the_one_that_runs(tmp_path: Path) -> None:
     leader, worker = gang({"tensor": 8, "pipeline": 2}, ["--distributed-executor-backend=mp"])
     calls = run(leader, tmp_path, ray=True)
@@ -192,6 +196,7 @@ def test_a_named_backend_is_the_one_that_runs(tmp_path: Path) -> None:
     assert leader["command"][2].count("--distributed-executor-backend") == 0
 
 
+@pytest.mark.integration
 def test_data_parallel_ranks_over_ray(tmp_path: Path) -> None:
     leader, _worker = gang({"tensor": 1, "data": 16, "dataLocal": 8}, [])
     serve = run(leader, tmp_path, ray=True)[-1]
@@ -199,6 +204,7 @@ def test_data_parallel_ranks_over_ray(tmp_path: Path) -> None:
     assert (tmp_path / "pack").read_text(encoding="utf-8") == "pack="
 
 
+@pytest.mark.integration
 def test_ranks_that_span_nodes_are_packed_so(tmp_path: Path) -> None:
     leader, _worker = gang({"tensor": 2, "pipeline": 2, "data": 8, "dataLocal": 4}, [])
     serve = run(leader, tmp_path, ray=True)[-1]

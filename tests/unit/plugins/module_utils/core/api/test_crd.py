@@ -135,6 +135,7 @@ def nodes(schema: dict[str, Any], path: str = "", required: bool = True) -> Iter
         yield from nodes(schema["additionalProperties"], f"{path}.*", False)
 
 
+@pytest.mark.integration
 def test_files_are_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "tests" / "crds" / "generate.py"), "--check"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource, Resource, parse, wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
@@ -109,6 +110,7 @@ def test_arbitrary_values(value: Any) -> None:
     assert (resource is None) == bool(problems)
 
 
+@pytest.mark.integration
 def test_models_can_be_defined_without_pydantic() -> None:
     """Ansible imports plugins to document them where pydantic may not be installed."""
     program = (

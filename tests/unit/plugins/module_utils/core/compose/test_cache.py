@@ -309,6 +309,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+@pytest.mark.integration
 def test_folder(machine: Machine) -> None:
     cache = model_cache()
     result = machine.run(cache)
@@ -318,6 +319,7 @@ def test_folder(machine: Machine) -> None:
     assert machine.marker() == artifact(cache)
 
 
+@pytest.mark.integration
 def test_hub_cache(machine: Machine) -> None:
     cache = model_cache(layout="HubCache")
     result = machine.run(cache)
@@ -328,6 +330,7 @@ def test_hub_cache(machine: Machine) -> None:
     assert machine.marker() == artifact(cache)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("revision", "commit"), [("v1", "commit-of-v1"), ("c0ffee", "c0ffee"), ("refs/pr/1", "commit-of-refs/pr/1")]
 )
@@ -350,6 +353,7 @@ def test_hub_cache_is_where_engines_look(make_replica: Make, pick: Make) -> None
     assert below == "/hub"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("layout", ["Folder", "HubCache"])
 def test_a_second_run_does_nothing(machine: Machine, layout: str) -> None:
     cache = model_cache(layout=layout)
@@ -361,6 +365,7 @@ def test_a_second_run_does_nothing(machine: Machine, layout: str) -> None:
     assert machine.names() == before
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "other",
     [{"revision": "v2"}, {"repo": "Qwen/Qwen3-32B"}, {"layout": "HubCache"}, {"layout": "HubCache", "revision": "v2"}],
@@ -377,6 +382,7 @@ def test_a_volume_that_holds_something_else_is_not_touched(machine: Machine, oth
     assert machine.contents() == before
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("layout", ["Folder", "HubCache"])
 def test_a_hub_that_cannot_be_reached_is_a_failure(machine: Machine, layout: str) -> None:
     """Or a wrong repository or token: to `hf` what is there already is then good enough."""
@@ -395,6 +401,7 @@ def test_a_hub_that_cannot_be_reached_is_a_failure(machine: Machine, layout: str
     assert machine.marker() == artifact(cache)
 
 
+@pytest.mark.integration
 def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) -> None:
     machine.fail_later.touch()
     assert machine.run(model_cache()).returncode == 8
@@ -405,6 +412,7 @@ def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) ->
     assert machine.names() == {MARKER, "partial", "weights-main"}
 
 
+@pytest.mark.integration
 def test_a_half_download_of_something_else_is_not_touched(machine: Machine) -> None:
     machine.fail_later.touch()
     machine.run(model_cache())
@@ -416,6 +424,7 @@ def test_a_half_download_of_something_else_is_not_touched(machine: Machine) -> N
     assert machine.run(model_cache()).returncode == 0
 
 
+@pytest.mark.integration
 def test_a_mark_that_was_interrupted_is_written_again(machine: Machine) -> None:
     """As after a kill between the opening and the writing of the file."""
     (machine.volume / STARTED).write_text("")
@@ -423,12 +432,14 @@ def test_a_mark_that_was_interrupted_is_written_again(machine: Machine) -> None:
     assert machine.names() == {MARKER, "weights-main"}
 
 
+@pytest.mark.integration
 def test_files_that_no_run_made_stay(machine: Machine) -> None:
     (machine.volume / "mine").write_text("x")
     assert machine.run(model_cache()).returncode == 0
     assert machine.names() == {MARKER, "mine", "weights-main"}
 
 
+@pytest.mark.integration
 def test_a_run_that_was_overtaken_does_not_claim_the_volume(machine: Machine) -> None:
     """Another Job began in the same volume meanwhile: what is there is neither's until that one has ended."""
     taken = machine.volume / STARTED
@@ -439,6 +450,7 @@ def test_a_run_that_was_overtaken_does_not_claim_the_volume(machine: Machine) ->
     assert machine.marker() is None
 
 
+@pytest.mark.integration
 def test_hf_is_installed_where_the_image_has_none(machine: Machine) -> None:
     machine.without_hf()
     result = machine.run(model_cache())
@@ -449,6 +461,7 @@ def test_hf_is_installed_where_the_image_has_none(machine: Machine) -> None:
     assert machine.names() == {MARKER, "weights-main"}
 
 
+@pytest.mark.integration
 def test_an_installation_that_fails_leaves_no_marker(machine: Machine) -> None:
     machine.without_hf()
     machine.fail.touch()
@@ -478,6 +491,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("layout", ["Folder", "HubCache"])
 def test_what_users_write_stays_a_word(machine: Machine, text: str, layout: str) -> None:
