@@ -33,8 +33,8 @@ quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@echo "  ansible-playbook modelplane.fleet.plan -i $(INVENTORY) --check --diff"
 	@echo "and, for manifests of your own: ansible-playbook modelplane.fleet.validate -e fleet_resources=FOLDER"
 
-check: $(VENV)/tests.installed ## what takes minutes: all that starts no server and no Ansible
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint types docs crds conformance
+check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentation, and the tests that start nothing
+	@$(MAKE) --no-print-directory -j2 lint types docs crds conformance
 	@$(MAKE) --no-print-directory unit
 
 test: check integration ## everything that has to pass
@@ -61,11 +61,11 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 unit: $(VENV)/tests.installed ## the tests that start nothing
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
-integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, acted clouds; whole fleets on them
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
+integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, simulated clouds; whole fleets on them
+	@$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
 
 interrupted: $(VENV)/tests.installed kube ## what takes long: cloud clusters that fail at each call in turn, and whole sites on them
-	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m interrupted
+	@COLD=1 $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m interrupted
 
 kube: | $(BIN)/python ## find, or build once, the Kubernetes control plane that some tests run on (needs Go)
 	@$(BIN)/python tests/kube/binaries.py

@@ -3,20 +3,18 @@
 """Programs of Ansible, run as a user runs them in a checkout.
 
 Starting Ansible and importing the collection is a third of what a run costs here. So in each environment the first run
-of a program starts it as a user does, and the runs after it fork from a process that has imported all of that
-(ansible_server). With the variable COLD in the environment of the tests, all runs start anew.
+of a program is a new process, as a user starts it, and the runs after it are forked from processes that have imported
+all of that (ansible_server). With COLD in the environment of the tests, every run is a new process.
 """
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,9 @@ LONGEST_RUN = 1800.0
 _SERVED = frozenset({"ansible", "ansible-inventory", "ansible-playbook"})
 # Variables that are read when a run needs them, and not as something is imported.
 _LATE = ("AWS_", "GOOGLE_", "XDG_CACHE_HOME")
-_servers: dict[tuple[tuple[str, str], ...], _Server | None] = {}
+Environment = tuple[tuple[str, str], ...]
+_started: set[tuple[str, Environment]] = set()
+_servers: dict[Environment, deque[_Server]] = {}
 
 
 def run(program: str, *arguments: str, cwd: Path = ROOT, **variables: str) -> tuple[str, str]:
@@ -40,14 +40,13 @@ def run(program: str, *arguments: str, cwd: Path = ROOT, **variables: str) -> tu
 def completed(
     program: str, *arguments: str, cwd: Path = ROOT, merged: bool = False, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end. `merged`: stderr goes where stdout goes."""
+    """Run a program to its end, for one thread at a time. `merged`: stderr goes where stdout goes."""
     command, environment = [path(program), *arguments], environ(**variables)
     if program in _SERVED and "COLD" not in os.environ:
         key = tuple(sorted((name, value) for name, value in environment.items() if not name.startswith(_LATE)))
-        if key in _servers:
-            server = _servers[key] = _servers[key] or _Server(environment)
-            return server.run(command, cwd, environment, merged=merged)
-        _servers[key] = None
+        if (program, key) in _started:
+            return _server(key, environment).run(command, cwd, environment, merged=merged)
+        _started.add((program, key))
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -90,53 +89,67 @@ def environ(**variables: str) -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         **variables,
     }
-    # Without byte code every start compiles all of Ansible. The other one is another one in each test.
+    # Without byte code every start compiles all of Ansible. pytest changes PYTEST_CURRENT_TEST with every test.
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT_TEST"):
         found.pop(name, None)
     return found
 
 
+def _server(key: Environment, environment: Mapping[str, str]) -> _Server:
+    """Return one of two servers in turn. All forks of a process iterate over sets in the same order, by one hash seed:
+    a second run would not show what depends on that."""
+    servers = _servers.setdefault(key, deque())
+    if len(servers) < 2:
+        servers.append(_Server(environment))
+    else:
+        servers.rotate()
+    if not servers[-1].alive:
+        servers[-1] = _Server(environment)
+    return servers[-1]
+
+
 class _Server:
-    """Runs programs of Ansible in forks of one process."""
+    """Runs programs of Ansible in forks of one process, which ends when this one does."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="modelplane-fleet-runs-"))
-        self._numbers = itertools.count()
-        self._lock = threading.Lock()
-        command = [sys.executable, str(ROOT / "tests" / "ansible_server.py")]
+        # -P: the folder of the script is not on the path of modules, as it is not for users.
+        command = [sys.executable, "-P", str(ROOT / "tests" / "ansible_server.py")]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(environment)
         )
-        atexit.register(self._process.kill)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def run(
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str], *, merged: bool
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end. One after the other, whoever asks."""
-        number = next(self._numbers)
-        out = self._folder / f"{number}.out"
-        errors = out if merged else out.with_suffix(".err")
-        for file in {out, errors}:
-            file.touch(mode=0o600)
-        request = {
-            "arguments": list(command),
-            "folder": str(folder),
-            "environment": dict(environment),
-            "stdout": str(out),
-            "stderr": str(errors),
-            "seconds": LONGEST_RUN,
-        }
+        """Run a program to its end. Raises AssertionError for one that a signal ended."""
         assert self._process.stdin
         assert self._process.stdout
-        with self._lock:
-            self._process.stdin.write(f"{json.dumps(request)}\n")
-            self._process.stdin.flush()
-            answer = self._process.stdout.readline()
+        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as errors:
+            request = {
+                "arguments": list(command),
+                "folder": str(folder),
+                "environment": dict(environment),
+                "stdout": out.name,
+                "stderr": out.name if merged else errors.name,
+                "seconds": LONGEST_RUN,
+            }
+            try:
+                self._process.stdin.write(f"{json.dumps(request)}\n")
+                self._process.stdin.flush()
+                answer = self._process.stdout.readline()
+            except BaseException:
+                # It ends the run; an answer would be that of the next request.
+                self._process.terminate()
+                raise
+            texts = [file.read().decode() for file in (out, errors)]
         assert answer, f"the server of Ansible ended with {self._process.wait()}"
-        texts = (out.read_text(), "" if merged else errors.read_text())
-        for file in {out, errors}:
-            file.unlink()
-        return subprocess.CompletedProcess(list(command), json.loads(answer)["code"], *texts)
+        code = json.loads(answer)["code"]
+        assert code >= 0, f"{command} was ended by signal {-code}: {texts}"
+        return subprocess.CompletedProcess(list(command), code, *texts)
 
 
 def inventory(path: Path, *arguments: str, **environment: str) -> tuple[dict[str, Any], str]:

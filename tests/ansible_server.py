@@ -23,6 +23,9 @@ import time
 import warnings
 from typing import Any, NoReturn
 
+from ansible.plugins.loader import init_plugin_loader
+from ansible.utils.path import cleanup_tmp_file
+
 _PROGRAMS = {
     "ansible": ("ansible.cli.adhoc", "AdHocCLI"),
     "ansible-inventory": ("ansible.cli.inventory", "InventoryCLI"),
@@ -32,6 +35,7 @@ _PROGRAMS = {
 
 def serve() -> None:
     """Answer requests until there are no more."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     prepare()
     for line in sys.stdin:
         request = json.loads(line)
@@ -43,8 +47,6 @@ def serve() -> None:
 
 def prepare() -> None:
     """Import what each run would import."""
-    from ansible.plugins.loader import init_plugin_loader
-
     # Each run does that as well, and would be warned that it has been done.
     init_plugin_loader([])
     warnings.filterwarnings("ignore", "AnsibleCollectionFinder has already been configured")
@@ -57,8 +59,9 @@ def prepare() -> None:
 
 def become(request: dict[str, Any]) -> NoReturn:
     """Be the program, in this process, and end as it does."""
-    # What is to be done when the parent ends is the parent's.
-    atexit._clear()
+    # The parent removes its temporary folder itself, when it ends.
+    atexit.unregister(cleanup_tmp_file)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.setsid()
     os.chdir(request["folder"])
     os.environ.clear()
@@ -74,15 +77,24 @@ def become(request: dict[str, Any]) -> NoReturn:
 
 
 def ended(process: int, seconds: float) -> int:
-    """Wait for a run, and return its exit code, or minus the signal that ended it: SIGKILL when it took too long."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.killpg(process, signal.SIGKILL)
-        time.sleep(0.005)
+    """Wait for a run, and return its exit code, or minus the signal that ended it: SIGKILL when it took too long.
+
+    The run is killed when this process, or the one that asks for runs, ends before.
+    """
+    deadline, parent = time.monotonic() + seconds, os.getppid()
+    try:
+        while True:
+            found, status = os.waitpid(process, os.WNOHANG)
+            if found:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                os.killpg(process, signal.SIGKILL)
+            if os.getppid() != parent:
+                sys.exit("nobody waits for this run any more")
+            time.sleep(0.01)
+    except BaseException:
+        os.killpg(process, signal.SIGKILL)
+        raise
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ which is watched here: a test that does so without the marker fails, and says wh
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +49,7 @@ LONGEST_FIRST = (
     "playbooks/test_playbooks.py",
     "playbooks/test_in_process.py",
 )
-"""Files that take minutes: begun first, so that no processor waits for another one at the end."""
+"""Files that take minutes, in the order in which they begin, so that no worker waits for another one at the end."""
 _STARTS = frozenset(
     {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"}
 )
@@ -58,19 +57,16 @@ _STARTS = frozenset(
 
 
 class _Watch:
-    """What the test that runs has started, seen by an audit hook. Other threads may belong to a server of a fixture."""
+    """Notes what the current test starts, by an audit hook."""
 
     def __init__(self) -> None:
         self.on = False
         self.started: list[str] = []
-        self._main = threading.main_thread()
         sys.addaudithook(self._audit)
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
-        if not self.on or event not in _STARTS or threading.current_thread() is not self._main:
-            return
-        # A socket in a folder is a file that is looked at, no server.
-        if event != "socket.bind" or isinstance(arguments[1], tuple):
+        # Unix sockets are not counted: tests of special files make them.
+        if self.on and event in _STARTS and (event != "socket.bind" or isinstance(arguments[1], tuple)):
             self.started.append(f"{event} {arguments[:2]}")
 
 
@@ -108,4 +104,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield from _watched(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     yield from _watched(item)

@@ -73,8 +73,8 @@ class World(ABC, Generic[Cloud]):
     """The variable that says whether there are to be clusters."""
     storage_class: str
     """What clusters have for models."""
-    foreseen = 0
-    """How many changes the last check foresaw, for a test to keep."""
+    planned_changes = 0
+    """How many changes the last run in check mode announced, where a test keeps that."""
 
     def __init__(self, double: Cloud, live: LiveFleet, collections: str, regions: Mapping[str, str]) -> None:
         self.double = double

@@ -166,6 +166,17 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
             *wanted.groups,
         ):
             assert name in run.output, name
+    told = " ".join(run.output.split())
+    for words in (
+        "after: EKS cluster",
+        "aws-efs-csi-driver:",
+        "kube-system/cluster-autoscaler:",
+        "cluster-autoscaler is brought into the cluster",
+        *(f"VPC {wanted.aws_name} is made with {wanted.vpc}" for wanted in WANTED.values()),
+        *(f"IAM role {wanted.role('node')} is made" for wanted in WANTED.values()),
+        *(f"Security group {wanted.name}-efs is made" for wanted in WANTED.values()),
+    ):
+        assert words in told, words
 
 
 def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Mapping[str, Any]) -> None:
@@ -437,14 +448,14 @@ def test_a_check_of_the_removal_removes_nothing(world: World) -> None:
         leak(world, cluster)
     before = world.content()
     run = world.remove("--check").ok()
-    world.foreseen = run.changed
+    world.planned_changes = run.changed
     assert world.changes == []
     assert world.differences(before) == []
 
 
 def test_removal_leaves_the_account_as_it_was(world: World, empty: Mapping[str, Any]) -> None:
     run = world.remove().ok()
-    assert run.changed == world.foreseen > 0
+    assert run.changed == world.planned_changes > 0
     assert world.differences(empty) == []
     assert all(world.secret(cluster) is None for cluster in REGIONS)
 

@@ -136,6 +136,13 @@ def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty:
             *(f"pool-{name}" for name in wanted.all_pools),
         ):
             assert name in run.output, name
+    for words in (
+        "autoCreateSubnetworks: false",
+        "initialClusterVersion: '1.35'",
+        "acceleratorType: nvidia-l4",
+        "storage-class is brought into the cluster",
+    ):
+        assert words in run.output, words
 
 
 def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Content) -> None:
@@ -403,7 +410,7 @@ def test_a_check_of_the_removal_removes_nothing(world: World) -> None:
         leak(world, gke_name(cluster))
     before = world.content()
     run = world.remove("--check").ok()
-    world.foreseen = run.changed
+    world.planned_changes = run.changed
     assert world.changes == []
     assert world.differences(before) == []
 
@@ -411,7 +418,7 @@ def test_a_check_of_the_removal_removes_nothing(world: World) -> None:
 def test_removal_leaves_the_project_as_it_was(world: World, empty: Content) -> None:
     world.double.settings(leaves_firewalls=True)
     run = world.remove().ok()
-    assert run.changed == world.foreseen > 0
+    assert run.changed == world.planned_changes > 0
     assert world.differences(empty) == []
     for cluster in REGIONS:
         assert world.secret(cluster) is None

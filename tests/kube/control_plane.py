@@ -211,8 +211,8 @@ class ControlPlane:
         self.processes.pop("kube-apiserver").kill()
 
     def collect_garbage(self) -> None:
-        """Have the garbage collector begin anew. It holds still for minutes while groups of the API come and go, as it
-        waits for those that went; one that begins knows only those that there are."""
+        """Restart kube-controller-manager, and with it the garbage collector, which stops for minutes when API groups
+        come and go."""
         self.processes.pop("kube-controller-manager").kill()
         self._start_controller_manager()
 

@@ -32,6 +32,15 @@ GETTING_STARTED = MANIFESTS / "getting-started" / "eks"
 NAME = "modelplane-system-eks-us-west-eks-03b8e"
 
 
+# What a run for a cluster with three zones and no EFA makes, from the first to the last step in AWS.
+MADE = {
+    "ec2": {"CreateVpc": 1, "CreateSubnet": 6, "AllocateAddress": 1, "CreateNatGateway": 1, "CreateRouteTable": 2},
+    "iam": {"CreateRole": 4, "CreatePolicy": 1},
+    "eks": {"CreateCluster": 1, "CreateNodegroup": 2, "CreateAddon": 5, "CreatePodIdentityAssociation": 2},
+    "elasticfilesystem": {"CreateFileSystem": 1, "CreateMountTarget": 3},
+}
+
+
 @dataclass
 class Fleet(CloudFleet):
     """A fleet of one EKS cluster, whose account is the double."""
@@ -94,6 +103,18 @@ def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
     assert ran.calls == []
 
 
+def test_a_run_that_ended_at_the_api_server_made_all_else_once(fleet: Fleet) -> None:
+    first = fleet.run()
+    assert first.failed == 1
+    assert "is not known. Check the address" in first.output
+    counts = first.counts()
+    for operations in MADE.values():
+        assert {operation: counts.get(operation, 0) for operation in operations} == operations
+
+    second = fleet.run()
+    assert (second.changed, second.mutating) == (0, [])
+
+
 def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = ("gpu",), version: str = "1.35") -> Any:
     """The variables of a fleet with an EKSCluster in a file there."""
     pool = {"role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"], "nodeCount": 0}
@@ -110,20 +131,10 @@ def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = 
     return {"fleet_resources": [str(path)]}
 
 
-def test_what_manifests_have_no_more_is_removed_with_the_cluster(fleet: Fleet, tmp_path: Path) -> None:
-    before = fleet.run(**written(tmp_path, ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"], "EFA"))
+def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
+    cidrs = ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]
+    before = fleet.run(**written(tmp_path, cidrs, "EFA", ["gpu", "gone"]))
     assert before.counts()["CreateSecurityGroup"] == 2
-    fewer = written(tmp_path, ["10.0.0.0/20", "10.0.16.0/20"], "None")
-    fleet.run("-e", "eks_cluster_state=absent", **fewer).ok()
-    ec2 = fleet.aws.client("ec2")
-    assert not [vpc for vpc in ec2.describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
-    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
-    assert fleet.aws.invalid() == []
-
-
-def test_nodes_follow_the_cluster_and_a_template_goes_after_its_nodes(fleet: Fleet, tmp_path: Path) -> None:
-    cidrs = ["10.0.0.0/20", "10.0.16.0/20"]
-    fleet.run(**written(tmp_path, cidrs, "EFA", ["gpu", "gone"]))
     newer = written(tmp_path, cidrs, "EFA", version="1.36")
     would = fleet.run("--check", "--diff", **newer)
     assert would.mutating == []
@@ -138,6 +149,12 @@ def test_nodes_follow_the_cluster_and_a_template_goes_after_its_nodes(fleet: Fle
     ]
     assert len(names) == 1
     assert "-gpu-" in names[0]
+    # What was made goes with the cluster, whatever the manifests have no more.
+    fewer = written(tmp_path, cidrs[:2], "None")
+    fleet.run("-e", "eks_cluster_state=absent", **fewer).ok()
+    assert not [vpc for vpc in fleet.aws.client("ec2").describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
+    assert fleet.aws.client("ec2").describe_launch_templates()["LaunchTemplates"] == []
+    assert fleet.aws.invalid() == []
 
 
 def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -> None:

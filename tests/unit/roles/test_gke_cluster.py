@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The role gke_cluster and the playbook provision: variables, and what is told before anything is made.
+"""The role gke_cluster and the playbook provision: variables, what is told before anything is made, and resumption.
 
 The Kubernetes side is not there, so every run that brings a cluster ends where its API server is asked for something;
 tests/e2e goes further.
@@ -34,6 +34,23 @@ GETTING_STARTED = MANIFESTS / "getting-started" / "gke"
 NAME = "modelplane-system-gke-us-central-g-f8ba7"
 NETWORK = f"projects/{PROJECT}/global/networks/{NAME}"
 ABSENT = ("-e", "gke_cluster_state=absent")
+# What a run for the cluster of the documents makes, and what is taken away with it.
+MADE = {
+    "projects.locations.clusters.create": 1,
+    "projects.locations.clusters.nodePools.create": 1,
+    "networks.insert": 1,
+    "projects.serviceAccounts.create": 1,
+    "projects.setIamPolicy": 1,
+    "services.enable": 1,
+    "subnetworks.insert": 1,
+}
+GONE = {
+    "projects.locations.clusters.delete": 1,
+    "networks.delete": 1,
+    "projects.serviceAccounts.delete": 1,
+    "projects.setIamPolicy": 1,
+    "subnetworks.delete": 1,
+}
 
 
 @dataclass
@@ -80,6 +97,46 @@ def test_components_can_be_planned() -> None:
 
 
 # Runs
+
+
+def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> None:
+    ran = fleet.run("--check", "--diff").ok()
+    assert ran.mutating == []
+    assert fleet.gcp.objects() == []
+    assert ran.changed == 1
+    for told in (
+        f"network ({NAME}) is made",
+        "autoCreateSubnetworks: false",
+        f"subnetwork ({NAME}) is made",
+        "ipCidrRange: 10.0.0.0/24",
+        f"cluster ({NAME}) is made",
+        "initialClusterVersion: '1.35'",
+        "pool-gpu-l4 (gpu-l4) is made",
+        "acceleratorType: nvidia-l4",
+        "pool-system (system) is made",
+        "service-filestore (file.googleapis.com) is enabled",
+        "storage-class is brought into the cluster",
+        "role: roles/container.admin",
+    ):
+        assert told in ran.output
+
+
+def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(fleet: Fleet) -> None:
+    first = fleet.run()
+    assert first.failed == 1
+    assert "gke.invalid" in first.output
+    assert first.counts() == MADE
+
+    second = fleet.run()
+    assert (second.changed, second.mutating) == (0, [])
+
+    would = fleet.run(*ABSENT, "--check").ok()
+    assert would.mutating == []
+    gone = fleet.run(*ABSENT).ok()
+    assert gone.counts() == GONE
+    assert would.changed == gone.changed > 0
+    assert fleet.gcp.objects() == []
+    assert NAME[:20] not in json.dumps(fleet.gcp.policy())
 
 
 def test_what_controllers_left_goes_with_the_cluster_and_what_is_of_others_is_told(fleet: Fleet) -> None:

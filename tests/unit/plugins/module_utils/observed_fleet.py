@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
-from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import EventLoader as Loader
 
 Object = dict[str, Any]
 
@@ -104,7 +103,7 @@ class Fleet:
         self.text = self.text.replace(old, new)
 
     def objects(self, top: str = "", kind: str = "") -> list[Object]:
-        found = [yaml.load(path.read_text(), Loader) for path in sorted((self.built / top).rglob("*.yaml"))]
+        found = [yaml_load(path.read_text()) for path in sorted((self.built / top).rglob("*.yaml"))]
         return [value for value in found if not kind or value["kind"] == kind]
 
     def observations(self) -> Object:
