@@ -13,6 +13,7 @@ for each environment.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -55,6 +56,9 @@ def prepare() -> None:
     actions = importlib.import_module("ansible_collections.modelplane.fleet.plugins.action")
     for each in pkgutil.iter_modules(actions.__path__):
         importlib.import_module(f"{actions.__name__}.{each.name}")
+    # Otherwise the first collection in each fork, and in each worker of it, copies the memory of all these imports.
+    gc.collect()
+    gc.freeze()
 
 
 def become(request: dict[str, Any]) -> NoReturn:

@@ -182,8 +182,9 @@ class LiveFleet:
 
     def _find(self, plane: ControlPlane, labels: Mapping[str, str]) -> dict[tuple[str, str, str], Object]:
         found = {}
+        served = plane.objects.kinds()
         for api_version, kind in KINDS:
-            if plane.objects.knows(api_version, kind):
+            if (api_version, kind) in served:
                 for value in plane.objects.list(api_version, kind, labels=labels.get(api_version, MANAGED)):
                     metadata = value["metadata"]
                     found[kind, metadata.get("namespace", ""), metadata["name"]] = value

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
 Object = dict[str, Any]
 # What the API server's audit log calls requests of this module, beside the user.
 USER_AGENT = "kube-tests"
+# https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
+_DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 PASSING = (ApiException, ResourceNotFoundError, HTTPError, OSError, KeyError, ValueError)
 """What `Objects` raise while an API server comes, goes or is asked at a bad time, so that one asks again. KeyError: the
 client asked in vain what kinds there are. ValueError: an answer was cut."""
@@ -98,8 +101,23 @@ class Objects:
         except NotFoundError:
             return
 
+    def kinds(self) -> set[tuple[str, str]]:
+        """API version and kind of all that the API server serves now: two requests, where the dynamic client makes
+        one for each version of a group."""
+        found = set()
+        for path in ("/api", "/apis"):
+            url = self._api.configuration.host + path
+            answer = self._api.rest_client.request("GET", url, headers={"Accept": _DISCOVERY})
+            for group in json.loads(answer.read())["items"]:
+                for version in group["versions"]:
+                    name = "/".join(filter(None, (group["metadata"].get("name"), version["version"])))
+                    found |= {(name, each["responseKind"]["kind"]) for each in version.get("resources") or ()}
+        return found
+
     def knows(self, api_version: str, kind: str) -> bool:
         """Whether the API server serves a kind."""
+        if (api_version, kind) not in self.kinds():
+            return False
         try:
             self._resource(api_version, kind).get(limit=1)
         except (ResourceNotFoundError, NotFoundError):
