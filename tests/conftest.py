@@ -15,9 +15,26 @@ from pathlib import Path
 import pytest
 from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws, aws_process
 from ansible_collections.modelplane.fleet.tests.gcp.fixtures import gcp, gcp_process
+from ansible_collections.modelplane.fleet.tests.kube.fixtures import (
+    cluster,
+    fleet,
+    kubernetes_programs,
+    paused_cluster,
+    paused_fleet,
+)
 from hypothesis import HealthCheck, settings
 
-__all__ = ["aws", "aws_process", "gcp", "gcp_process"]
+__all__ = [
+    "aws",
+    "aws_process",
+    "cluster",
+    "fleet",
+    "gcp",
+    "gcp_process",
+    "kubernetes_programs",
+    "paused_cluster",
+    "paused_fleet",
+]
 
 # How long an example takes decides nothing, as machines are busy at times. All else is as Hypothesis has it, in CI too.
 settings.register_profile("any-machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Pool
-from ansible_collections.modelplane.fleet.tests.kube.fixtures import fleet, kubernetes_programs
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
-
-__all__ = ["fleet", "kubernetes_programs", "live"]
 
 _MORE = (
     Pool("large", 2, 4, "81559Mi", "Hopper"),

@@ -126,6 +126,12 @@ class LiveFleet:
         for plane in (self.control, *self.workloads.values()):
             for kind, namespace, name in sorted(self._left(plane), key=lambda key: key[0] == "Namespace"):
                 plane.objects.delete(dict(map(reversed, KINDS))[kind], kind, name, namespace)
+        for plane in (self.control, *self.workloads.values()):
+            # The last to go, and one question where all that is left takes dozens.
+            until(
+                f"no namespace is left on {plane.name}",
+                lambda plane=plane: not plane.objects.list("v1", "Namespace", labels=MANAGED),
+            )
             until(f"nothing is left on {plane.name}", lambda plane=plane: not self._left(plane))
 
     def write(self, name: str, text: str) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""pytest fixtures. A folder of tests that wants them imports them in its conftest.py."""
+"""pytest fixtures, for all tests."""
 
 from __future__ import annotations
 
@@ -24,16 +24,34 @@ def kubernetes_programs() -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """A control cluster and the workload clusters `east` and `west`, for all tests of the session."""
+def paused_fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """What `fleet` resumes."""
     with Fleet(kubernetes_programs, tmp_path_factory.mktemp("fleet")) as started:
+        started.pause()
         yield started
+
+
+@pytest.fixture(scope="module")
+def fleet(paused_fleet: Fleet) -> Iterator[Fleet]:
+    """A control cluster and the workload clusters `east` and `west`, the same for all files, paused between them."""
+    paused_fleet.resume()
+    yield paused_fleet
+    paused_fleet.pause()
 
 
 @pytest.fixture(scope="session")
-def cluster(
+def paused_cluster(
     kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """One workload cluster, for all tests of the session that want no more than that."""
+    """What `cluster` resumes."""
     with ControlPlane(kubernetes_programs, "single", tmp_path_factory.mktemp("cluster")) as started:
+        started.pause()
         yield started
+
+
+@pytest.fixture(scope="module")
+def cluster(paused_cluster: ControlPlane) -> Iterator[ControlPlane]:
+    """One workload cluster, the same for all files that want no more than that, paused between them."""
+    paused_cluster.resume()
+    yield paused_cluster
+    paused_cluster.pause()

@@ -66,6 +66,18 @@ class Fleet:
             plane.stop()
         self._etcd.stop()
 
+    def pause(self) -> None:
+        """Stop all processes where they are."""
+        for plane in self.all:
+            plane.pause()
+        self._etcd.process.pause()
+
+    def resume(self) -> None:
+        """Let paused processes go on; returns when all API servers answer."""
+        self._etcd.process.resume()
+        for plane in self.all:
+            plane.resume()
+
     def memory(self) -> dict[str, dict[str, int]]:
         """Resident bytes of each process of each cluster, and of etcd."""
         each = {plane.name: plane.memory() for plane in self.all}

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -98,6 +99,12 @@ class Process:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        os.kill(self.id, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.id, signal.SIGCONT)
 
     def memory(self) -> int:
         """Resident memory in bytes, the pages of the program file that are shared with others included (Linux)."""

@@ -411,7 +411,7 @@ KEPT = (
 SAFE_UPGRADES = "safe-upgrades.gateway.networking.k8s.io"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def nodes(cluster: ControlPlane) -> ControlPlane:
     """The cluster, with a node for the system and one with GPUs."""
     cluster.add_nodes("system", 1)

@@ -2,8 +2,6 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.tests.gcp.fixtures import gcp
-from ansible_collections.modelplane.fleet.tests.kube.fixtures import cluster, fleet, kubernetes_programs
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import anchor, client, place
 
-__all__ = ["anchor", "client", "cluster", "fleet", "gcp", "kubernetes_programs", "place"]
+__all__ = ["anchor", "client", "place"]

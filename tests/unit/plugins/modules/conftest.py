@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
-from ansible_collections.modelplane.fleet.tests.gcp.fixtures import gcp
 from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import Parents, make_parents
 from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.runner import Runner
-
-__all__ = ["gcp", "parents", "run"]
 
 
 @pytest.fixture

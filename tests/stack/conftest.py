@@ -1,7 +1,0 @@
-# Copyright (c) modelplane.fleet authors
-# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-from __future__ import annotations
-
-from ansible_collections.modelplane.fleet.tests.kube.fixtures import cluster, kubernetes_programs
-
-__all__ = ["cluster", "kubernetes_programs"]
