@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,27 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def outcome(folder: Path, python: str, module: str, *arguments: str, **given: Any) -> dict[str, Any]:
     """What a task of the module registers."""
-    task = {f"modelplane.fleet.{module}": given, "register": "found", "ignore_errors": True}
-    keep = {"ansible.builtin.copy": {"content": "{{ found | to_json }}", "dest": "{{ playbook_dir }}/found.json"}}
+    (found,) = outcomes(folder, python, module, [given], *arguments)
+    return found
+
+
+def outcomes(
+    folder: Path, python: str, module: str, each: Sequence[Mapping[str, Any]], *arguments: str
+) -> list[dict[str, Any]]:
+    """What tasks of the module register, in their order, in one play."""
+    tasks = [
+        {f"modelplane.fleet.{module}": given, "register": f"found_{number}", "ignore_errors": True}
+        for number, given in enumerate(each)
+    ]
+    every = ", ".join(f"found_{number}" for number in range(len(each)))
+    keep = {
+        "ansible.builtin.copy": {"content": f"{{{{ [{every}] | to_json }}}}", "dest": "{{ playbook_dir }}/found.json"}
+    }
     keep.update({"check_mode": False, "diff": False, "vars": {"ansible_python_interpreter": sys.executable}})
-    done = run(folder, [task, keep], *arguments, ansible_python_interpreter="{{ python }}", python=python)
+    done = run(folder, [*tasks, keep], *arguments, ansible_python_interpreter="{{ python }}", python=python)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "started").exists() == (python != sys.executable)
-    found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+    found: list[dict[str, Any]] = json.loads((folder / "found.json").read_text())
     return found
 
 
@@ -65,19 +80,17 @@ def test_check_mode_and_diff_are_the_same(tmp_path: Path, python: str) -> None:
     assert not (tmp_path / "build").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_errors_are_the_same(tmp_path: Path, python: str) -> None:
+    wrong = [
         ({"resources": ["x"], "pathh": "y"}, "Unsupported parameters for (modelplane.fleet.schedule) module: pathh."),
         ({}, "missing required arguments: resources"),
         ({"resources": ["x"], "accounting": "Cores"}, "value of accounting must be one of: Devices, Nodes, got: Cores"),
         ({"resources": ["nowhere"]}, "nowhere"),
-    ],
-)
-def test_errors_are_the_same(tmp_path: Path, python: str, given: dict[str, Any], message: str) -> None:
-    found = outcome(tmp_path, python, "schedule", **given)
-    assert found["failed"]
-    assert message in found["msg"]
+    ]
+    found = outcomes(tmp_path, python, "schedule", [given for given, _ in wrong])
+    for each, (_, message) in zip(found, wrong, strict=True):
+        assert each["failed"]
+        assert message in each["msg"]
 
 
 def test_warnings_are_shown(tmp_path: Path, python: str) -> None:
