@@ -7,13 +7,17 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import HEADER
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.cloud.double import CloudDouble
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import replica
 
 MANIFESTS = ansible_run.ROOT / "tests" / "data" / "manifests"
 CONCEPTS = MANIFESTS / "concepts"
@@ -21,7 +25,7 @@ CONCEPTS = MANIFESTS / "concepts"
 
 @dataclass
 class Ran:
-    """What a run said and did. `calls` are those of the cloud."""
+    """What a run said and did. `changed` and `failed` are sums over hosts, `calls` those of the cloud."""
 
     output: str
     changed: int
@@ -64,10 +68,38 @@ class CloudFleet(ABC):
         """What no output may have."""
         return []
 
-    def run(self, *arguments: str, playbook: str = "provision", host: Any = None, **variables: Any) -> Ran:
-        given = {"fleet_resources": [str(path) for path in self.resources], **self.given, **variables}
+    def another(self, name: str, old: str = "", new: str = "") -> str:
+        """The path of a manifest of the same cluster by another name, with another text in place of `old`."""
+        path = self.folder / f"{name}.yaml"
+        path.write_text(self.resources[0].read_text().replace(self.host, name).replace(old, new, 1))
+        return str(path)
+
+    def built(self, *clusters: str) -> str:
+        """A build folder with a ModelReplica on each of these clusters."""
+        build = self.folder / "build"
+        place = build / "control" / "namespaces" / "ml-team"
+        place.mkdir(parents=True)
+        for cluster in clusters:
+            value = replica(cluster)
+            value["metadata"]["name"] = cluster
+            (place / f"modelreplica-{cluster}.yaml").write_text(HEADER + to_yaml(value))
+        return str(build)
+
+    def run(
+        self,
+        *arguments: str,
+        playbook: str = "provision",
+        host: Any = None,
+        beside: Mapping[str, Mapping[str, Any]] | None = None,
+        more: Sequence[str] = (),
+        **variables: Any,
+    ) -> Ran:
+        """Run a playbook with these variables of the fleet and of its host. `beside`: more hosts; `more`: manifests."""
+        resources = [*map(str, self.resources), *more]
+        given = {"fleet_resources": resources, **self.given, **variables}
+        own = {"fleet_connection": self.connection, **(host or {})}
         hosts = {
-            self.host: {"fleet_target": "kubernetes", "fleet_connection": self.connection, **(host or {})},
+            name: {"fleet_target": "kubernetes", **its} for name, its in {self.host: own, **(beside or {})}.items()
         }
         inventory = self.folder / "hosts.json"
         groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}
@@ -82,11 +114,12 @@ class CloudFleet(ABC):
             cwd=self.folder,
             **self.environment(),
         )
-        recap = re.search(r"changed=(\d+).*failed=(\d+)", out)
+        recap = re.findall(r"changed=(\d+).*failed=(\d+)", out)
         assert recap, out + errors
+        changed, failed = (sum(map(int, counts)) for counts in zip(*recap, strict=True))
         assert not [secret for secret in self.secrets() if secret in out + errors]
         told = " ".join((out + errors).split())
-        return Ran(told, int(recap[1]), int(recap[2]), self.cloud.calls())
+        return Ran(told, changed, failed, self.cloud.calls())
 
 
 def variables_are_documented(role: str) -> None:

@@ -23,18 +23,17 @@ from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.gcp.world import PROJECT
 from ansible_collections.modelplane.fleet.tests.unit.roles.cloud_fleet import (
     CONCEPTS,
-    MANIFESTS,
     CloudFleet,
     Ran,
     variables_are_documented,
 )
 
 DEFAULTS = yaml.safe_load((ansible_run.ROOT / "roles/gke_cluster/defaults/main.yml").read_text())
-GETTING_STARTED = MANIFESTS / "getting-started" / "gke"
 NAME = "modelplane-system-gke-us-central-g-f8ba7"
 NETWORK = f"projects/{PROJECT}/global/networks/{NAME}"
+IN_SECOND = ("      region:", "      project: second-project\n      region:")
 ABSENT = ("-e", "gke_cluster_state=absent")
-# What a run for the cluster of the documents makes, and what is taken away with it.
+# What a run for the cluster of the documents makes, and what is taken away after it.
 MADE = {
     "projects.locations.clusters.create": 1,
     "projects.locations.clusters.nodePools.create": 1,
@@ -45,7 +44,6 @@ MADE = {
     "subnetworks.insert": 1,
 }
 GONE = {
-    "projects.locations.clusters.delete": 1,
     "networks.delete": 1,
     "projects.serviceAccounts.delete": 1,
     "projects.setIamPolicy": 1,
@@ -78,6 +76,11 @@ class Fleet(CloudFleet):
         return {name for name in (PROJECT, "second-project") if any(name in part for part in told)}
 
 
+def at(cluster: str, **more: str) -> dict[str, Any]:
+    """The connection to a cluster that the fleet makes."""
+    return {"gke": {"location": "us-central1", "cluster": connections.gke_name(cluster), **more}}
+
+
 @pytest.fixture
 def fleet(tmp_path: Path, gcp: Double) -> Fleet:
     gcp.cluster_server("https://gke.invalid")
@@ -99,7 +102,12 @@ def test_components_can_be_planned() -> None:
 # Runs
 
 
-def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> None:
+def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_makes_nothing(fleet: Fleet) -> None:
+    """Without a control cluster, nobody keeps a key, so that none is made."""
+    fleet.gcp.leave_role("roles/owner")
+    me = f"serviceAccount:{fleet.gcp.key()['client_email']}"
+    for role in {*rights.MAKING, *rights.REMOVING, "roles/iam.serviceAccountUser"} - {rights.KEYS, "roles/file.editor"}:
+        fleet.gcp.change_policy(role, me)
     ran = fleet.run("--check", "--diff").ok()
     assert ran.mutating == []
     assert fleet.gcp.objects() == []
@@ -117,11 +125,13 @@ def test_check_mode_lists_what_would_be_made_and_makes_nothing(fleet: Fleet) -> 
         "service-filestore (file.googleapis.com) is enabled",
         "storage-class is brought into the cluster",
         "role: roles/container.admin",
+        "removing the cluster needs more",
+        "Give it the role roles/file.editor",
     ):
         assert told in ran.output
 
 
-def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(fleet: Fleet) -> None:
+def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_the_cluster(fleet: Fleet) -> None:
     first = fleet.run()
     assert first.failed == 1
     assert "gke.invalid" in first.output
@@ -130,22 +140,12 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_it_made_is_removed(flee
     second = fleet.run()
     assert (second.changed, second.mutating) == (0, [])
 
-    would = fleet.run(*ABSENT, "--check").ok()
-    assert would.mutating == []
-    gone = fleet.run(*ABSENT).ok()
-    assert gone.counts() == GONE
-    assert would.changed == gone.changed > 0
-    assert fleet.gcp.objects() == []
-    assert NAME[:20] not in json.dumps(fleet.gcp.policy())
-
-
-def test_what_controllers_left_goes_with_the_cluster_and_what_is_of_others_is_told(fleet: Fleet) -> None:
-    fleet.run()
     fleet.gcp.load_balancer(NAME)
     fleet.gcp.volume(NAME)
     theirs = {"name": "theirs", "network": NETWORK, "direction": "INGRESS", "allowed": [{"IPProtocol": "tcp"}]}
     fleet.gcp.plant(f"projects/{PROJECT}/global/firewalls", **theirs)
     would = fleet.run(*ABSENT, "--check").ok()
+    assert would.mutating == []
     assert "firewall rule theirs" in would.output
     ran = fleet.run(*ABSENT)
     assert ran.failed == 1
@@ -156,17 +156,30 @@ def test_what_controllers_left_goes_with_the_cluster_and_what_is_of_others_is_to
     fleet.gcp.request("compute", "DELETE", f"compute/v1/projects/{PROJECT}/global/firewalls/theirs")
     for _ in range(5):
         fleet.gcp.request("compute", "GET", f"compute/v1/projects/{PROJECT}/global/firewalls/theirs")
-    fleet.run(*ABSENT).ok()
+    assert fleet.run(*ABSENT).ok().counts() == GONE
     assert fleet.gcp.objects() == []
+    assert NAME[:20] not in json.dumps(fleet.gcp.policy())
 
 
-@pytest.mark.parametrize("state", ["present", "absent"])
-def test_what_is_of_others_is_told_before_anything_is_done(fleet: Fleet, state: str) -> None:
-    mine = {"name": NAME, "autoCreateSubnetworks": False, "description": "mine"}
-    fleet.gcp.plant(f"projects/{PROJECT}/global/networks", **mine)
-    ran = fleet.run(gke_cluster_state=state)
-    assert ran.failed == 1
-    assert f"network {NAME} exists already, and was not made by this collection" in ran.output
+def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_is_done(fleet: Fleet) -> None:
+    fleet.gcp.settings(not_offered={"us-central1-c": ["g2-standard-8"]})
+    names = {name: connections.gke_name(name) for name in ("made", "removed")}
+    for name in names.values():
+        network = {"name": name, "autoCreateSubnetworks": False, "description": "mine"}
+        fleet.gcp.plant(f"projects/{PROJECT}/global/networks", **network)
+    ran = fleet.run(
+        beside={
+            name: {"fleet_connection": at(name), "gke_cluster_state": state}
+            for name, state in (("made", "present"), ("removed", "absent"))
+        },
+        more=[fleet.another(name, "    - us-central1-c\n") for name in names],
+    )
+    assert ran.failed == 3
+    told = (
+        "Cluster gke-us-central: node pool gpu-l4: g2-standard-8 is not offered in us-central1-c",
+        *(f"network {name} exists already, and was not made by this collection" for name in names.values()),
+    )
+    assert [words for words in told if words not in ran.output] == []
     assert ran.mutating == []
 
 
@@ -177,102 +190,87 @@ def test_what_is_wrong_with_the_manifests_is_told_before_anything_is_asked(fleet
     assert ran.calls == []
 
 
-def test_what_is_wrong_with_the_project_is_told_before_anything_is_made(fleet: Fleet) -> None:
-    fleet.gcp.disable_service("container.googleapis.com")
-    fleet.gcp.settings(not_offered={"us-central1-a": ["g2-standard-8"]})
-    ran = fleet.run()
-    assert ran.failed == 1
-    assert "Cluster gke-us-central:" in ran.output
-    assert "container.googleapis.com" in ran.output
-    assert ran.mutating == []
-
-
-def test_rights_that_are_needed_are_told_before_anything_is_made(fleet: Fleet) -> None:
-    """Without a control cluster, nobody keeps a key, so that none is made."""
-    fleet.gcp.leave_role("roles/owner")
-    me = f"serviceAccount:{fleet.gcp.key()['client_email']}"
-    for role in {*rights.MAKING, *rights.REMOVING, "roles/iam.serviceAccountUser"} - {rights.KEYS, "roles/file.editor"}:
-        fleet.gcp.change_policy(role, me)
-    ran = fleet.run("--check").ok()
-    assert "removing the cluster needs more" in ran.output
-    assert "Give it the role roles/file.editor" in ran.output
-    fleet.gcp.leave_role("roles/iam.serviceAccountUser")
-    ran = fleet.run("--check")
-    assert ran.failed == 1
-    assert "Give it the role roles/iam.serviceAccountUser" in ran.output
-
-
-@pytest.mark.parametrize(
-    ("host", "told"),
-    [
-        ({"fleet_target": "directory"}, "No host of the play is a cluster that the fleet makes"),
-        ({"gke_cluster_state": "gone"}, "gke_cluster_state is gone, and must be one of present, absent."),
-        (
-            {"gke_cluster_label": {}},
-            "gke_cluster_label is no variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
-        ),
-    ],
-)
-def test_variables_that_make_no_sense_are_told(fleet: Fleet, host: dict[str, Any], told: str) -> None:
-    ran = fleet.run(host=host)
-    assert told in ran.output
+def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
+    # Once the other one has failed, nothing is left to do.
+    ran = fleet.run(host={"gke_cluster_state": "gone"}, beside={"files": {"fleet_target": "directory"}})
+    assert "gke_cluster_state is gone, and must be one of present, absent." in ran.output
+    assert "No host of the play is a cluster that the fleet makes" in ran.output
     assert ran.calls == []
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        {"fleet_provision": "provided"},
-        {"fleet_connection": {"gke": {"location": "us-central1", "cluster": "production"}}},
-        {"eks_cluster_state": "absent", "fleet_connection": {"eks": {"region": "us-west-2", "cluster": NAME}}},
-    ],
-)
-def test_clusters_of_others_are_passed_by(fleet: Fleet, host: dict[str, Any]) -> None:
-    assert fleet.run(host=host).ok().calls == []
+def test_clusters_of_others_are_passed_by(fleet: Fleet) -> None:
+    """As are those that are reached in another project than the one they are made in, and the same on EKS."""
+    eks = (CONCEPTS / "inference-cluster-eks.yaml").read_text()
+    (fleet.folder / "eks.yaml").write_text(
+        "\n---\n".join(eks.replace("eks-us-west", name) for name in ("their-eks", "others-eks"))
+    )
+    fleet.gcp.add_project("second-project")
+    ran = fleet.run(
+        host={"fleet_provision": "provided"},
+        beside={
+            "theirs": {"fleet_connection": {"gke": {"location": "us-central1", "cluster": "production"}}},
+            "on-eks": {
+                "eks_cluster_state": "absent",
+                "fleet_connection": {"eks": {"region": "us-west-2", "cluster": NAME}},
+            },
+            "elsewhere": {"fleet_connection": at("elsewhere", project=PROJECT)},
+            "their-eks": {"fleet_connection": {"eks": {"cluster": "production", "region": "us-west-2"}}},
+            "others-eks": {
+                "fleet_provision": "provided",
+                "fleet_connection": {"eks": {"cluster": connections.eks_name("others-eks"), "region": "us-west-2"}},
+            },
+        },
+        more=[
+            *(fleet.another(name) for name in ("theirs", "on-eks")),
+            fleet.another("elsewhere", *IN_SECOND),
+            str(fleet.folder / "eks.yaml"),
+            str(CONCEPTS / "inference-class-eks-l4.yaml"),
+        ],
+    )
+    assert ran.ok().calls == []
 
 
 # Which project
 
 
-def test_a_project_that_is_written_wins(fleet: Fleet, tmp_path: Path) -> None:
+def test_projects_and_credentials_are_those_that_are_written_or_those_of_the_account(fleet: Fleet) -> None:
     fleet.gcp.add_project("second-project")
-    manifest = tmp_path / "cluster.yaml"
-    text = (CONCEPTS / "inference-cluster-gke.yaml").read_text()
-    manifest.write_text(text.replace("      region:", "      project: second-project\n      region:"))
-    given = {"fleet_resources": [str(manifest), str(CONCEPTS / "inference-class-gke-l4.yaml")]}
-    here = {"fleet_connection": {"gke": {**fleet.connection["gke"], "project": "second-project"}}}
-    ran = fleet.run("--check", host=here, gke_cluster_project=PROJECT, **given)
-    assert fleet.projects(ran) >= {"second-project"}
-    assert f"project: {PROJECT}" not in ran.output
-    elsewhere = {"fleet_connection": {"gke": {**fleet.connection["gke"], "project": PROJECT}}}
-    assert fleet.run("--check", host=elsewhere, **given).ok().calls == []
-
-
-def test_a_project_and_credentials_are_those_of_the_account(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.gcp.add_project("second-project")
-    (tmp_path / "keys").mkdir()
+    keys = fleet.folder / "keys"
+    keys.mkdir()
     key = {**fleet.gcp.key("second-project"), "project_id": "nowhere"}
-    (tmp_path / "keys" / "second.json").write_text(json.dumps(key))
-    accounts = {"default": {"project": "second-project", "credentials_file": "keys/second.json"}}
-    ran = fleet.run("--check", gke_cluster_accounts=accounts).ok()
+    (keys / "second.json").write_text(json.dumps(key))
+    account = {"project": "second-project", "credentials_file": "keys/second.json"}
+    ran = fleet.run(
+        "--check",
+        host={"gke_cluster_accounts": {"default": account}},
+        beside={
+            "written": {
+                "fleet_connection": at("written", project="second-project"),
+                "gke_cluster_project": PROJECT,
+                "gke_cluster_credentials_file": "keys/second.json",
+            },
+            "keyless": {
+                "fleet_connection": at("keyless"),
+                "gke_cluster_accounts": {"default": {"credentials_file": "keys/missing.json"}},
+            },
+        },
+        more=[fleet.another("written", *IN_SECOND), fleet.another("keyless")],
+    )
     assert fleet.projects(ran) == {"second-project"}
-    missing = {"default": {"credentials_file": "keys/missing.json"}}
-    told = fleet.run("--check", gke_cluster_accounts=missing)
-    assert "keys/missing.json: no such file or directory" in told.output
+    assert f"project: {PROJECT}" not in ran.output
+    for cluster in ("gke-us-central", "written"):
+        assert f"cluster ({connections.gke_name(cluster)}) is made" in ran.output
+    assert ran.failed == 1
+    assert "keys/missing.json: no such file or directory" in ran.output
     assert (
         "Set credentials_file (gke_cluster_credentials_file in an inventory) or GOOGLE_APPLICATION_CREDENTIALS"
-        in told.output
+        in ran.output
     )
 
 
 def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
-    manifests = [str(GETTING_STARTED / name) for name in ("platform.yaml", "model-deployment.yaml")]
-    given = {"fleet_resources": manifests, "fleet_build": str(fleet.folder / "build")}
-    way = {"gke": {"location": "us-central1", "cluster": connections.gke_name("starter")}}
-    host = {"fleet_cluster": "starter", "fleet_connection": way}
-    fleet.run(playbook="reconcile", host={**host, "fleet_target": "directory"}, **given).ok()
-    ran = fleet.run(*ABSENT, host=host, **given)
-    assert "cluster starter has 1 ModelReplicas. Drain it first" in ran.output, ran.output
-    assert ran.mutating == []
-    forced = fleet.run(*ABSENT, "-e", "gke_cluster_force=true", host=host, **given).ok()
-    assert forced.mutating == []
+    forced = {"fleet_connection": at("forced"), "gke_cluster_force": True}
+    build, more = fleet.built("gke-us-central", "forced"), [fleet.another("forced")]
+    ran = fleet.run(*ABSENT, beside={"forced": forced}, more=more, fleet_build=build)
+    assert "cluster gke-us-central has 1 ModelReplicas. Drain it first" in ran.output, ran.output
+    assert (ran.failed, ran.mutating) == (1, [])

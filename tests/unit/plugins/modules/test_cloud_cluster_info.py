@@ -15,10 +15,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.modules import cloud_cluster_info
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
-    Object,
     eks,
     inference_class,
     inference_cluster,
+    replica,
 )
 
 FLEET = (inference_class(), inference_cluster(), eks(name="own"))
@@ -76,26 +76,6 @@ def test_what_has_errors_is_held(tmp_path: Path) -> None:
     done, found = run(tmp_path, resources=["fleet.yaml"], invalid="hold")
     assert not done
     assert "1 error in the manifests" in found["msg"]
-
-
-def replica(cluster: str) -> Object:
-    gpu = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
-    member = {
-        "role": "Standalone",
-        "nodePoolName": "gpu-l4",
-        "deviceRequests": [gpu],
-        "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}},
-    }
-    return {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "ModelReplica",
-        "metadata": {
-            "name": "qwen",
-            "namespace": "ml-team",
-            "labels": {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/cluster": cluster},
-        },
-        "spec": {"clusterName": cluster, "engines": [{"name": "main", "members": [member]}]},
-    }
 
 
 def test_replicas_of_the_build_folder_are_counted(folder: Path) -> None:

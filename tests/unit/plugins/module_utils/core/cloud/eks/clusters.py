@@ -63,3 +63,24 @@ def inference_class(name: str = "l4", accelerator: str = "nvidia-l4", provider: 
             ],
         },
     }
+
+
+def replica(cluster: str) -> Object:
+    """A ModelReplica of a cluster."""
+    gpu = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
+    member = {
+        "role": "Standalone",
+        "nodePoolName": "gpu-l4",
+        "deviceRequests": [gpu],
+        "template": {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}},
+    }
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "ModelReplica",
+        "metadata": {
+            "name": "qwen",
+            "namespace": "ml-team",
+            "labels": {"app.kubernetes.io/managed-by": "modelplane.fleet", "modelplane.ai/cluster": cluster},
+        },
+        "spec": {"clusterName": cluster, "engines": [{"name": "main", "members": [member]}]},
+    }
