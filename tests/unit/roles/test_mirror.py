@@ -15,12 +15,21 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.modelplane.fleet.plugins.filter.mirror_charts import mirror_charts
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.packages import UnavailableError
 from ansible_collections.modelplane.fleet.tests.stack import crane
 from ansible_collections.modelplane.fleet.tests.stack.images import add_image, digest_of
 from ansible_collections.modelplane.fleet.tests.stack.programs import helm
-from ansible_collections.modelplane.fleet.tests.stack.sources import HttpRepository, OciRegistry, pack
+from ansible_collections.modelplane.fleet.tests.stack.sources import (
+    CHARTS,
+    HttpRepository,
+    OciRegistry,
+    chart_of,
+    names,
+    pack,
+)
 
 ROLE = ansible_run.ROOT / "roles" / "mirror"
 DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
@@ -30,6 +39,13 @@ STACK = yaml.safe_load((ROLE.parent / "serving_stack" / "defaults" / "main.yml")
 ALL = [component["key"] for component in STACK["serving_stack_components"]]
 # From a repository, and from a registry.
 SOME = {"cert-manager": "cert-manager-v1.17.1.tgz", "leader-worker-set": "lws-v0.8.0.tgz"}
+# Charts with images in containers, in arguments, and in no template.
+LISTED = {
+    "cert-manager": "cert-manager",
+    "prometheus": "kube-prometheus-stack",
+    "envoy-gateway": "gateway-helm",
+    "ai-gateway": "ai-gateway-helm",
+}
 SECRET = "a-long-password-of-a-robot"
 
 
@@ -73,20 +89,24 @@ def charts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
         helm(3)
     except UnavailableError as error:
         pytest.skip(str(error))
-    return pack(tmp_path_factory.mktemp("charts"))
+    return pack(tmp_path_factory.mktemp("charts"), only=[*LISTED.values(), "lws"])
 
 
-def test_everything_is_listed_and_nothing_changed(charts: Mapping[str, Path], tmp_path: Path) -> None:
+def test_every_chart_of_the_stack_is_needed() -> None:
+    found = mirror_charts({"east": {}}, ["east"], STACK["serving_stack_components"])
+    others = {"metallb", "traefik", "keda", "cluster-autoscaler", "aws-dranet"}
+    wanted = {name: chart_of(CHARTS / name)["version"] for name in {*names()} - others}
+    assert {each["file"] for each in found} == {f"{name}-{version}.tgz" for name, version in wanted.items()}
+
+
+def test_charts_and_images_are_listed_and_nothing_changed(charts: Mapping[str, Path], tmp_path: Path) -> None:
     folder = next(iter(charts.values())).parent
     before = sorted(path.name for path in folder.iterdir())
+    states = {key: "provided" for key in ALL if key not in LISTED}
     mirror = Mirror(tmp_path, {"mirror_charts_dir": str(folder), "mirror_helm": str(helm(3))})
-    ran = mirror.run(mirror_list="list.yml", mirror_control_gateway=False).ok()
+    ran = mirror.run(mirror_list="list.yml", mirror_control_gateway=False, serving_stack_states=states).ok()
     found = listed(tmp_path / "list.yml")
-    assert {each["file"] for each in found["charts"]} == {
-        path.name
-        for name, path in charts.items()
-        if name not in ("metallb", "traefik", "keda", "cluster-autoscaler", "aws-dranet")
-    }
+    assert {each["file"] for each in found["charts"]} == {charts[name].name for name in LISTED.values()}
     images = {each["image"]: each["used_by"] for each in found["images"]}
     for image, user in (
         ("docker.io/envoyproxy/envoy:distroless-v1.38.1", "gateway-helm v1.8.1, unnamed"),
@@ -126,6 +146,11 @@ class World:
             "cert-manager": self.inside.tags("charts/charts.jetstack.io/cert-manager"),
             "lws": self.inside.tags("charts/registry.k8s.io/lws/charts/lws"),
         }
+
+    def written(self, since: int) -> set[str]:
+        """What was written to in the registry of the site, after that many requests."""
+        writes = [each.path for each in self.inside.requests[since:] if each.method not in ("GET", "HEAD")]
+        return {re.split("/(?:blobs|manifests)/", path)[0] for path in writes}
 
 
 @pytest.fixture(scope="module")
@@ -214,10 +239,7 @@ def test_the_next_run_goes_on_and_copies_no_more_than_is_missing(world: World) -
     add_image(world.outside, "quay.io/jetstack/cert-manager-webhook", "v1.17.1")
     before = len(world.inside.requests)
     ran = world.mirror.run().ok()
-    written = [
-        each.path for each in world.inside.requests[before:] if each.method == "PUT" and "/manifests/" in each.path
-    ]
-    assert {path.split("/manifests/")[0] for path in written} == {"/v2/images/quay.io/jetstack/cert-manager-webhook"}
+    assert world.written(before) == {"/v2/images/quay.io/jetstack/cert-manager-webhook"}
     # The image, and the list is as it was.
     assert ran.changed == 1
     for key, value in listed(world.mirror.folder / "list.yml")["variables"].items():
@@ -225,13 +247,8 @@ def test_the_next_run_goes_on_and_copies_no_more_than_is_missing(world: World) -
         assert value
 
 
-def test_then_nothing_changes(world: World) -> None:
-    before = len(world.inside.requests)
-    assert world.mirror.run().ok().changed == 0
-    assert {each.method for each in world.inside.requests[before:]} <= {"GET", "HEAD"}
-
-
-def test_what_moved_is_copied_again_by_skopeo_too(world: World) -> None:
+def test_what_moved_is_copied_again_by_skopeo_too_and_nothing_else(world: World) -> None:
+    """Nor are charts pushed again where no folder keeps them."""
     # What is asked of skopeo, answered by crane.
     program = world.mirror.folder / "skopeo"
     program.write_text(
@@ -247,7 +264,9 @@ esac
     name, tag = "ghcr.io/llm-d/llm-d-router-endpoint-picker", "v0.9.0"
     digest = add_image(world.outside, name, tag, content="built again")
     assert digest_of(world.inside, f"images/{name}", tag) not in ("", digest)
-    assert world.mirror.run(mirror_image_tool=str(program)).ok().changed == 1
+    before = len(world.inside.requests)
+    ran = world.mirror.run(mirror_image_tool=str(program), mirror_charts_dir="", mirror_list="").ok()
+    assert (ran.changed, world.written(before)) == (1, {f"/v2/images/{name}"})
     assert digest_of(world.inside, f"images/{name}", tag) == digest
 
 
@@ -258,47 +277,42 @@ def test_checksums_are_kept(world: World) -> None:
         assert hashlib.sha256((world.kept / each["file"]).read_bytes()).hexdigest() == each["sha256"]
 
 
-def test_an_archive_that_became_another_is_refused(world: World) -> None:
-    archive = world.kept / SOME["leader-worker-set"]
+def test_archives_that_became_others_are_refused_and_without_a_program_it_is_told_which_images_to_copy(
+    world: World,
+) -> None:
     # Helm writes the time into archives, so that no two are the same.
-    other = pack(world.mirror.folder / "other", only=["lws"])["lws"]
-    alone = {
-        "mirror_image_registry": "",
-        "serving_stack_states": {key: "provided" for key in ALL if key != "leader-worker-set"},
-    }
-    shutil.copy(other, archive)
-    told = " ".join(world.mirror.run(**alone).output.rpartition("fatal: ")[2].split())
-    assert f"lws v0.8.0: {archive.name} in {world.kept} has sha256" in told
-    world.outside.add("registry.k8s.io/lws/charts", other)
-    # Without checksums, what is in the registry tells.
-    before = digest_of(world.inside, "charts/registry.k8s.io/lws/charts/lws", "v0.8.0")
-    told = " ".join(world.mirror.run(**alone, mirror_charts_dir="").output.rpartition("fatal: ")[2].split())
-    assert "mirror_replace writes over it" in told
-    assert digest_of(world.inside, "charts/registry.k8s.io/lws/charts/lws", "v0.8.0") == before
-
-
-@pytest.mark.parametrize(
-    ("variables", "told"),
-    [
-        ({"mirror_mode": "copies"}, "mirror_mode"),
-        ({"mirror_mode": "copy"}, "set mirror_charts_dir or mirror_chart_registry"),
-        ({"mirror_chart_registry": "mirror.example/charts"}, "must be of the form oci://HOST[:PORT][/FOLDER]"),
-        ({"mirror_image_registry": "https://mirror.example"}, "must be of the form HOST[:PORT][/FOLDER], without a"),
-    ],
-)
-def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:
-    ran = Mirror(tmp_path, variables).run()
-    assert ran.failed == 1
-    assert told in " ".join(ran.output.split())
-
-
-def test_without_a_program_for_images_it_is_told_what_to_copy(world: World) -> None:
-    nothing = {"mirror_chart_registry": "", "mirror_image_tool": "/nowhere/crane"}
-    states = dict.fromkeys(ALL, "provided")
-    told = world.mirror.run(**nothing, serving_stack_states=states).output.rpartition("fatal: ")[2]
-    assert "Neither crane nor skopeo runs here as /nowhere/crane" in " ".join(told.split())
+    for archive in pack(world.mirror.folder / "other", only=["cert-manager", "lws"]).values():
+        shutil.copy(archive, world.kept)
+    # Without a checksum, what is in the registry tells.
+    lock = world.kept / "charts.lock"
+    known = [each for each in yaml.safe_load(lock.read_text())["charts"] if each["file"] != SOME["cert-manager"]]
+    lock.write_text(yaml.safe_dump({"charts": known}))
+    chart, version = "charts/charts.jetstack.io/cert-manager", "v1.17.1"
+    before = digest_of(world.inside, chart, version)
+    told = " ".join(world.mirror.run(mirror_image_tool="/nowhere/crane").output.rpartition("fatal: ")[2].split())
     picker = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
-    assert f"{world.outside.address}/{picker} {world.inside.address}/images/{picker}" in told
+    wanted = (
+        f"lws v0.8.0: {SOME['leader-worker-set']} in {world.kept} has sha256",
+        f"cert-manager has version {version} with sha256",
+        "mirror_replace writes over it",
+        "Neither crane nor skopeo runs here as /nowhere/crane",
+        f"{world.outside.address}/{picker} {world.inside.address}/images/{picker}",
+    )
+    assert [words for words in wanted if words not in told] == []
+    assert digest_of(world.inside, chart, version) == before
+
+
+def test_wrong_variables_are_refused_by_name(tmp_path: Path) -> None:
+    (told,) = ArgumentSpecValidator(SPECS["main"]["options"]).validate({"mirror_mode": "copies"}).error_messages
+    assert "mirror_mode" in told
+    ran = Mirror(tmp_path, {"mirror_mode": "copy"}).run()
+    assert ran.failed == 1
+    assert "set mirror_charts_dir or mirror_chart_registry" in " ".join(ran.output.split())
+    wrong = {"mirror_chart_registry": "mirror.example/charts", "mirror_image_registry": "https://mirror.example"}
+    ran = Mirror(tmp_path, wrong).run()
+    assert ran.failed == 1
+    for form in ("oci://HOST[:PORT][/FOLDER]", "HOST[:PORT][/FOLDER], without a"):
+        assert f"must be of the form {form}" in " ".join(ran.output.split())
 
 
 def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
