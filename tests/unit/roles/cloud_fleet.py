@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,12 +53,15 @@ class CloudFleet(ABC):
     otherwise."""
 
     host: ClassVar[str]
-    connection: ClassVar[dict[str, Any]]
     resources: ClassVar[tuple[Path, ...]]
 
     folder: Path
     cloud: CloudDouble
     given: dict[str, Any] = field(default_factory=dict)
+
+    @abstractmethod
+    def at(self, cluster: str) -> dict[str, Any]:
+        """The connection to a cluster that the fleet makes."""
 
     @abstractmethod
     def environment(self) -> dict[str, str]:
@@ -69,9 +72,9 @@ class CloudFleet(ABC):
         return []
 
     def another(self, name: str, old: str = "", new: str = "") -> str:
-        """The path of a manifest of the same cluster by another name, with another text in place of `old`."""
+        """A manifest of the same cluster by another name, with another text in place of `old`; its path."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(self.resources[0].read_text().replace(self.host, name).replace(old, new, 1))
+        path.write_text(self.resources[0].read_text().replace(self.host, name).replace(old, new))
         return str(path)
 
     def built(self, *clusters: str) -> str:
@@ -91,15 +94,18 @@ class CloudFleet(ABC):
         playbook: str = "provision",
         host: Any = None,
         beside: Mapping[str, Mapping[str, Any]] | None = None,
-        more: Sequence[str] = (),
         **variables: Any,
     ) -> Ran:
-        """Run a playbook with these variables of the fleet and of its host. `beside`: more hosts; `more`: manifests."""
-        resources = [*map(str, self.resources), *more]
-        given = {"fleet_resources": resources, **self.given, **variables}
-        own = {"fleet_connection": self.connection, **(host or {})}
+        """Run a playbook with these variables of the fleet and of its host. `beside` are more hosts; the cluster of one
+        that has no manifest is another one of the same."""
+        for name in beside or {}:
+            if not (self.folder / f"{name}.yaml").exists():
+                self.another(name)
+        resources = [*self.resources, *(self.folder / f"{name}.yaml" for name in beside or {})]
+        given = {"fleet_resources": [str(path) for path in resources], **self.given, **variables}
         hosts = {
-            name: {"fleet_target": "kubernetes", **its} for name, its in {self.host: own, **(beside or {})}.items()
+            name: {"fleet_target": "kubernetes", "fleet_connection": self.at(name), **its}
+            for name, its in {self.host: host or {}, **(beside or {})}.items()
         }
         inventory = self.folder / "hosts.json"
         groups = {"control_plane": {"hosts": {"control": {}}}, "workload_clusters": {"hosts": hosts}}

@@ -9,34 +9,34 @@ tests/e2e goes further.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
 from ansible_collections.modelplane.fleet.tests.unit.roles.cloud_fleet import (
     CONCEPTS,
-    MANIFESTS,
     CloudFleet,
     variables_are_documented,
 )
 
 DEFAULTS = yaml.safe_load((ansible_run.ROOT / "roles/eks_cluster/defaults/main.yml").read_text())
-GETTING_STARTED = MANIFESTS / "getting-started" / "eks"
 NAME = "modelplane-system-eks-us-west-eks-03b8e"
 
 
-# What a run for a cluster with three zones and no EFA makes, from the first to the last step in AWS.
+# What is made once for a cluster with three zones, EFA and three node groups, from the first to the last step in AWS.
 MADE = {
     "ec2": {"CreateVpc": 1, "CreateSubnet": 6, "AllocateAddress": 1, "CreateNatGateway": 1, "CreateRouteTable": 2},
     "iam": {"CreateRole": 4, "CreatePolicy": 1},
-    "eks": {"CreateCluster": 1, "CreateNodegroup": 2, "CreateAddon": 5, "CreatePodIdentityAssociation": 2},
+    "eks": {"CreateCluster": 1, "CreateNodegroup": 3, "CreateAddon": 5, "CreatePodIdentityAssociation": 2},
     "elasticfilesystem": {"CreateFileSystem": 1, "CreateMountTarget": 3},
 }
 
@@ -46,7 +46,6 @@ class Fleet(CloudFleet):
     """A fleet of one EKS cluster, whose account is the double."""
 
     host = "eks-us-west"
-    connection: ClassVar[dict[str, Any]] = {"eks": {"cluster": NAME, "region": "us-west-2"}}
     resources = (CONCEPTS / "inference-cluster-eks.yaml", CONCEPTS / "inference-class-eks-l4.yaml")
 
     collections: Path = Path()
@@ -55,6 +54,9 @@ class Fleet(CloudFleet):
     def aws(self) -> Double:
         assert isinstance(self.cloud, Double)
         return self.cloud
+
+    def at(self, cluster: str) -> dict[str, Any]:
+        return {"eks": {"cluster": connections.eks_name(cluster), "region": "us-west-2"}}
 
     def environment(self) -> dict[str, str]:
         paths = f"{ansible_run.ROOT / '.collections'}:{self.collections}"
@@ -103,18 +105,6 @@ def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
     assert ran.calls == []
 
 
-def test_a_run_that_ended_at_the_api_server_made_all_else_once(fleet: Fleet) -> None:
-    first = fleet.run()
-    assert first.failed == 1
-    assert "is not known. Check the address" in first.output
-    counts = first.counts()
-    for operations in MADE.values():
-        assert {operation: counts.get(operation, 0) for operation in operations} == operations
-
-    second = fleet.run()
-    assert (second.changed, second.mutating) == (0, [])
-
-
 def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = ("gpu",), version: str = "1.35") -> Any:
     """The variables of a fleet with an EKSCluster in a file there."""
     pool = {"role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"], "nodeCount": 0}
@@ -133,8 +123,18 @@ def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = 
 
 def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
     cidrs = ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]
-    before = fleet.run(**written(tmp_path, cidrs, "EFA", ["gpu", "gone"]))
-    assert before.counts()["CreateSecurityGroup"] == 2
+    wanted = written(tmp_path, cidrs, "EFA", ["gpu", "gone"])
+    fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
+    first = fleet.run(**wanted)
+    assert "NatGatewayLimitExceeded" in first.output
+    assert advice("NatGatewayLimitExceeded", "") in first.output
+    second = fleet.run(**wanted)
+    assert second.failed == 1
+    assert "is not known. Check the address" in second.output
+    made = Counter(first.counts()) + Counter(second.counts())
+    assert made["CreateSecurityGroup"] == 2
+    for operations in MADE.values():
+        assert {operation: made[operation] for operation in operations} == operations
     newer = written(tmp_path, cidrs, "EFA", version="1.36")
     would = fleet.run("--check", "--diff", **newer)
     assert would.mutating == []
@@ -142,6 +142,7 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     assert would.output.count("+ version: '1.36'") == 3, would.output
     done = fleet.run(**newer)
     assert done.counts()["UpdateNodegroupVersion"] == 2
+    assert not [operations for operations in MADE.values() if set(operations) & set(done.counts())]
     calls = [call["operation"] for call in done.calls if call["mutating"]]
     assert calls.index("DeleteLaunchTemplate") > calls.index("DeleteNodegroup")
     names = [
@@ -157,30 +158,8 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     assert fleet.aws.invalid() == []
 
 
-def test_an_address_whose_gateway_failed_is_used_by_the_next_run(fleet: Fleet) -> None:
-    fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
-    first = fleet.run()
-    assert "NatGatewayLimitExceeded" in first.output
-    assert advice("NatGatewayLimitExceeded", "") in first.output
-    assert first.counts()["AllocateAddress"] == 1
-    # The rest of the run tells nothing more.
-    fleet.aws.refuse(operation="CreateRouteTable")
-    second = fleet.run().counts()
-    assert "AllocateAddress" not in second
-    assert second["CreateNatGateway"] == 1
-
-
-def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
-    ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-eks.yaml")])
-    assert ran.failed == 1
-    assert "eks-l4-1x-g6" in ran.output
-    assert ran.mutating == []
-
-
-def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet, tmp_path: Path) -> None:
-    broken = tmp_path / "fleet.yaml"
-    broken.write_text((CONCEPTS / "inference-cluster-eks.yaml").read_text().replace("region:", "regoin:"))
-    given = {"fleet_resources": [str(broken)], "fleet_invalid": "hold"}
+def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet) -> None:
+    given = {"fleet_resources": [fleet.another(fleet.host, " region:", " regoin:")], "fleet_invalid": "hold"}
     ran = fleet.run(**given).ok()
     assert "regoin" in ran.output
     assert ran.calls == []
@@ -190,59 +169,48 @@ def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet, tmp_path: Pat
     assert gone.calls == []
 
 
-@pytest.mark.parametrize(
-    ("host", "told"),
-    [
-        ({"fleet_target": "directory"}, "No host of the play is a cluster that the fleet makes"),
-        ({"fleet_provision": "never"}, "fleet_provision"),
-        (
-            {"eks_cluster_tag": {}},
-            "eks_cluster_tag is no variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
-        ),
-    ],
-)
-def test_variables_that_make_no_sense_are_told(fleet: Fleet, host: dict[str, Any], told: str) -> None:
-    ran = fleet.run(host=host)
-    assert told in ran.output
+def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
+    ran = fleet.run(host={"fleet_provision": "never", "eks_cluster_tag": {}, "gke_cluster_label": {}})
+    told = (
+        "value of fleet_provision must be one of: managed, provided, got: never",
+        "eks_cluster_tag is no variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
+        "gke_cluster_label is no variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
+    )
+    assert [words for words in told if words not in ran.output] == []
     assert ran.calls == []
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        {"fleet_provision": "provided"},
-        {"fleet_connection": {"eks": {"cluster": "production", "region": "us-west-2"}}},
-    ],
-)
-def test_clusters_of_others_are_passed_by(fleet: Fleet, host: dict[str, Any]) -> None:
-    assert fleet.run(host=host).ok().calls == []
-
-
-@pytest.mark.parametrize("state", ["present", "absent"])
-def test_a_collection_that_is_missing_is_told(fleet: Fleet, tmp_path: Path, state: str) -> None:
-    ran = replace(fleet, collections=tmp_path / "none").run(eks_cluster_state=state)
-    assert ran.failed == 1
-    assert "amazon.aws is not installed: clusters on EKS need 10.1.2 or newer. Install it with: " in ran.output
+def test_a_collection_that_is_missing_is_told(fleet: Fleet, tmp_path: Path) -> None:
+    without = replace(fleet, collections=tmp_path / "none")
+    ran = without.run(beside={"gone": {"eks_cluster_state": "absent"}})
+    told = "msg: 'amazon.aws is not installed: clusters on EKS need 10.1.2 or newer. Install it with: "
+    assert (ran.failed, ran.output.count(told)) == (2, 2), ran.output
     assert not ran.mutating
 
 
 def test_a_role_is_assumed(fleet: Fleet) -> None:
-    accounts = {"default": {"role_arn": "arn:aws:iam::123456789012:role/fleet"}}
-    ran = fleet.run("--check", "-v", eks_cluster_accounts=accounts).ok()
-    assumed = [call for call in ran.calls if call["operation"] == "AssumeRole"]
-    assert [call["parameters"]["RoleArn"] for call in assumed] == [accounts["default"]["role_arn"]]
-    assert "session_token" not in ran.output
+    arn = "arn:aws:iam::123456789012:role/"
     fleet.aws.refuse(operation="AssumeRole", code="AccessDenied", message="Not you.")
-    told = fleet.run("--check", eks_cluster_accounts=accounts)
-    assert "cannot be assumed" in told.output
-    assert "Not you." in told.output
+    ran = fleet.run(
+        "--check",
+        "-v",
+        host={"eks_cluster_accounts": {"default": {"role_arn": f"{arn}fleet"}}},
+        beside={"other": {"eks_cluster_role_arn": f"{arn}other"}},
+    )
+    asked = [call for call in ran.calls if call["operation"] == "AssumeRole"]
+    assert sorted(call["parameters"]["RoleArn"] for call in asked) == [f"{arn}fleet", f"{arn}other"]
+    assert "session_token" not in ran.output
+    # Both ask at the same time, and whoever is first is refused.
+    (refused,) = [call["parameters"]["RoleArn"] for call in asked if call["error"]]
+    assert ran.failed == 1
+    assert f"the role {refused} cannot be assumed" in ran.output
+    assert "Not you." in ran.output
 
 
 def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
-    given = {"fleet_resources": [str(GETTING_STARTED)], "fleet_build": str(fleet.folder / "build")}
-    fleet.run(playbook="reconcile", host={"fleet_target": "directory"}, **given).ok()
-    ran = fleet.run("-e", "eks_cluster_state=absent", **given)
+    build, beside = fleet.built("eks-us-west", "forced"), {"forced": {"eks_cluster_force": True}}
+    ran = fleet.run("-e", "eks_cluster_state=absent", beside=beside, fleet_build=build)
     assert "cluster eks-us-west has 1 ModelReplicas. Drain it first" in ran.output, ran.output
-    assert ran.calls == []
-    forced = fleet.run("-e", "eks_cluster_state=absent", "-e", "eks_cluster_force=true", **given).ok()
-    assert forced.mutating == []
+    assert (ran.failed, ran.mutating) == (1, [])
+    assert NAME not in json.dumps(ran.calls)
+    assert connections.eks_name("forced") in json.dumps(ran.calls)
