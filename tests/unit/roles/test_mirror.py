@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.tests.stack.sources import (
     CHARTS,
     HttpRepository,
     OciRegistry,
+    Request,
     chart_of,
     names,
     pack,
@@ -149,8 +150,12 @@ class World:
 
     def written(self, since: int) -> set[str]:
         """What was written to in the registry of the site, after that many requests."""
-        writes = [each.path for each in self.inside.requests[since:] if each.method not in ("GET", "HEAD")]
-        return {re.split("/(?:blobs|manifests)/", path)[0] for path in writes}
+        return {repository(each) for each in self.inside.requests[since:] if each.method not in ("GET", "HEAD")}
+
+
+def repository(asked: Request) -> str:
+    """The repository that a request to a registry is about."""
+    return re.split("/(?:blobs|manifests)/", asked.path.removeprefix("/v2/"))[0]
 
 
 @pytest.fixture(scope="module")
@@ -237,9 +242,13 @@ def test_what_cannot_be_had_keeps_nothing_else_from_being_copied(world: World) -
 
 def test_the_next_run_goes_on_and_copies_no_more_than_is_missing(world: World) -> None:
     add_image(world.outside, "quay.io/jetstack/cert-manager-webhook", "v1.17.1")
-    before = len(world.inside.requests)
+    before, outside = len(world.inside.requests), len(world.outside.requests)
     ran = world.mirror.run().ok()
-    assert world.written(before) == {"/v2/images/quay.io/jetstack/cert-manager-webhook"}
+    name = "quay.io/jetstack/cert-manager-webhook"
+    assert world.written(before) == {f"images/{name}"}
+    # Of what is there, no more than its digest is asked for.
+    read = [each for each in world.outside.requests[outside:] if each.method == "GET" and "/manifests/" in each.path]
+    assert {repository(each) for each in read} == {name}
     # The image, and the list is as it was.
     assert ran.changed == 1
     for key, value in listed(world.mirror.folder / "list.yml")["variables"].items():
@@ -266,7 +275,7 @@ esac
     assert digest_of(world.inside, f"images/{name}", tag) not in ("", digest)
     before = len(world.inside.requests)
     ran = world.mirror.run(mirror_image_tool=str(program), mirror_charts_dir="", mirror_list="").ok()
-    assert (ran.changed, world.written(before)) == (1, {f"/v2/images/{name}"})
+    assert (ran.changed, world.written(before)) == (1, {f"images/{name}"})
     assert digest_of(world.inside, f"images/{name}", tag) == digest
 
 
