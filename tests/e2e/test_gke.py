@@ -24,8 +24,6 @@ from ansible_collections.modelplane.fleet.tests.e2e.gke import REGION, SEED, Wor
 from ansible_collections.modelplane.fleet.tests.e2e.gke_expected import Cluster, NodePool
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import SYSTEM
 from ansible_collections.modelplane.fleet.tests.gcp.made import Project
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from google.oauth2 import service_account
 
 FAST = "fast"
@@ -116,82 +114,10 @@ def empty(world: World) -> Content:
     return world.content()
 
 
-# Before anything is made
-
-
-def test_a_check_lists_what_would_be_made_and_makes_nothing(world: World, empty: Content) -> None:
-    run = world.provision("--check", "--diff").ok()
-    assert run.changed > 0
-    assert world.changes == []
-    assert world.differences(empty) == []
-    for wanted in WANTED.values():
-        for name in (
-            wanted.gke_name,
-            wanted.nodes,
-            wanted.pods,
-            wanted.services,
-            email(wanted.name, world.project),
-            "roles/container.admin",
-            "file.googleapis.com",
-            *(f"pool-{name}" for name in wanted.all_pools),
-        ):
-            assert name in run.output, name
-    for words in (
-        "autoCreateSubnetworks: false",
-        "initialClusterVersion: '1.35'",
-        "acceleratorType: nvidia-l4",
-        "storage-class is brought into the cluster",
-    ):
-        assert words in run.output, words
-
-
-def test_what_cannot_work_is_told_before_anything_is_made(world: World, empty: Content) -> None:
-    with world.kept():
-        world.live.write("fast.yaml", fast({**H100, "zones": ["europe-west4-c"]}, version="1.99"))
-        world.live.edit("seed.yaml", "machineType: g2-standard-8", "machineType: g2-standard-7")
-        world.double.settings(quotas={REGION: {"NVIDIA_L4_GPUS": 1.0}})
-        run = world.provision()
-    assert run.failed == set(REGIONS), run.output
-    for words in (
-        "does not offer Kubernetes 1.99",
-        "It offers 1.33, 1.34, 1.35, 1.36",
-        "a3-highgpu-8g is not offered in europe-west4-c",
-        "there is no machine type g2-standard-7",
-        "NVIDIA_L4_GPUS",
-    ):
-        assert words in run.output, (words, run.output)
-    assert world.changes == []
-    assert world.differences(empty) == []
-
-
-def test_who_may_not_and_what_is_of_others_is_told(world: World, empty: Content) -> None:
-    """One cluster has credentials that are none, the other one the name of a network of somebody."""
-    wrong = world.live.folder / "wrong.json"
-    wrong.write_text(json.dumps({**world.double.key(), "private_key_id": "none", "private_key": _another_key()}))
-    networks = f"projects/{world.project}/global/networks"
-    with world.at_once():
-        world.call("compute", "POST", networks, {"name": gke_name(FAST), "autoCreateSubnetworks": False})
-    with world.of_host(SEED, gke_cluster_credentials_file=str(wrong)):
-        run = world.provision()
-    assert run.failed == set(REGIONS), run.output
-    assert "Invalid JWT Signature" in run.output
-    assert f"VPC network {gke_name(FAST)} exists already, and was not made by this collection" in run.output
-    assert world.changes == []
-    with world.at_once():
-        world.call("compute", "DELETE", f"{networks}/{gke_name(FAST)}")
-    assert world.differences(empty) == []
-
-
-def _another_key() -> str:
-    """The private half of a key that nobody knows."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    return key.private_bytes(pem, form, serialization.NoEncryption()).decode()
-
-
 # Making it, with what goes wrong on the way
 
 
+@pytest.mark.usefixtures("empty")
 def test_what_google_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
     zones = WANTED[SEED].pools["gpu-l4"].zones
     with world.kept():
@@ -274,17 +200,6 @@ def _key_secret(world: World, cluster: str) -> dict[str, Any]:
     return found
 
 
-def test_a_second_run_changes_nothing_but_the_token(world: World) -> None:
-    before = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
-    keys = {cluster: _key_secret(world, cluster)["data"] for cluster in REGIONS}
-    run = world.provision().ok()
-    assert run.changed == 0, run.output
-    assert world.changes == []
-    for cluster, secret in before.items():
-        assert (world.secret(cluster) or {})["data"] != secret["data"]
-        assert _key_secret(world, cluster)["data"] == keys[cluster]
-
-
 # Changes in place
 
 
@@ -358,7 +273,9 @@ def _take_right(world: World, account: str) -> None:
     world.call("cloudresourcemanager", "POST", f"{place}:setIamPolicy", {"policy": policy})
 
 
-def test_what_others_may_change_stays_and_nothing_else_is_left_to_do(world: World) -> None:
+def test_what_others_may_change_stays_and_nothing_but_the_token_changes(world: World) -> None:
+    secrets = {cluster: world.secret(cluster) or {} for cluster in REGIONS}
+    keys = {cluster: _key_secret(world, cluster)["data"] for cluster in REGIONS}
     # The autoscaler, and Google itself, which upgrades what is in a channel.
     with world.at_once():
         world.call("container", "POST", f"{world.place(SEED)}/nodePools/gpu-l4:setSize", {"nodeCount": 3})
@@ -367,42 +284,27 @@ def test_what_others_may_change_stays_and_nothing_else_is_left_to_do(world: Worl
         world.live.edit("fast.yaml", '"kubernetesVersion": "1.36"', '"kubernetesVersion": "1.35"')
         run = world.provision().ok()
     assert (run.changed, world.changes) == (0, []), run.output
+    for cluster, secret in secrets.items():
+        assert (world.secret(cluster) or {})["data"] != secret["data"]
+        assert _key_secret(world, cluster)["data"] == keys[cluster]
 
 
-def test_what_google_cannot_change_is_refused_before_anything_changes(world: World) -> None:
-    """As is a cluster of another fleet."""
+def test_what_google_cannot_change_and_a_cluster_with_replicas_are_left_as_they_are(world: World) -> None:
     before = world.content()
-    with world.kept(), world.of_host(SEED, gke_cluster_fleet="others"):
+    with world.kept(), world.replica(SEED), world.of_host(SEED, gke_cluster_state="absent"):
         world.live.edit("fast.yaml", "10.44.0.0/14", "10.44.0.0/15")
         world.live.edit("fast.yaml", "10.40.0.0/21", "10.40.0.0/23")
         # Something that could be changed, and must not be as the rest cannot.
         world.live.settings["gke_cluster_labels"] = {"team": "another"}
         run = world.provision()
     assert run.failed == set(REGIONS), run.output
-    for words in (
-        "10.44.0.0/15",
-        "spec.networking.podCidr",
-        "spec.networking.nodeCidr",
-        "modelplane-ai-fleet=default",
-        "gke_cluster_fleet",
-    ):
+    for words in ("10.44.0.0/15", "spec.networking.podCidr", "spec.networking.nodeCidr", "gke_cluster_force"):
         assert words in run.output, (words, run.output)
     assert world.changes == []
     assert world.differences(before) == []
 
 
 # Removal
-
-
-def test_a_cluster_with_replicas_or_of_another_fleet_is_not_removed(world: World) -> None:
-    before = world.content()
-    with world.replica(SEED), world.of_host(FAST, gke_cluster_fleet="others"):
-        run = world.remove()
-    assert run.failed == set(REGIONS), run.output
-    assert "gke_cluster_force" in run.output
-    assert "modelplane-ai-fleet=default" in run.output
-    assert world.changes == []
-    assert world.differences(before) == []
 
 
 def test_a_check_of_the_removal_removes_nothing(world: World) -> None:
@@ -428,5 +330,5 @@ def test_removal_leaves_the_project_as_it_was(world: World, empty: Content) -> N
 
 
 def test_a_second_removal_changes_nothing(world: World) -> None:
-    run = world.remove().ok()
+    run = world.remove("--limit", FAST).ok()
     assert (run.changed, world.changes) == (0, [])
