@@ -226,10 +226,6 @@ def test_the_definitions_are_ours_and_not_those_of_the_chart(control: Control) -
     assert len(by_group["traefik.io"]) == 10
 
 
-def test_a_second_run_changes_nothing(control: Control) -> None:
-    assert control.again() == (0, [])
-
-
 def test_a_manifest_with_errors_leaves_it_as_it_is(control: Control) -> None:
     control.declare("{loadBalancer: Moon}")
     refused = control.run()
@@ -240,17 +236,9 @@ def test_a_manifest_with_errors_leaves_it_as_it_is(control: Control) -> None:
     assert control.releases() == {"mp-traefik", "mp-metallb"}
     assert control.shown() == ADDRESS
     del control.live.settings["fleet_invalid"]
-    control.declare(ON_METAL)
 
 
-def test_the_fleet_and_the_role_want_the_same(control: Control) -> None:
-    control.run(playbook="reconcile").ok()
-    assert control.shown() == ADDRESS
-    assert control.again() == (0, [])
-    assert control.run(playbook="reconcile").ok().changed == 0
-
-
-def test_ports_of_nodes_lead_to_it_where_nothing_gives_addresses(control: Control) -> None:
+def test_ports_of_nodes_lead_to_it_and_an_autoscaler_is_there_on_demand(control: Control) -> None:
     control.declare(
         ON_NODES,
         control_plane_gateway_service="NodePort",
@@ -260,10 +248,11 @@ def test_ports_of_nodes_lead_to_it_where_nothing_gives_addresses(control: Contro
     control.run().ok()
     assert control.releases() == {"mp-traefik"}
     until("the Gateway has no address", lambda: not _addresses(control))
+    control.live.settings["control_plane_gateway_states"] = {"metallb": "disabled", "keda": "managed"}
     control.run().ok()
+    assert control.releases() == {"mp-traefik", "mp-keda"}
     assert control.shown() == f"[{NODE_ADDRESS}]:30080"
     assert not control.there(METALLB, "IPAddressPool", "modelplane", "metallb-system")
-    assert control.again() == (0, [])
 
 
 def _addresses(control: Control) -> Any:
@@ -279,14 +268,6 @@ def _scaled_object() -> Object:
     return found
 
 
-def test_an_autoscaler_is_optional(control: Control) -> None:
-    assert "mp-keda" not in control.releases()
-    control.live.settings["control_plane_gateway_states"] = {"metallb": "disabled", "keda": "managed"}
-    control.run().ok()
-    assert control.releases() == {"mp-traefik", "mp-keda"}
-    assert control.again() == (0, [])
-
-
 def test_an_autoscaler_can_scale_what_the_example_names(control: Control) -> None:
     example = _scaled_object()
     target, namespace = example["spec"]["scaleTargetRef"], example["metadata"]["namespace"]
@@ -300,7 +281,12 @@ def test_an_autoscaler_can_scale_what_the_example_names(control: Control) -> Non
     assert (scale["spec"]["replicas"], scale["status"]["selector"]) == (1, f"modelplane.ai/deployment={name}")
     wanted = {"spec": {"replicas": 3}}
     control.plane.objects.patch(api, target["kind"], name, wanted, namespace, subresource="scale")
+    assert control.again() == (0, [])
+    since = control.plane.audit_position()
     control.run(playbook="reconcile").ok()
+    # The fleet and the role want the same gateway.
+    assert [each for each in control.plane.write_requests(since) if each.group == GATEWAY.partition("/")[0]] == []
+    assert control.shown() == f"[{NODE_ADDRESS}]:30080"
     assert control.live.resource(target["kind"], name, namespace)["spec"]["replicas"] == 3
 
 
@@ -311,8 +297,6 @@ def test_it_stays_while_something_is_scaled_by_it(control: Control) -> None:
     assert "keda is needed by ScaledObject ml-team/qwen3-8b" in " ".join(refused.output.split())
     assert control.releases() == {"mp-traefik", "mp-keda"}
     control.plane.objects.delete("keda.sh/v1alpha1", "ScaledObject", "qwen3-8b", "ml-team")
-    # What is not asked for stays unless somebody says that it is to go.
-    assert control.again() == (0, [])
 
 
 def test_it_stays_while_services_are_routed_through_it(control: Control) -> None:
@@ -354,9 +338,7 @@ def test_it_goes_and_leaves_definitions_and_rights(control: Control) -> None:
     assert {"gateway.networking.k8s.io", "modelplane.ai"} <= groups
     assert not {"metallb.io", "keda.sh"} & groups
     assert control.there("v1", "ServiceAccount", "modelplane-control-plane", SYSTEM)
-    again = control.run("-e", "control_plane_state=absent").ok()
-    assert again.changed == 0
-    # What the fleet applied too is its own to take away.
-    control.run(playbook="teardown").ok()
+    # What the fleet applied too is its own to take away. The gateway is asked for again, and is gone already.
+    assert control.run(playbook="teardown").ok().recap["control"]["changed"] == 0
     until("all of the fleet is gone", lambda: control.gone("metallb-system"))
     assert not control.there(fleets.API, "InferenceGateway", "default")
