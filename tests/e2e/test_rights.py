@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SECRETS_ROLE
+from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import MANAGED, ROOT, SYSTEM, LiveFleet, Run, until
 from ansible_collections.modelplane.fleet.tests.kube.audit import Request
@@ -89,19 +88,19 @@ class Guide:
         blocks = re.findall(r"^```sh\n(.*?)^```", below, re.MULTILINE | re.DOTALL)
         return [line for block in blocks for line in block.splitlines()]
 
-    def run(self, command: str) -> Run:
-        programs = (str(Path(sys.executable).parent), str(self.kubectl.parent), os.environ["PATH"])
-        environment = {
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-            "ANSIBLE_NOCOLOR": "1",
-            "PATH": os.pathsep.join(programs),
-        }
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        done = subprocess.run(
-            shlex.split(command), capture_output=True, check=False, text=True, cwd=self.folder, env=environment
-        )
+    def run(self, command: str, *playbooks: str) -> Run:
+        """Run a command. `playbooks`: commands that differ from it in the playbook alone, and are run with it."""
+        program, *arguments = shlex.split(command)
+        for each in playbooks:
+            _, name, *rest = shlex.split(each)
+            assert rest == arguments[-len(rest) :], each
+            arguments.insert(-len(rest), name)
+        if program == "kubectl":
+            done = subprocess.run(
+                [str(self.kubectl), *arguments], capture_output=True, check=False, text=True, cwd=self.folder
+            )
+        else:
+            done = ansible_run.completed(program, *arguments, cwd=self.folder)
         output = done.stdout + done.stderr
         assert done.returncode == 0, f"{command}\n{output}"
         assert "Traceback" not in output
@@ -166,25 +165,23 @@ def test_the_guide_leads_through_the_life_of_a_fleet_with_these_rights_alone(gui
     planes = {"control": live.control, **live.workloads}
     since = {name: plane.audit_position() for name, plane in planes.items()}
     validate, preview, first, second, get, scale, reconcile = guide.commands("4. The fleet")
-    guide.run(validate)
     assert guide.run(preview).changed
     assert not live.pods("east") + live.pods("west")
-    assert "forbidden" not in guide.run(first).output.lower()
+    assert "forbidden" not in guide.run(validate, first).output.lower()
     assert live.is_true("ModelService", "qwen3-8b", "ml-team")
     assert live.is_true("ModelCache", "private", "ml-team")
-    again = guide.run(second)
-    assert again.changed == 0, again.output
+    assert second == first
     shown = guide.run(get).output
     assert all(each in shown for each in ("inferencecluster", "east", "modeldeployment", "qwen3-8b", "modelservice"))
+    status, *daily, loop, preview, teardown = guide.commands("5. Every day")
     guide.run(scale)
-    guide.run(reconcile)
+    guide.run(reconcile, status)
     assert len([*engines(live, "east"), *engines(live, "west")]) == 2
 
-    *daily, loop = guide.commands("5. Every day")[:6]
     for command in daily:
         guide.run(command)
-    guide.run(loop)
-    preview, teardown = guide.commands("5. Every day")[6:]
+    again = guide.run(loop)
+    assert again.changed == 0, again.output
     guide.run(preview)
     gone = guide.run(teardown)
     assert "forbidden" not in gone.output.lower()
