@@ -46,25 +46,28 @@ INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "un
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""
 LONGEST_FIRST = (
-    "e2e/test_faults.py",
     "e2e/test_serving_stack.py",
+    "e2e/test_faults.py",
     "e2e/test_eks.py",
-    "e2e/test_control_gateway.py",
-    "unit/roles/test_eks_cluster.py",
     "e2e/test_site.py",
-    "e2e/test_gke.py",
-    "e2e/test_rights.py",
-    "e2e/test_secrets.py",
+    "e2e/test_control_gateway.py",
     "e2e/test_moves.py",
+    "e2e/test_secrets.py",
     "e2e/test_fleet.py",
+    "stack/test_equipment.py",
+    "e2e/test_rights.py",
+    "unit/roles/test_eks_cluster.py",
+    "unit/roles/test_mirror.py",
     "e2e/test_rollouts.py",
     "e2e/test_control_cluster.py",
-    "unit/roles/test_mirror.py",
-    "stack/test_equipment.py",
-    "e2e/test_existing_clusters.py",
-    "unit/roles/test_gke_cluster.py",
+    "e2e/test_gke.py",
+    "unit/kube/test_apply_fleet.py",
     "playbooks/test_playbooks.py",
+    "playbooks/test_check.py",
+    "e2e/test_existing_clusters.py",
     "playbooks/test_in_process.py",
+    "unit/roles/test_gke_cluster.py",
+    "traffic/test_traffic.py",
 )
 """Files that take minutes, in the order in which they begin, so that no worker waits for another one at the end."""
 _STARTS = frozenset(

@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""From bare API servers to models that answer, and back again, with one command each."""
+"""From bare API servers to models that answer, and back again, with one command each: a control cluster and one
+workload cluster. Serving stacks on two are in test_serving_stack, fleets on two in test_fleet."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
     folder = tmp_path_factory.mktemp("site")
     pack(folder / "charts")
     with (
-        Fleet(kubernetes_programs, folder / "planes", control=WORKLOAD) as clusters,
+        Fleet(kubernetes_programs, folder / "planes", ["east"], control=WORKLOAD) as clusters,
         LiveFleet(clusters, folder / "fleet") as live,
         stacks.acting(live, Pool("gpu", 3, 2), Pool("large", 2, 4, "81559Mi", "Hopper")),
     ):
@@ -50,7 +51,7 @@ def site(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempP
             "serving_stack_timeout": 120,
             "serving_stack_purge_crds": True,
         }
-        live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east") + fleets.cluster("west"))
+        live.write("clusters.yaml", fleets.CLASSES + fleets.cluster("east"))
         live.write("models.yaml", fleets.deployment("small", 2, copies=2) + fleets.service("chat", "small"))
         yield Site(live, collections)
         controller.stop()
