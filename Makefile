@@ -18,12 +18,13 @@ help: ## what there is to do
 $(BIN)/python:
 	@python="$$(sh tests/find_python.sh)" && echo "Setting up $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
 
+# Most of what is installed is never imported, and what is gets its byte code then.
 $(VENV)/runtime.installed: requirements.txt | $(BIN)/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r requirements.txt
 	@touch $@
 
 $(VENV)/tests.installed: tests/requirements.txt $(VENV)/runtime.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r tests/requirements.txt
 	@touch $@
 
 quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet

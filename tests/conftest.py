@@ -8,6 +8,7 @@ which is watched here: a test that does so without the marker fails, and says wh
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,11 +94,15 @@ class _Watch:
 _watch = _Watch()
 
 
+@functools.cache
+def _starts_something(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / name) for name in INTEGRATION_FOLDERS)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folders = [TESTS / name for name in INTEGRATION_FOLDERS]
     for item in items:
         fixtures = INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        if fixtures or any(item.path.is_relative_to(folder) for folder in folders):
+        if fixtures or _starts_something(item.path):
             item.add_marker("integration")
     order = {TESTS / name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
