@@ -48,7 +48,13 @@ FLOORS = [
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
     ("module_utils/core/yaml_scalars",),
-    ("module_utils/core/problem", "module_utils/core/names", "module_utils/core/secrets", "module_utils/core/words"),
+    (
+        "module_utils/core/arguments",
+        "module_utils/core/problem",
+        "module_utils/core/names",
+        "module_utils/core/secrets",
+        "module_utils/core/words",
+    ),
     (
         "module_utils/_pydantic",
         "module_utils/_yaml",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import json
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import is_plain_word
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
     Choices,
     StackError,
@@ -23,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import helm_releases
 from ansible_collections.modelplane.fleet.tests import ansible_run
+from ansible_collections.modelplane.fleet.tests.hostile import ARGUMENTS
 
 ROLE = Path(__file__).parents[3] / "roles" / "serving_stack"
 DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
@@ -158,6 +161,7 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
     [
         ({"versions": {"envoy-gateway": "v1.7.9"}}, "has to be v1.8.0 or newer"),
         ({"versions": {"envoy-gateway": 1.1}}, "write it in quotes"),
+        ({"versions": {"envoy-gateway": "1.8"}}, "version '1.8' must be a semantic version such as 1.2.3"),
         ({"versions": {"envoygateway": "v1.8.1"}}, "Did you mean envoy-gateway?"),
         ({"states": {"prometeus": "managed"}}, "Did you mean prometheus?"),
         ({"states": {"prometheus": "present"}}, "managed, provided, disabled"),
@@ -178,6 +182,29 @@ def test_what_cannot_be_used_is_told(choices: dict[str, Any], told: str) -> None
     with pytest.raises(StackError, match=r".") as error:
         planned(**choices)
     assert told in str(error.value)
+
+
+@pytest.mark.parametrize("text", ARGUMENTS)
+def test_nothing_reaches_helm_that_is_no_plain_word(text: str) -> None:
+    """Whoever wrote it: in variables, in a ServingStack, or in components of another caller of the role."""
+    (lws,) = [component for component in COMPONENTS if component["key"] == "leader-worker-set"]
+    (prometheus,) = [component for component in COMPONENTS if component["key"] == "prometheus"]
+    place = "https://prometheus-community.github.io/helm-charts"
+    for component, choices in (
+        (lws, {"versions": {lws["key"]: text or " "}}),
+        (lws, {"stack": {"versions": {"leaderWorkerSet": text or " "}}}),
+        (lws, {"charts_dir": f"/charts{text or ' '}", "archives": ["lws-v0.8.0.tgz"]}),
+        (prometheus, {"chart_repositories": {place: f"https://mirror.example/{text or ' '}"}}),
+        ({**lws, "version": text or " "}, {}),
+        ({**lws, "chart": text or " "}, {}),
+        ({**lws, "namespace": text}, {}),
+        ({**lws, "source": text or " "}, {}),
+    ):
+        with contextlib.suppress(StackError):
+            (entry,) = plan([component], Choices(**{"drivers": [NVIDIA], **choices}))
+            # What goes on with a word that is none by itself may be one.
+            assert all(is_plain_word(entry[argument]) for argument in ("release", "version", "namespace", "ref")), entry
+            assert not entry["repository"] or is_plain_word(entry["repository"])
 
 
 def test_what_is_not_installed_needs_no_archive() -> None:

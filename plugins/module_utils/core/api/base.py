@@ -19,6 +19,12 @@ GROUP_INFRASTRUCTURE = "infrastructure.modelplane.ai"
 VERSION = "v1alpha1"
 
 DNS_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# Of a chart of Helm (https://semver.org, clauses 2, 9 and 10), with or without the v that some charts have in front.
+# A range is none: what is installed is what was written.
+_IDENTIFIERS = r"[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*"
+_NUMBER = "(0|[1-9][0-9]*)"
+CHART_VERSION = rf"^v?{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_IDENTIFIERS})?(\+{_IDENTIFIERS})?$"
+CHART_VERSION_WORDS = "must be a semantic version such as 1.2.3 or v1.2.3-rc.1"
 DNS_LABEL_WORDS = "must be lower case letters, digits and '-', beginning and ending with a letter or digit"
 
 

@@ -4,10 +4,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Column, Model, Rule, requires
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    CHART_VERSION,
+    CHART_VERSION_WORDS,
+    Column,
+    Model,
+    Rule,
+    Words,
+    requires,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 
@@ -22,7 +30,9 @@ class Traefik(Model):
 
     RULES: ClassVar[tuple[Rule, ...]] = (requires(("IG-2",), "loadBalancer", "MetalLB", "metallb", optional=True),)
 
-    version: str = Field(description="Version of the Traefik chart, such as 40.2.0.")
+    version: Annotated[str, Words(CHART_VERSION_WORDS)] = Field(
+        pattern=CHART_VERSION, description="Version of the Traefik chart, such as 40.2.0."
+    )
     load_balancer: Literal["MetalLB"] | None = Field(
         default=None, description="What assigns the address; absent where the cloud does."
     )

@@ -8,13 +8,18 @@ from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    CHART_VERSION,
+    CHART_VERSION_WORDS,
     GROUP_INFRASTRUCTURE,
     Column,
     ListMap,
     Model,
     Rule,
+    Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+_Version = Annotated[str, Words(CHART_VERSION_WORDS), Field(min_length=1, max_length=32, pattern=CHART_VERSION)]
 
 
 class StackSecret(Model):
@@ -31,15 +36,13 @@ class StackSecret(Model):
 class StackVersions(Model):
     """Versions of components."""
 
-    gateway_api: str = Field(default="v1.5.1", min_length=1, max_length=32, description="Gateway API resources.")
-    cert_manager: str = Field(default="v1.17.1", min_length=1, max_length=32, description="cert-manager chart.")
-    envoy_gateway: str = Field(default="v1.8.1", min_length=1, max_length=32, description="Envoy Gateway chart.")
-    prometheus: str = Field(default="72.6.2", min_length=1, max_length=32, description="kube-prometheus-stack chart.")
-    leader_worker_set: str = Field(default="v0.8.0", min_length=1, max_length=32, description="LeaderWorkerSet chart.")
-    node_feature_discovery: str = Field(
-        default="0.18.3", min_length=1, max_length=32, description="Node Feature Discovery chart."
-    )
-    nvidia_dra_driver: str = Field(default="0.4.0", min_length=1, max_length=32, description="NVIDIA DRA driver chart.")
+    gateway_api: _Version = Field(default="v1.5.1", description="Gateway API resources.")
+    cert_manager: _Version = Field(default="v1.17.1", description="cert-manager chart.")
+    envoy_gateway: _Version = Field(default="v1.8.1", description="Envoy Gateway chart.")
+    prometheus: _Version = Field(default="72.6.2", description="kube-prometheus-stack chart.")
+    leader_worker_set: _Version = Field(default="v0.8.0", description="LeaderWorkerSet chart.")
+    node_feature_discovery: _Version = Field(default="0.18.3", description="Node Feature Discovery chart.")
+    nvidia_dra_driver: _Version = Field(default="0.4.0", description="NVIDIA DRA driver chart.")
 
 
 class StackListener(Model):

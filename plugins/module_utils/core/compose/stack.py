@@ -15,6 +15,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION, CHART_VERSION_WORDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import PLAIN_WORD, is_plain_word
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
@@ -23,6 +25,7 @@ PREFIX = "mp-"
 """Of every release of the stack, so that it is never taken for one of somebody else."""
 
 Component = Mapping[str, Any]
+_CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 
 
 @dataclass(frozen=True)
@@ -224,23 +227,34 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
         or text(choices.stack, "versions", str(component.get("version_field", "")))
         or component["version"]
     )
+    where = f"{choices.variables}_versions or spec.versions of the ServingStack"
+    if not _CHART_VERSION.fullmatch(version):
+        problems.append(f"{key}: version {version!r} {CHART_VERSION_WORDS} ({where})")
     floor = str(component.get("least_version", ""))
     if floor and _numbers(version) < _numbers(floor):
-        said = f"{choices.variables}_versions or spec.versions of the ServingStack"
-        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer ({said})")
+        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer ({where})")
     found = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
+    problems += _unfit(key, {"chart": chart, "namespace": str(component.get("namespace", ""))})
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
     if archive:
-        return {**found, "ref": f"{choices.charts_dir.rstrip('/')}/{archive}", "repository": ""}
+        path = f"{choices.charts_dir.rstrip('/')}/{archive}"
+        problems += _unfit(key, {"path of the chart (serving_stack_charts_dir)": path})
+        return {**found, "ref": path, "repository": ""}
     if choices.charts_required and choices.charts_dir:
         problems.append(
             f"{key}: {_archives(chart, version)[0]} is not in {choices.charts_dir}, and serving_stack_charts_required "
             "forbids to get it from elsewhere"
         )
     source = mirrored(str(component["source"]), choices.chart_repositories)
+    problems += _unfit(key, {"repository (serving_stack_chart_repositories)": source})
     if source.startswith("oci://"):
         return {**found, "ref": f"{source.rstrip('/')}/{chart}", "repository": ""}
     return {**found, "ref": chart, "repository": source}
+
+
+def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
+    """What Helm would not get as it is written here."""
+    return [f"{key}: {what} {value!r} {PLAIN_WORD}" for what, value in arguments.items() if not is_plain_word(value)]
 
 
 def _archives(chart: str, version: str) -> tuple[str, str]:

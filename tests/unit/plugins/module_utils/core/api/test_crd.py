@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import StackVersions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 
 ROOT = Path(__file__).resolve().parents[6]
 FILES = ROOT / "roles" / "control_plane" / "files" / "crds"
@@ -52,9 +55,16 @@ _REWRITE = "HTTPRoutes take at most 1,024 characters, and a path begins with '/'
 _ENTRIES = "names are compared with each other, which needs a bound to stay within the cost budget"
 _CONDITIONS = "conditions are told apart by their type, as Kubernetes' API conventions say"
 
+_VERSION = "versions of charts become arguments of Helm"
+_VERSIONS = (
+    ("InferenceGateway", "spec.traefik.version"),
+    *(("ServingStack", f"spec.versions.{field.wire}") for field in fields_of(StackVersions).values()),
+)
+
 # (kind, path, term) -> (what ours says, why it is not what Modelplane says)
 _REQUEST_NAME = "a DeviceRequest of a ResourceClaim has to be named by a DNS label"
 DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
+    **{(kind, path, "pattern"): (CHART_VERSION, _VERSION) for kind, path in _VERSIONS},
     ("InferenceCluster", "spec.nodePools[].name", "pattern"): (_DNS_LABEL, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].name", "minLength"): (1, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].fabric.type", "enum"): (["None", "EFA", "InfiniBand", "NVLink"], _FABRICS),
