@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,
     Place,
@@ -120,10 +121,10 @@ class _Item:
             path = f"{self.prefix}.{path}" if path else self.prefix
         located = replace(
             problem,
-            message=_printable(problem.message, keep="\n"),
-            path=_printable(path),
-            value=_printable(problem.value),
-            hint=_printable(problem.hint),
+            message=printable(problem.message, keep="\n"),
+            path=printable(path),
+            value=printable(problem.value),
+            hint=printable(problem.hint),
             ref=None,
         )
         return located.at(file=self.document.file, line=place.line, document=self.document.number, ref=ref)
@@ -346,7 +347,7 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
             problem = Problem(
                 "is a kustomization, which is not applied", hint=_RENDER["a kustomization"], severity="warning"
             )
-        return problem, _printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
+        return problem, printable(f"{api_version[:80]} {kind[:80]} {_object_name(value)}")
     if known is None:
         return _unknown_kind(kind), ""
     served = f"{known.GROUP}/{api.VERSION}"
@@ -423,10 +424,3 @@ def _object_name(value: Mapping[str, Any]) -> str:
         return "without a name"
     namespace = metadata.get("namespace")
     return (f"{namespace}/{name}" if isinstance(namespace, str) and namespace else name)[:160]
-
-
-def _printable(text: str, keep: str = "") -> str:
-    """The text without line ends and without what a terminal could take for a command."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter in keep else "?" for letter in text)

@@ -35,6 +35,16 @@ def short_value(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
+def printable(text: str, keep: str = "") -> str:
+    """The text with escapes (`\\x1b`) in place of what a terminal could take for a command, and of line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 def field_path(base: str, key: object) -> str:
     """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
     if isinstance(key, str) and len(key) <= KEY_CHARACTERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):

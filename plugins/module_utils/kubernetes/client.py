@@ -35,6 +35,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transp
 FIELD_MANAGER = "modelplane.fleet"
 # Verbs of Client.requests that change something on the server. What was only tried is counted as "dry-run".
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+# Of the timeout of a request, what all pages of a list may take.
+_LIST_TIMES = 10
 _PAGE = 500
 Query = dict[str, str]
 
@@ -138,9 +140,12 @@ class Client:
         path = resource.path(namespace, name)
         call = Call("get", "GET", path, f"read {_named(kind, namespace, name)}", {}, kind=kind)
         try:
-            return self._requester.json(call)
+            found = self._requester.json(call)
         except NotFound:
             return None
+        if not _is_object(found):
+            raise Unreachable("answers with something that is no object", cluster=self.name, action=call.action)
+        return found
 
     def list(self, api_version: str, kind: str, *, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
         """All objects of the kind (in the namespace, or in all), in pages; raises NotServed."""
@@ -357,6 +362,8 @@ class Client:
         action = f"list {resource.plural}" + (f" in {namespace}" if namespace else "")
         items: builtins.list[Object] = []
         query: Query = {"limit": str(_PAGE), **_selectors(labels, fields)}
+        end = time.monotonic() + self._requester.timeout * _LIST_TIMES
+        before: set[str] = set()
         while True:
             call = Call("list", "GET", resource.path(namespace), action, query, kind=resource.kind)
             try:
@@ -367,13 +374,23 @@ class Client:
                     raise
                 items, query = [], _selectors(labels, fields)
                 continue
-            for item in page.get("items") or ():
+            listed, metadata = page.get("items") or [], page.get("metadata") or {}
+            if (
+                not isinstance(listed, builtins.list)
+                or not isinstance(metadata, dict)
+                or not all(map(_is_object, listed))
+            ):
+                raise Unreachable("answers with something that is no list of objects", cluster=self.name, action=action)
+            for item in listed:
                 item["apiVersion"], item["kind"] = resource.api_version, resource.kind
                 items.append(item)
-            metadata = page.get("metadata") or {}
-            if not metadata.get("continue"):
+            more = str(metadata.get("continue") or "")
+            if not more:
                 return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
-            query = {**query, "continue": str(metadata["continue"])}
+            if more in before or time.monotonic() > end:
+                raise Unreachable("the list does not come to an end", cluster=self.name, action=action)
+            before.add(more)
+            query = {**query, "continue": more}
 
     def _found(self, api_version: str, kind: str) -> ResourceType | None:
         with self._requester.lock:
@@ -402,6 +419,16 @@ class Client:
             reason="NotFound",
             hint="Install what defines it",
         )
+
+
+def _is_object(value: object) -> bool:
+    """Whether an answer has what every object has: metadata with a name."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
+
+
+def _are_objects(values: object) -> bool:
+    return isinstance(values, list) and all(map(_is_object, values))
 
 
 def _named(kind: str, namespace: str, name: str) -> str:

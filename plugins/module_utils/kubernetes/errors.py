@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+
 # The longest text of a server that is passed on.
 _LONGEST = 1000
 
@@ -31,6 +33,8 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
+        # What servers say goes to terminals.
+        message = printable(message)
         super().__init__(message)
         self.message = message
         self.cluster = cluster
@@ -112,6 +116,12 @@ class ServerFault(ApiError):
     """5xx after all retries."""
 
 
+class Unexpected(ApiError):
+    """What a server answers, nobody expects, or this collection takes it wrong."""
+
+    hint = "If this is an API server that nothing stands in front of, please report it as a fault of modelplane.fleet"
+
+
 # What the field manager conflict of a server-side apply says: whose the field is.
 _MANAGER = re.compile(r'conflict with "(?P<manager>[^"]*)"')
 # What server-side apply says of objects that the type does not fit; the server answers them with 500.
@@ -181,7 +191,7 @@ def parse_status(body: bytes | str | None) -> Mapping[str, Any]:
     """The metav1.Status in an answer; empty where it is something else."""
     try:
         status = json.loads(body or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return status if isinstance(status, dict) and status.get("kind") == "Status" else {}
 

@@ -4,32 +4,39 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unexpected
 
 T = TypeVar("T")
+_UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
     """Do every piece of work, up to `width` at a time: its result or its ApiError, in the order of `work`.
 
-    Any other exception is a bug: what has not begun is cancelled, and the exception goes on up once what runs has
-    ended.
+    What a server answers that nobody expects is the error of its cluster too, and so is a fault of this collection over
+    it: no cluster ends the work on another one.
     """
     if not work:
         return {}
 
-    def attempt(action: Callable[[], T]) -> T | ApiError:
+    def attempt(name: str, action: Callable[[], T]) -> T | ApiError:
         try:
             return action()
         except ApiError as error:
             return error
+        except _UNEXPECTED as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{os.path.basename(place.filename)}:{place.lineno}"
+            return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=name)
 
     with ThreadPoolExecutor(max_workers=max(1, min(width, len(work))), thread_name_prefix="cluster") as pool:
-        futures = {name: pool.submit(attempt, action) for name, action in work.items()}
+        futures = {name: pool.submit(attempt, name, action) for name, action in work.items()}
         try:
             return {name: future.result() for name, future in futures.items()}
         except BaseException:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ConnectionInvalid,
@@ -99,7 +100,7 @@ class Requester:
         self.check(call, answer)
         try:
             parsed = json.loads(answer.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
             raise Unreachable(
@@ -128,9 +129,16 @@ class Requester:
             answer.body,
             cluster=self.name,
             action=call.action,
-            hide=_secret_values(call.body) if call.kind == "Secret" else (),
+            hide=self._credentials() | (_secret_values(call.body) if call.kind == "Secret" else set()),
             kind=call.kind,
         )
+
+    def _credentials(self) -> set[str]:
+        """What a server has of us, as no message may repeat it."""
+        with self.lock, contextlib.suppress(AccessError):
+            if self._target is not None:
+                return {self._target.credentials.authorization().rpartition(" ")[2]}
+        return set()
 
     def answer(self, call: Call) -> tuple[Answer, bool]:
         """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
@@ -205,7 +213,7 @@ class Requester:
                 try:
                     event = json.loads(line)
                     kind, item = str(event["type"]), event["object"]
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     return
                 if kind == "ERROR":
                     code = int(item.get("code") or 500)
@@ -254,6 +262,7 @@ class Requester:
             self.sent[verb] += 1
 
     def _warn(self, text: str) -> None:
+        text = printable(text)
         if text not in self.warnings and len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(text)
 

@@ -13,7 +13,6 @@ import os
 import socket
 import ssl
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +32,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.creden
     ClientCertificate,
     basic,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.deadline import (
+    EndlessError,
+    TlsSocket,
+    pools,
+    within,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
@@ -40,8 +45,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import en
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32
 _CHUNK = 1 << 16
-# A body may take longer than the answer to begin, but not for ever: a trickle would never run into a socket's timeout.
-_BODY_TIMES = 10
+# An answer may take longer than each wait for it, but not for ever: a trickle would never run into a socket's timeout.
+_ANSWER_TIMES = 3
+# Bytes, unpacked. A page of a list has 500 objects; of the largest ones there are few.
+_LARGEST_ANSWER = 64 << 20
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -79,13 +86,15 @@ class Transport:
         content_type: str = "",
         timeout: float,
     ) -> Answer:
-        """One request, whole answer; `timeout` (seconds) is for the connection, and for every wait for the answer.
+        """One request, whole answer; `timeout` (seconds) is for the connection, and for every wait for the answer,
+        which ends after three times as long.
 
         Raises TransportError where there is no whole answer, AccessError where there are no credentials.
         """
         try:
-            response = self._request(method, path, query, body, content_type, (timeout, timeout))
-            data = _whole(response, time.monotonic() + timeout * _BODY_TIMES)
+            with within(timeout * _ANSWER_TIMES):
+                response = self._request(method, path, query, body, content_type, (timeout, timeout))
+                data = _whole(response)
         except DynamicApiError as error:
             return _failed(error, self._explain)
         except (HTTPError, OSError, UnicodeError) as error:
@@ -171,6 +180,8 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         return TransportError(f"no connection to {server}{by}: {said.lower()}")
     if isinstance(error, kinds.ConnectTimeoutError):
         return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
+    if any(isinstance(cause, EndlessError) for cause in causes):
+        return TransportError(f"the answer of {server}{by} does not come to an end", sent=True, permanent=True)
     if isinstance(error, kinds.ReadTimeoutError):
         return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
     if isinstance(error, kinds.SSLError | ssl.SSLError):
@@ -214,14 +225,21 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _whole(response: Any, deadline: float) -> bytes:
-    """The body. A connection whose body was not read to its end is not used again."""
+def _whole(response: Any) -> bytes:
+    """The body, unpacked. A connection whose body was not read to its end is not used again."""
     pieces = []
+    size = 0
     try:
         for piece in response.stream(_CHUNK, decode_content=True):
             pieces.append(piece)
-            if time.monotonic() > deadline:
-                raise TransportError("the answer does not come to an end", sent=True)
+            size += len(piece)
+            if size > _LARGEST_ANSWER:
+                raise TransportError(
+                    f"the answer is larger than {_LARGEST_ANSWER >> 20} MiB",
+                    sent=True,
+                    permanent=True,
+                    hint="Is this the address of an API server?",
+                )
     except BaseException:
         response.close()
         raise
@@ -253,7 +271,10 @@ def _api_client(target: Target, proxy: str, certificate: ClientCertificate | Non
     except ImportError:
         raise AccessError("a socks proxy needs the Python package PySocks", "pip install PySocks") from None
     api.user_agent = USER_AGENT
-    settings = api.rest_client.pool_manager.connection_pool_kw
+    manager = api.rest_client.pool_manager
+    if not proxy.startswith("socks"):
+        manager.pool_classes_by_scheme = pools()
+    settings = manager.connection_pool_kw
     settings["socket_options"] = _socket_options()
     if target.server.startswith("https"):
         settings["ssl_context"] = tls_context(target.ca, target.verify, certificate)
@@ -278,6 +299,7 @@ def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) ->
     Python 3.13 refuses such CAs by default (VERIFY_X509_STRICT), many clusters have one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)

@@ -12,7 +12,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,11 +55,19 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class Raw:
+    """All that is sent, status line and headers included: bytes, and numbers for seconds of silence, for as long as
+    somebody reads."""
+
+    pieces: Iterable[bytes | float]
+
+
+@dataclass(frozen=True)
 class Reset:
     """No answer: the connection is reset once the request was read."""
 
 
-Step = Reply | Stream | Reset
+Step = Reply | Stream | Raw | Reset
 
 
 def status(code: int, reason: str, message: str = "it is so", **details: Any) -> dict[str, Any]:
@@ -189,6 +197,13 @@ def _act(handler: BaseHTTPRequestHandler, step: Step) -> None:
         _reset(handler)
     elif isinstance(step, Stream):
         _stream(handler, step)
+    elif isinstance(step, Raw):
+        handler.close_connection = True
+        for piece in step.pieces:
+            if isinstance(piece, float):
+                time.sleep(piece)
+            else:
+                handler.wfile.write(piece)
     else:
         time.sleep(step.after)
         body = step.body if isinstance(step.body, bytes) else json.dumps(step.body or {}).encode()

@@ -42,6 +42,11 @@ VERSION = Reply(200, {"major": "1", "minor": "36"})
 REFUSED = Reply(401, status(401, "Unauthorized", "who are you"))
 
 
+def secret_with(**data: str) -> dict[str, Any]:
+    """A Secret."""
+    return {"kind": "Secret", "metadata": {"name": "access", "namespace": "here"}, "data": data}
+
+
 def encoded(text: str | bytes) -> str:
     return base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode()
 
@@ -103,7 +108,7 @@ def test_a_secret_on_the_control_cluster_read_again_when_refused(
 ) -> None:
     def secret(token: str) -> Reply:
         text = encoded(json.dumps(config(server, authority, {"token": token})))
-        return Reply(200, {"kind": "Secret", "data": {"kubeconfig": text}})
+        return Reply(200, secret_with(kubeconfig=text))
 
     control_server = Server(authority, tmp_path / "control")
     control_server.script = [secret("planted-old"), secret("planted-new"), secret("planted-new")]
@@ -128,9 +133,9 @@ def test_a_secret_on_the_control_cluster_read_again_when_refused(
     [
         (Reply(404, status(404, "NotFound", name="west")), "is not there"),
         (Reply(403, status(403, "Forbidden")), "cluster control: read Secret ns/west"),
-        (Reply(200, {"data": {"config": "eA=="}}), "has no key kubeconfig. It has: config"),
-        (Reply(200, {"data": {"kubeconfig": "###"}}), "is not base64"),
-        (Reply(200, {"data": {"kubeconfig": encoded("planted: [")}}), "is not valid YAML (line 2)"),
+        (Reply(200, secret_with(config="eA==")), "has no key kubeconfig. It has: config"),
+        (Reply(200, secret_with(kubeconfig="###")), "is not base64"),
+        (Reply(200, secret_with(kubeconfig=encoded("planted: ["))), "is not valid YAML (line 2)"),
     ],
     ids=["none", "forbidden", "no key", "no base64", "no YAML"],
 )
@@ -163,7 +168,7 @@ def test_secrets_that_do_not_help(server: Server, authority: Authority, answer: 
 def test_a_kubeconfig_of_a_secret_runs_and_reads_nothing_here(
     server: Server, authority: Authority, user: dict[str, Any], told: str
 ) -> None:
-    server.script = [Reply(200, {"data": {"kubeconfig": encoded(json.dumps(config(server, authority, user)))}})]
+    server.script = [Reply(200, secret_with(kubeconfig=encoded(json.dumps(config(server, authority, user)))))]
     with (
         connect(Connection("control", server=server.url, ca_file=str(authority.path))) as control,
         pytest.raises(ConnectionInvalid, match=told),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 
@@ -13,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     ApiError,
     Conflict,
     ServerFault,
+    Unexpected,
     Unreachable,
     from_answer,
     hidden,
@@ -116,14 +118,24 @@ def test_no_more_at_a_time_than_wanted() -> None:
     assert most == 3
 
 
-def test_a_bug_is_not_taken_for_a_dead_cluster() -> None:
+def test_what_nobody_expects_of_a_cluster_ends_no_other() -> None:
+    def wrong() -> str:
+        return str({"items": []}["metadata"])
+
+    results = fan_out({"wrong": wrong, "fast": lambda: "fast"}, width=1)
+    assert results["fast"] == "fast"
+    assert isinstance(results["wrong"], Unexpected)
+    assert re.match(r"cluster wrong: KeyError in test_retry.py:\d+ over what it answers\. ", str(results["wrong"]))
+
+
+def test_the_end_of_the_run_ends_all() -> None:
     done: list[str] = []
 
-    def bug() -> None:
-        raise ValueError("bug")
+    def interrupted() -> None:
+        raise KeyboardInterrupt
 
-    work = {"bug": bug, **{str(index): lambda: (time.sleep(0.05), done.append("x")) for index in range(50)}}
-    with pytest.raises(ValueError, match="bug"):
+    work = {"first": interrupted, **{str(index): lambda: (time.sleep(0.05), done.append("x")) for index in range(50)}}
+    with pytest.raises(KeyboardInterrupt):
         fan_out(work, width=1)
     assert len(done) < 50
 

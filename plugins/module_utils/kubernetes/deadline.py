@@ -1,0 +1,96 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The end of an exchange with a server, however slowly its bytes come.
+
+The timeout of a socket is for one wait, so a byte now and then never runs into it, be it of the status line, the
+headers, the body or the answer of a proxy. The sockets here wait no longer than what is left to the thread that reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import urllib3
+
+
+class EndlessError(TimeoutError):
+    """The time for a whole exchange is over, and bytes still come."""
+
+
+class _Thread(threading.local):
+    end = math.inf
+
+
+_thread = _Thread()
+
+
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Let sockets of this module raise EndlessError in this thread once so many seconds are over."""
+    before = _thread.end
+    _thread.end = min(before, time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _thread.end = before
+
+
+def _wait_no_longer(waiting: socket.socket) -> None:
+    if _thread.end == math.inf:
+        return
+    left = _thread.end - time.monotonic()
+    if left <= 0:
+        raise EndlessError
+    timeout = waiting.gettimeout()
+    if timeout is None or timeout > left:
+        waiting.settimeout(left)
+
+
+class _Socket(socket.socket):
+    def recv_into(self, *arguments: Any, **more: Any) -> int:
+        _wait_no_longer(self)
+        return super().recv_into(*arguments, **more)
+
+
+class TlsSocket(ssl.SSLSocket):
+    """What an SSLContext wraps sockets with (`sslsocket_class`)."""
+
+    def recv_into(self, *arguments: Any, **more: Any) -> int:
+        _wait_no_longer(self)
+        return super().recv_into(*arguments, **more)
+
+
+def _of_this_module(made: socket.socket) -> socket.socket:
+    timeout = made.gettimeout()
+    found = _Socket(made.family, made.type, made.proto, fileno=made.detach())
+    found.settimeout(timeout)
+    return found
+
+
+@functools.cache
+def pools() -> Mapping[str, type[Any]]:
+    """What a PoolManager makes connections with (`pool_classes_by_scheme`). Cached, as the library has to be there."""
+
+    class Connection(urllib3.connection.HTTPConnection):  # type: ignore[misc, name-defined]
+        def _new_conn(self) -> socket.socket:
+            return _of_this_module(super()._new_conn())
+
+    class TlsConnection(urllib3.connection.HTTPSConnection):  # type: ignore[misc, name-defined]
+        def _new_conn(self) -> socket.socket:
+            return _of_this_module(super()._new_conn())
+
+    class Pool(urllib3.HTTPConnectionPool):  # type: ignore[misc, name-defined]
+        ConnectionCls = Connection
+
+    class TlsPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc, name-defined]
+        ConnectionCls = TlsConnection
+
+    return {"http": Pool, "https": TlsPool}

@@ -1,0 +1,146 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Servers that answer, and not as an API server does: each ends in an error of its cluster, soon."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
+from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
+    Raw,
+    Reply,
+    Server,
+    Stream,
+    config_map,
+    status,
+)
+
+TIMEOUT = 0.5
+FACTOR = 20
+"""Of the timeout, what one read may take at most, on a busy machine too. For ever is what it is compared with."""
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+HUGE = 1 << 40
+
+
+def drip(before: bytes, piece: bytes) -> Iterator[bytes | float]:
+    """A piece now and then, so that no wait for one runs into the timeout."""
+    yield before
+    for _ in range(10_000):
+        yield TIMEOUT / 5
+        yield piece
+
+
+def page(items: Any, **metadata: Any) -> dict[str, Any]:
+    return {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}
+
+
+def packed(size: int) -> bytes:
+    return gzip.compress(b" " * size)
+
+
+SICK: dict[str, Any] = {
+    "a status line that drips": lambda: Raw(drip(b"H", b"T")),
+    "headers that drip": lambda: Raw(drip(OK, b"X-A: b\r\n")),
+    "a header that never ends": lambda: Raw(itertools.chain([OK + b"X-A: "], itertools.repeat(b"a" * 65536))),
+    "a body that drips": lambda: Raw(drip(OK + b"Content-Length: 100000\r\n\r\n", b" ")),
+    "chunks that drip": lambda: Raw(drip(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n")),
+    "a body that never ends": lambda: Raw(
+        itertools.chain([OK + b"Content-Length: %d\r\n\r\n" % HUGE], itertools.repeat(b" " * 65536))
+    ),
+    "a body that is packed a thousand times": lambda: Reply(200, packed(1 << 27), {"Content-Encoding": "gzip"}),
+    "a body that is no gzip": lambda: Reply(200, b"{}", {"Content-Encoding": "gzip"}),
+    "a body that is cut": lambda: Reply(200, page([config_map("a")]), cut=20),
+    "a body that is shorter than told": lambda: Raw([OK + b"Content-Length: 100\r\n\r\n{}"]),
+    "deep JSON": lambda: Reply(200, b'{"items":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+    "a deep error": lambda: Reply(403, b'{"kind":"Status","details":' + b"[" * 200_000),
+    "no JSON": lambda: Reply(200, b"<html><body>Please log in</body></html>", {"Content-Type": "text/html"}),
+    "no text": lambda: Reply(200, bytes(range(256))),
+    "a list": lambda: Reply(200, b"[]"),
+    "items that are no list": lambda: Reply(200, page({"a": 1})),
+    "items that are no objects": lambda: Reply(200, page([1, None, "x"])),
+    "items without metadata": lambda: Reply(200, page([{"kind": "ConfigMap"}])),
+    "items whose name is a number": lambda: Reply(200, page([{"metadata": {"name": 1}}])),
+    "metadata that is a text": lambda: Reply(200, {**page([]), "metadata": "x"}),
+    "a list that goes on with itself": lambda: Reply(200, page([config_map("a")], **{"continue": "again"})),
+    "elsewhere": lambda: Reply(302, b"", {"Location": "https://169.254.169.254/"}),
+    "an error that is none": lambda: Reply(403, {**status(403, "Forbidden"), "details": [1], "message": {"a": 1}}),
+    "a reset in the middle": lambda: Stream([b'{"items": ['], whole=False),
+}
+
+
+@pytest.fixture
+def client(server: Server, authority: Authority) -> Iterator[Client]:
+    connection = Connection(
+        "west", server=server.url, token="planted-token", ca_file=str(authority.path), timeout=TIMEOUT, retries=1
+    )
+    with connect(connection) as made:
+        yield made
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("how", SICK)
+def test_what_no_api_server_says_is_an_error_of_its_cluster(client: Client, server: Server, how: str) -> None:
+    server.always = lambda _request: SICK[how]()
+    began = time.process_time()
+    with pytest.raises(ApiError) as error:
+        client.list("v1", "ConfigMap", namespace="here")
+    assert str(error.value).startswith("cluster west: list configmaps in here: ")
+    assert "planted-token" not in str(error.value)
+    # Nothing is worked on for long that is thrown away: a test of processor time, as clocks are those of busy machines.
+    assert time.process_time() - began < TIMEOUT * FACTOR
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("how", ["deep JSON", "no JSON", "a list", "elsewhere", "a body that drips"])
+def test_an_object_is_one(client: Client, server: Server, how: str) -> None:
+    server.always = lambda _request: SICK[how]()
+    with pytest.raises(ApiError):
+        client.get("v1", "ConfigMap", "a", "here")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("answer", [{}, {"metadata": None}, {"metadata": []}, {"metadata": {"name": []}}])
+def test_an_object_has_a_name(client: Client, server: Server, answer: dict[str, Any]) -> None:
+    server.always = lambda _request: Reply(200, answer)
+    with pytest.raises(Unreachable, match="something that is no object"):
+        client.get("v1", "ConfigMap", "a", "here")
+
+
+@pytest.mark.integration
+def test_a_list_that_is_always_new_comes_to_an_end(client: Client, server: Server) -> None:
+    numbers = itertools.count()
+    server.always = lambda _request: Reply(200, page([], **{"continue": str(next(numbers))}))
+    with pytest.raises(Unreachable, match="the list does not come to an end"):
+        client.list("v1", "ConfigMap")
+
+
+@pytest.mark.integration
+def test_a_large_answer_is_taken(server: Server, authority: Authority) -> None:
+    large = config_map("a", text="x" * (1 << 20))
+    server.always = lambda _request: Reply(200, page([large] * 20))
+    with connect(Connection("west", server=server.url, ca_file=str(authority.path), timeout=60)) as patient:
+        assert len(patient.list("v1", "ConfigMap").items) == 20
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("code", [400, 401, 403, 422, 500])
+def test_a_server_that_repeats_credentials_gives_none_away(client: Client, server: Server, code: int) -> None:
+    def repeat(request: Any) -> Reply:
+        return Reply(code, status(code, "Odd", f"I got {json.dumps(dict(request.headers))}"))
+
+    server.always = repeat
+    with pytest.raises(ApiError) as error:
+        client.list("v1", "ConfigMap")
+    assert "I got" in str(error.value)
+    assert "planted-token" not in str(error.value)
