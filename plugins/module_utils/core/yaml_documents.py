@@ -313,7 +313,7 @@ def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
     )
 
 
-_TEMPLATE_LINE = re.compile(r"^\s*(- )?\{\{", re.MULTILINE)
+_TEMPLATE_LINE = re.compile(r"^[ \t]*(- )?\{\{", re.MULTILINE)
 _TEMPLATE_ACTION = re.compile(
     r"\{\{-|-\}\}|\{\{ *(\.Values|\.Release|\.Chart|include|if|range|with|end|define|toYaml)\b"
 )

@@ -31,7 +31,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry 
     retry_after,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import Answer, Transport
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import (
+    LARGEST_ANSWER,
+    Answer,
+    Transport,
+)
 
 # What one request may take on a server that was not there for the one before.
 _SHORT_SECONDS = 5.0
@@ -221,7 +225,7 @@ class Requester:
                         return
                     raise from_answer(code, json.dumps(item), cluster=self.name, action=call.action)
                 yield kind, item
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or len(rest) > LARGEST_ANSWER:
                 return
 
     def _opened(self, call: Call) -> Transport:

@@ -47,8 +47,9 @@ _CONNECTIONS = 32
 _CHUNK = 1 << 16
 # An answer may take longer than each wait for it, but not for ever: a trickle would never run into a socket's timeout.
 _ANSWER_TIMES = 3
-# Bytes, unpacked. A page of a list has 500 objects; of the largest ones there are few.
-_LARGEST_ANSWER = 64 << 20
+LARGEST_ANSWER = 64 << 20
+"""Bytes, unpacked, of an answer, or of an event of a watch. A page of a list has 500 objects; of large ones there are
+few."""
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -106,8 +107,9 @@ class Transport:
         """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
         response = None
         try:
-            response = self._request("GET", path, query, None, "", (connect, timeout))
-            yield response.stream(_CHUNK, decode_content=True)
+            with within(connect + timeout):
+                response = self._request("GET", path, query, None, "", (connect, timeout))
+                yield response.stream(_CHUNK, decode_content=True)
         except DynamicApiError as error:
             yield _failed(error, self._explain)
         except (HTTPError, OSError, UnicodeError) as error:
@@ -233,9 +235,9 @@ def _whole(response: Any) -> bytes:
         for piece in response.stream(_CHUNK, decode_content=True):
             pieces.append(piece)
             size += len(piece)
-            if size > _LARGEST_ANSWER:
+            if size > LARGEST_ANSWER:
                 raise TransportError(
-                    f"the answer is larger than {_LARGEST_ANSWER >> 20} MiB",
+                    f"the answer is larger than {LARGEST_ANSWER >> 20} MiB",
                     sent=True,
                     permanent=True,
                     hint="Is this the address of an API server?",

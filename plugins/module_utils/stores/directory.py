@@ -20,8 +20,10 @@ import errno
 import fcntl
 import json
 import os
+import secrets
+import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,12 +93,12 @@ class DirectoryStore:
         """A descriptor that holds the lock, or None when another run does."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor
         except FileNotFoundError:
             pass
@@ -121,7 +123,7 @@ class DirectoryStore:
             found[path.relative_to(self.folder).as_posix()] = text
         for name, mark in ((PLAN_FILE, _PLAN_MARK), (REPORT_FILE, _REPORT_MARK)):
             path = self.folder / name
-            if path.exists():
+            if os.path.lexists(path):
                 found[name] = _text(path)
                 if mark not in found[name]:
                     raise StoreError(
@@ -131,13 +133,14 @@ class DirectoryStore:
 
     def _files(self) -> Iterator[Path]:
         for top in _FOLDERS:
-            if not (self.folder / top).exists():
+            path = self.folder / top
+            if not os.path.lexists(path):
                 continue
-            for folder, folders, names in os.walk(self.folder / top, onerror=_unreadable):
+            _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISDIR)
+            for folder, folders, names in os.walk(path, onerror=_unreadable):
                 folders.sort()
                 for name in folders:
-                    if Path(folder, name).is_symlink():
-                        raise StoreError(f"{folder}/{name} is a link; the build folder has to hold its own folders")
+                    _refuse_foreign(Path(folder, name), os.lstat(Path(folder, name)).st_mode, stat.S_ISDIR)
                 for name in sorted(names):
                     if not name.startswith("."):
                         yield Path(folder, name)
@@ -182,8 +185,9 @@ class DirectoryStore:
     def _replace(self, path: Path, text: str) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}{_TEMPORARY}")
-            with open(temporary, "w", encoding="utf-8") as stream:
+            # A name that nobody has put a link at.
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+            with os.fdopen(_open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as stream:
                 stream.write(text)
                 if _is_replica(path.relative_to(self.folder).as_posix()):
                     # The state has to survive a power failure; all else is made from it again.
@@ -195,6 +199,8 @@ class DirectoryStore:
 
     def _clean(self) -> None:
         """Remove what a killed run left half-written."""
+        for path in self.folder.glob(f".*{_TEMPORARY}"):
+            self._remove(path)
         for top in _FOLDERS:
             for folder, _, names in os.walk(self.folder / top):
                 for name in names:
@@ -202,9 +208,48 @@ class DirectoryStore:
                         self._remove(Path(folder, name))
 
 
+def _open(path: Path, flags: int) -> int:
+    """Open a file of the folder itself. Raises StoreError for a link, and for what is no file."""
+    try:
+        # Without O_NONBLOCK, a FIFO keeps everybody waiting who opens it.
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISREG)
+        raise
+    try:
+        _refuse_foreign(path, os.fstat(descriptor).st_mode, stat.S_ISREG)
+    except StoreError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_foreign(path: Path, mode: int, wanted: Callable[[int], bool]) -> None:
+    """Raise StoreError for what a build never makes, such as a link, a FIFO, or a file in place of a folder."""
+    if not wanted(mode):
+        what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
+        raise StoreError(
+            f"{path} is {what}, and the build folder has to hold its own files and folders: remove it, or choose "
+            "another fleet_build"
+        )
+
+
+_OTHERS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with os.fdopen(_open(path, os.O_RDONLY), encoding="utf-8") as stream:
+            return stream.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise StoreError(f"{path} cannot be read: {reason}") from error
@@ -216,8 +261,8 @@ def _unreadable(error: OSError) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip() or "another run"
-    except OSError:
+        return _text(path).strip() or "another run"
+    except StoreError:
         return "another run"
 
 

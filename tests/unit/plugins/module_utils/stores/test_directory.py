@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -64,6 +66,14 @@ def grown(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build folder of the sample. To be copied, not changed."""
+    folder = tmp_path_factory.mktemp("built") / "build"
+    build.build(settings(folder))
+    return folder
+
+
 def test_a_build_from_nothing_and_again(tmp_path: Path) -> None:
     first = build.build(settings(tmp_path / "build"))
     assert first.changes.added
@@ -102,6 +112,55 @@ def test_files_beside_ours_stay(tmp_path: Path, name: str) -> None:
     path.write_text("mine")
     build.build(settings(tmp_path))
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("kind", ["link", "link to nowhere", "link to a folder", "FIFO", "socket"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        LOCK_FILE,
+        "plan.json",
+        REPORT_FILE,
+        "control",
+        "clusters",
+        "status",
+        "control/namespaces",
+        "control/namespaces/more.yaml",
+        "clusters/byo-us-east",
+        "control/cluster-scoped/inferencecluster-byo-us-east.yaml",
+    ],
+)
+def test_what_a_build_never_makes_is_refused_by_name(built: Path, tmp_path: Path, kind: str, place: str) -> None:
+    folder, outside = tmp_path / "build", tmp_path / "outside"
+    shutil.copytree(built, folder)
+    outside.mkdir()
+    (outside / "victim").write_text("mine")
+    path = folder / place
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "socket":
+        os.mknod(path, 0o600 | stat.S_IFSOCK)
+    else:
+        path.symlink_to({"link": outside / "victim", "link to a folder": outside}.get(kind, outside / "nowhere"))
+    before = tree(folder)
+    with pytest.raises(StoreError, match=re.escape(f"{path} is a {kind.split()[0]}")):
+        build.build(settings(folder))
+    assert (outside / "victim").read_text() == "mine"
+    assert sorted(each.name for each in outside.iterdir()) == ["victim"]
+    assert tree(folder) == before
+
+
+@pytest.mark.parametrize("name", [".plan.json.modelplane-tmp", f".{REPORT_FILE}.modelplane-tmp"])
+def test_nothing_is_written_through_names_of_files_that_are_half_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / "build").mkdir()
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "build" / name).symlink_to(tmp_path / "victim")
+    build.build(settings(tmp_path / "build"))
+    assert (tmp_path / "victim").read_text() == "mine"
+    assert not (tmp_path / "build" / name).is_symlink()
 
 
 def test_a_build_folder_inside_the_manifests_is_refused(tmp_path: Path) -> None:
