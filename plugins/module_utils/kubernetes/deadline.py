@@ -79,18 +79,18 @@ def _of_this_module(made: socket.socket) -> socket.socket:
 def pools() -> Mapping[str, type[Any]]:
     """What a PoolManager makes connections with (`pool_classes_by_scheme`). Cached, as the library has to be there."""
 
-    class Connection(urllib3.connection.HTTPConnection):  # type: ignore[misc, name-defined]
+    class Connection(urllib3.connection.HTTPConnection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
             return _of_this_module(super()._new_conn())
 
-    class TlsConnection(urllib3.connection.HTTPSConnection):  # type: ignore[misc, name-defined]
+    class TlsConnection(urllib3.connection.HTTPSConnection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:
             return _of_this_module(super()._new_conn())
 
-    class Pool(urllib3.HTTPConnectionPool):  # type: ignore[misc, name-defined]
+    class Pool(urllib3.HTTPConnectionPool):  # type: ignore[misc]
         ConnectionCls = Connection
 
-    class TlsPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc, name-defined]
+    class TlsPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc]
         ConnectionCls = TlsConnection
 
     return {"http": Pool, "https": TlsPool}
