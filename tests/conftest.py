@@ -13,6 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+# Imported here, as it starts a process to find the C library, which no test is to be blamed for.
+import ansible.utils.display  # noqa: F401
 import pytest
 from ansible_collections.modelplane.fleet.tests.aws.fixtures import aws, aws_process
 from ansible_collections.modelplane.fleet.tests.gcp.fixtures import gcp, gcp_process

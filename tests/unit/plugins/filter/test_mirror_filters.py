@@ -59,9 +59,9 @@ def files(hosts: dict[str, dict[str, Any]], *, clusters: Any = None, components:
         pytest.param({"a": {"serving_stack_drivers": []}}, {"a": EAST}, ["lws-v0.8.0.tgz"], id="said otherwise"),
         pytest.param({"a": {"serving_stack_components": [LWS]}}, {}, ["lws-v0.8.0.tgz"], id="own components"),
         pytest.param(
-            {"a": {"serving_stack_versions": {"lws": "v1"}}, "b": {}},
+            {"a": {"serving_stack_versions": {"lws": "v1.0.0"}}, "b": {}},
             {"a": {**EAST, "drivers": []}, "b": {**EAST, "drivers": []}},
-            ["lws-v0.8.0.tgz", "lws-v1.tgz"],
+            ["lws-v0.8.0.tgz", "lws-v1.0.0.tgz"],
             id="hosts differ",
         ),
     ],
