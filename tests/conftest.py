@@ -9,6 +9,7 @@ which is watched here: a test that does so without the marker fails, and says wh
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,6 +100,17 @@ _watch = _Watch()
 @functools.cache
 def _starts_something(path: Path) -> bool:
     return any(path.is_relative_to(TESTS / name) for name in INTEGRATION_FOLDERS)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of which every test would be deselected."""
+    return (config.getoption("markexpr") == "not integration" and _starts_something(collection_path)) or None
+
+
+def pytest_collection_finish() -> None:
+    # Otherwise each full collection looks at all tests and all that they import, which stay to the end.
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -114,20 +114,26 @@ def test_files_beside_ours_stay(tmp_path: Path, name: str) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("kind", ["link", "link to nowhere", "link to a folder", "FIFO", "socket"])
+PLACES = (
+    LOCK_FILE,
+    "plan.json",
+    REPORT_FILE,
+    "control",
+    "clusters",
+    "status",
+    "control/namespaces",
+    "control/namespaces/more.yaml",
+    "clusters/byo-us-east",
+    "control/cluster-scoped/inferencecluster-byo-us-east.yaml",
+)
+
+
 @pytest.mark.parametrize(
-    "place",
+    ("kind", "place"),
     [
-        LOCK_FILE,
-        "plan.json",
-        REPORT_FILE,
-        "control",
-        "clusters",
-        "status",
-        "control/namespaces",
-        "control/namespaces/more.yaml",
-        "clusters/byo-us-east",
-        "control/cluster-scoped/inferencecluster-byo-us-east.yaml",
+        *(("link", place) for place in PLACES),
+        *((kind, place) for kind in ("link to nowhere", "FIFO", "socket") for place in (LOCK_FILE, *PLACES[-1:])),
+        *(("link to a folder", place) for place in ("plan.json", "control", "clusters/byo-us-east")),
     ],
 )
 def test_what_a_build_never_makes_is_refused_by_name(built: Path, tmp_path: Path, kind: str, place: str) -> None:
