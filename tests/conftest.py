@@ -46,7 +46,7 @@ settings.load_profile("any-machine")
 
 TESTS = Path(__file__).parent
 INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "unit/kube", "unit/roles")
-"""Folders whose tests all start something."""
+"""Folders whose tests start something, nearly all of them."""
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""
 LONGEST_FIRST = (

@@ -7,6 +7,7 @@ All else is what users have: manifests in a folder, an inventory, and `ansible-p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -31,6 +32,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
     ControlPlane,
 )
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
+from kubernetes.dynamic.exceptions import NotFoundError, ResourceNotFoundError
 
 ROOT = Path(__file__).parents[2]
 DRIVER = "gpu.nvidia.com"
@@ -190,8 +192,12 @@ class LiveFleet:
         found = {}
         served = plane.objects.kinds()
         for api_version, kind in KINDS:
-            if (api_version, kind) in served:
-                for value in plane.objects.list(api_version, kind, labels=labels.get(api_version, MANAGED)):
+            # A definition may go while objects are looked for.
+            with contextlib.suppress(NotFoundError, ResourceNotFoundError):
+                listed = (api_version, kind) in served and plane.objects.list(
+                    api_version, kind, labels=labels.get(api_version, MANAGED)
+                )
+                for value in listed or ():
                     metadata = value["metadata"]
                     found[kind, metadata.get("namespace", ""), metadata["name"]] = value
         return found

@@ -297,6 +297,8 @@ def test_it_stays_while_something_is_scaled_by_it(control: Control) -> None:
     assert "keda is needed by ScaledObject ml-team/qwen3-8b" in " ".join(refused.output.split())
     assert control.releases() == {"mp-traefik", "mp-keda"}
     control.plane.objects.delete("keda.sh/v1alpha1", "ScaledObject", "qwen3-8b", "ml-team")
+    # What is not asked for stays unless somebody says that it is to go.
+    assert control.again() == (0, [])
 
 
 def test_it_stays_while_services_are_routed_through_it(control: Control) -> None:

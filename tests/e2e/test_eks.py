@@ -212,7 +212,6 @@ def test_what_aws_has_no_room_for_is_told_with_what_to_do(world: World) -> None:
         message = f"Could not launch On-Demand Instances. {why}. Launching EC2 instance failed."
         world.double.fail("nodegroup", group, code="AsgInstanceLaunchFailures", message=message)
     run = world.provision()
-    # What one cluster is refused, the other one is not.
     assert run.failed == set(REGIONS), run.output
     for words in ("InsufficientInstanceCapacity", "capacityBlock", "VcpuLimitExceeded", "Service Quotas"):
         assert words in run.output, run.output

@@ -235,8 +235,10 @@ def _killed_in_the_middle(course: Course, plane: ControlPlane, stage: str) -> No
         watched = Watched(course.live.start("reconcile"))
         assert watched.wait_for(lambda: _written(plane, since) >= 2), watched.output()
         plane.kill_api_server()
-        time.sleep(1)
-        plane.start_api_server()
+        try:
+            time.sleep(1)
+        finally:
+            plane.start_api_server()
         code = watched.end()
         assert "Traceback" not in watched.output()
         course.run().ok()
@@ -260,7 +262,7 @@ def test_the_api_server_of_a_cluster_is_killed_in_the_middle_of_an_apply(course:
 
 
 def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, FaultyProxy]) -> None:
-    """One that refuses connections is in test_moves."""
+    """What a run does without one that refuses connections is in test_moves."""
     course.arrive("one")
     course.declare("two")
     with Sentinel(course.live) as sentinel:

@@ -76,9 +76,11 @@ def test_what_is_known_of_a_cluster_that_went_away_stays(live: LiveFleet, tmp_pa
         with nobody_there(live, tmp_path) as kubeconfig:
             live.kubeconfigs["north"] = str(kubeconfig)
             run = live.run("site")
+            again = live.run("site")
     finally:
         live.workloads["west"].start_api_server()
     assert run.failed == {"north", "west"}
+    assert (again.failed, again.changed) == ({"north", "west"}, 0), again.output
     assert run.code != 0
     assert tags(live, "east") == {OLD}
     assert not live.is_true("InferenceCluster", "north")

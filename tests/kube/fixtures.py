@@ -34,9 +34,11 @@ def paused_fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pyte
 @pytest.fixture(scope="module")
 def fleet(paused_fleet: Fleet) -> Iterator[Fleet]:
     """A control cluster and the workload clusters `east` and `west`, the same for all files, paused between them."""
-    paused_fleet.resume()
-    yield paused_fleet
-    paused_fleet.pause()
+    try:
+        paused_fleet.resume()
+        yield paused_fleet
+    finally:
+        paused_fleet.pause()
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +54,8 @@ def paused_cluster(
 @pytest.fixture(scope="module")
 def cluster(paused_cluster: ControlPlane) -> Iterator[ControlPlane]:
     """One workload cluster, the same for all files that want no more than that, paused between them."""
-    paused_cluster.resume()
-    yield paused_cluster
-    paused_cluster.pause()
+    try:
+        paused_cluster.resume()
+        yield paused_cluster
+    finally:
+        paused_cluster.pause()

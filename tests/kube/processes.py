@@ -101,10 +101,12 @@ class Process:
         self._process.wait()
 
     def pause(self) -> None:
-        os.kill(self.id, signal.SIGSTOP)
+        """Stop it where it is, if it runs."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.kill(self.id, signal.SIGCONT)
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
 
     def memory(self) -> int:
         """Resident memory in bytes, the pages of the program file that are shared with others included (Linux)."""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A fleet of one cluster in a cloud that is acted, for the tests of the roles that make such clusters."""
+"""A fleet of clusters in a cloud that is acted, for the tests of the roles that make such clusters."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Ran:
 
 @dataclass
 class CloudFleet(ABC):
-    """A fleet of one cluster, whose cloud is a double. `given`: what its runs have by default, unless they say
-    otherwise."""
+    """A fleet of one cluster and those `beside` it, whose cloud is a double. `given`: what its runs have by default,
+    unless they say otherwise."""
 
     host: ClassVar[str]
     resources: ClassVar[tuple[Path, ...]]
@@ -74,7 +74,9 @@ class CloudFleet(ABC):
     def another(self, name: str, old: str = "", new: str = "") -> str:
         """A manifest of the same cluster by another name, with another text in place of `old`; its path."""
         path = self.folder / f"{name}.yaml"
-        path.write_text(self.resources[0].read_text().replace(self.host, name).replace(old, new))
+        text = self.resources[0].read_text().replace(self.host, name)
+        assert old in text, old
+        path.write_text(text.replace(old, new))
         return str(path)
 
     def built(self, *clusters: str) -> str:

@@ -43,7 +43,7 @@ MADE = {
 
 @dataclass
 class Fleet(CloudFleet):
-    """A fleet of one EKS cluster, whose account is the double."""
+    """A fleet of EKS clusters, whose account is the double."""
 
     host = "eks-us-west"
     resources = (CONCEPTS / "inference-cluster-eks.yaml", CONCEPTS / "inference-class-eks-l4.yaml")
@@ -212,6 +212,7 @@ def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
     build, beside = fleet.built("eks-us-west", "forced"), {"forced": {"eks_cluster_force": True}}
     ran = fleet.run("-e", "eks_cluster_state=absent", beside=beside, fleet_build=build)
     assert "cluster eks-us-west has 1 ModelReplicas. Drain it first" in ran.output, ran.output
+    assert "eks_cluster_force" in ran.output
     assert (ran.failed, ran.mutating) == (1, [])
     assert NAME not in json.dumps(ran.calls)
     assert connections.eks_name("forced") in json.dumps(ran.calls)

@@ -53,7 +53,7 @@ GONE = {
 
 @dataclass
 class Fleet(CloudFleet):
-    """A fleet of one GKE cluster, whose project is the double."""
+    """A fleet of GKE clusters, whose project is the double."""
 
     host = "gke-us-central"
     resources = (CONCEPTS / "inference-cluster-gke.yaml", CONCEPTS / "inference-class-gke-l4.yaml")
@@ -67,7 +67,9 @@ class Fleet(CloudFleet):
         return {"gke": {"location": "us-central1", "cluster": connections.gke_name(cluster), **more}}
 
     def environment(self) -> dict[str, str]:
-        return self.gcp.environment
+        # Nothing of AWS is to be asked, and nobody's account is.
+        nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_EC2_METADATA_DISABLED": "true"}
+        return {**self.gcp.environment, **nowhere, "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}
 
     def secrets(self) -> list[str]:
         return [self.gcp.key()["private_key"].splitlines()[1]]
@@ -136,6 +138,11 @@ def test_a_run_that_ended_early_is_gone_on_with_and_what_is_of_others_outlives_t
 
     second = fleet.run()
     assert (second.changed, second.mutating) == (0, [])
+
+    for state in ((), ABSENT):
+        others = fleet.run(*state, host={"gke_cluster_fleet": "others"})
+        assert "modelplane-ai-fleet=default" in others.output, others.output
+        assert (others.failed, others.mutating) == (1, [])
 
     fleet.gcp.load_balancer(NAME)
     fleet.gcp.volume(NAME)
@@ -257,4 +264,7 @@ def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
     build = fleet.built("gke-us-central", "forced")
     ran = fleet.run(*ABSENT, beside={"forced": {"gke_cluster_force": True}}, fleet_build=build)
     assert "cluster gke-us-central has 1 ModelReplicas. Drain it first" in ran.output, ran.output
+    assert "gke_cluster_force" in ran.output
     assert (ran.failed, ran.mutating) == (1, [])
+    assert NAME not in json.dumps(ran.calls)
+    assert connections.gke_name("forced") in json.dumps(ran.calls)
