@@ -15,7 +15,6 @@ KUBERNETES_IMPORT_ERROR: str | None = None
 
 ApiClient: Any = None
 Configuration: Any = None
-DynamicClient: Any = None
 certifi: Any = None
 urllib3: Any = None
 
@@ -24,14 +23,9 @@ try:
     import urllib3
     import urllib3.exceptions
     from kubernetes.client import ApiClient, Configuration
-    from kubernetes.dynamic import DynamicClient
-    from kubernetes.dynamic.exceptions import DynamicApiError
     from urllib3.exceptions import HTTPError
 except ImportError:
     KUBERNETES_IMPORT_ERROR = traceback.format_exc()
-
-    class DynamicApiError(Exception):  # type: ignore[no-redef]
-        """Stand-in: never raised."""
 
     class HTTPError(Exception):  # type: ignore[no-redef]
         """Stand-in: never raised."""
@@ -41,8 +35,6 @@ __all__ = [
     "KUBERNETES_IMPORT_ERROR",
     "ApiClient",
     "Configuration",
-    "DynamicApiError",
-    "DynamicClient",
     "HTTPError",
     "certifi",
     "urllib3",

@@ -195,7 +195,7 @@ class Client:
             )
             seen = False
             for event, item in self._requester.events(call, deadline):
-                resource_version = str((item.get("metadata") or {}).get("resourceVersion") or resource_version)
+                resource_version = str(item["metadata"].get("resourceVersion") or resource_version)
                 seen = True
                 if event in ("ADDED", "MODIFIED", "DELETED"):
                     yield event, item
@@ -375,11 +375,7 @@ class Client:
                 items, query = [], _selectors(labels, fields)
                 continue
             listed, metadata = page.get("items") or [], page.get("metadata") or {}
-            if (
-                not isinstance(listed, builtins.list)
-                or not isinstance(metadata, dict)
-                or not all(map(_is_object, listed))
-            ):
+            if not _are_objects(listed) or not isinstance(metadata, dict):
                 raise Unreachable("answers with something that is no list of objects", cluster=self.name, action=action)
             for item in listed:
                 item["apiVersion"], item["kind"] = resource.api_version, resource.kind
@@ -428,7 +424,7 @@ def _is_object(value: object) -> bool:
 
 
 def _are_objects(values: object) -> bool:
-    return isinstance(values, list) and all(map(_is_object, values))
+    return isinstance(values, builtins.list) and all(map(_is_object, values))
 
 
 def _named(kind: str, namespace: str, name: str) -> str:

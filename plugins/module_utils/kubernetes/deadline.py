@@ -22,25 +22,27 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes impor
 
 
 class EndlessError(TimeoutError):
-    """The time for a whole exchange is over, and bytes still come."""
+    """The time for a whole exchange is over, or its bytes are used up, and more come."""
 
 
 class _Thread(threading.local):
     end = math.inf
+    left = math.inf
 
 
 _thread = _Thread()
 
 
 @contextlib.contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Let sockets of this module raise EndlessError in this thread once so many seconds are over."""
-    before = _thread.end
-    _thread.end = min(before, time.monotonic() + seconds)
+def within(seconds: float, size: float = math.inf) -> Iterator[None]:
+    """Let sockets of this module raise EndlessError in this thread once so many seconds are over, or so many bytes were
+    read."""
+    before = (_thread.end, _thread.left)
+    _thread.end, _thread.left = min(_thread.end, time.monotonic() + seconds), size
     try:
         yield
     finally:
-        _thread.end = before
+        _thread.end, _thread.left = before
 
 
 def _wait_no_longer(waiting: socket.socket) -> None:
@@ -54,10 +56,24 @@ def _wait_no_longer(waiting: socket.socket) -> None:
         waiting.settimeout(left)
 
 
+def _take(size: int) -> None:
+    _thread.left -= size
+    if _thread.left < 0:
+        raise EndlessError
+
+
 class _Socket(socket.socket):
     def recv_into(self, *arguments: Any, **more: Any) -> int:
         _wait_no_longer(self)
-        return super().recv_into(*arguments, **more)
+        size = super().recv_into(*arguments, **more)
+        _take(size)
+        return size
+
+    def recv(self, *arguments: Any, **more: Any) -> bytes:
+        _wait_no_longer(self)
+        data = super().recv(*arguments, **more)
+        _take(len(data))
+        return data
 
 
 class TlsSocket(ssl.SSLSocket):
@@ -65,7 +81,15 @@ class TlsSocket(ssl.SSLSocket):
 
     def recv_into(self, *arguments: Any, **more: Any) -> int:
         _wait_no_longer(self)
-        return super().recv_into(*arguments, **more)
+        size = super().recv_into(*arguments, **more)
+        _take(size)
+        return size
+
+    def recv(self, *arguments: Any, **more: Any) -> bytes:
+        _wait_no_longer(self)
+        data = super().recv(*arguments, **more)
+        _take(len(data))
+        return data
 
 
 def _of_this_module(made: socket.socket) -> socket.socket:

@@ -33,15 +33,15 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
-        # What servers say goes to terminals.
-        message = printable(message)
+        # What servers say goes to terminals. Lines stay apart, as values are masked line by line.
+        message = printable(message, keep="\n")
         super().__init__(message)
         self.message = message
         self.cluster = cluster
         self.action = action
         self.code = code
         self.reason = reason
-        self.hint = hint or type(self).hint
+        self.hint = printable(hint) or type(self).hint
 
     def __str__(self) -> str:
         text = f"cluster {self.cluster}: "
@@ -159,7 +159,7 @@ def from_answer(
     """
     status = parse_status(body)
     reason = str(status.get("reason") or "")
-    message = str(status.get("message") or "") or _plain(code, body)
+    message = str(status.get("message") or "") or _plain(code, body, hide)
     details = status.get("details")
     causes = tuple(_causes(details if isinstance(details, Mapping) else {}))
     # What the server repeats of an object is in its refusals of that object.
@@ -204,6 +204,8 @@ def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
     """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
+    # Before patterns look at it that take a time by its square.
+    text = text[: 4 * _LONGEST]
     if quoted:
         text = _VALUES.sub("********", text)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + " ..."
@@ -218,9 +220,9 @@ def _causes(details: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _plain(code: int, body: bytes | str | None) -> str:
+def _plain(code: int, body: bytes | str | None, hide: Iterable[str]) -> str:
     """A line out of an answer that is no Status: of a proxy, a load balancer, another kind of server."""
-    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body or ""
+    text = hidden(body.decode("utf-8", "replace") if isinstance(body, bytes) else body or "", hide)
     text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
     text = " ".join(text.split())[:200]
     return f"HTTP {code}: {text}" if text else f"HTTP {code}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import json
 import re
 import zlib
@@ -22,6 +21,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 
 _DEFINITION = "CustomResourceDefinition"
+# Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.
+_LARGEST = 32 << 20
+_GZIP = 16 + zlib.MAX_WBITS
+_NUMBER = re.compile("[0-9]{1,18}")
 _KIND = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
 _NAME = re.compile(r"^metadata:[^\S\n]*\n(?:[ #].*\n|\n)*?  name:\s*[\"']?([\w.-]+)", re.MULTILINE)
 
@@ -32,7 +35,7 @@ def releases(client: Client, now: float, kinds: Collection[str]) -> list[dict[st
     by_release: dict[tuple[str, str], dict[int, Object]] = {}
     for secret in client.list("v1", "Secret", labels="owner=helm").items:
         labels = fields(secret, "metadata", "labels")
-        if text(secret, "type") == "helm.sh/release.v1" and text(labels, "version").isdigit():
+        if text(secret, "type") == "helm.sh/release.v1" and _NUMBER.fullmatch(text(labels, "version")):
             place = (text(secret, "metadata", "namespace"), text(labels, "name"))
             by_release.setdefault(place, {})[int(text(labels, "version"))] = secret
     return [_release(place, revisions, now, kinds) for place, revisions in sorted(by_release.items())]
@@ -54,7 +57,7 @@ def _release(
     latest = revisions[max(revisions)]
     labels = fields(latest, "metadata", "labels")
     stamps = [text(labels, name) for name in ("modifiedAt", "createdAt")]
-    since = next((int(stamp) for stamp in stamps if stamp.isdigit()), 0)
+    since = next((int(stamp) for stamp in stamps if _NUMBER.fullmatch(stamp)), 0)
     content = _content(latest)
     # A revision is superseded by the one after it, also by one that did not come to its end.
     worked = [
@@ -92,8 +95,13 @@ def _content(secret: Object) -> Mapping[str, Any]:
     """What Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
     try:
         packed = base64.b64decode(base64.b64decode(text(secret, "data", "release")))
-        found = json.loads(gzip.decompress(packed) if packed[:2] == b"\x1f\x8b" else packed)
-    except (ValueError, OSError, EOFError, zlib.error, binascii.Error):
+        if packed[:2] == b"\x1f\x8b":
+            unpacking = zlib.decompressobj(_GZIP)
+            packed = unpacking.decompress(packed, _LARGEST)
+            if not unpacking.eof:
+                return {}
+        found = json.loads(packed)
+    except (ValueError, RecursionError, zlib.error, binascii.Error):
         return {}
     return found if isinstance(found, dict) else {}
 

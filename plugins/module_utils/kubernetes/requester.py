@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
     from_answer,
+    hidden,
     parse_status,
     unfit,
 )
@@ -141,7 +142,12 @@ class Requester:
         """What a server has of us, as no message may repeat it."""
         with self.lock, contextlib.suppress(AccessError):
             if self._target is not None:
-                return {self._target.credentials.authorization().rpartition(" ")[2]}
+                scheme, _, value = self._target.credentials.authorization().rpartition(" ")
+                password = ""
+                if scheme == "Basic":
+                    with contextlib.suppress(ValueError):
+                        password = base64.b64decode(value).decode().partition(":")[2]
+                return {value, password}
         return set()
 
     def answer(self, call: Call) -> tuple[Answer, bool]:
@@ -208,9 +214,12 @@ class Requester:
 
     def _lines(self, call: Call, pieces: Iterator[bytes], deadline: float) -> Iterator[tuple[str, Object]]:
         """The events of a stream; a last line that was cut is dropped, as it comes again."""
-        rest = b""
+        rest = bytearray()
         for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
+            rest += piece
+            lines: list[bytearray] = []
+            if b"\n" in piece:
+                *lines, rest = rest.split(b"\n")
             for line in lines:
                 if not line.strip():
                     continue
@@ -219,11 +228,15 @@ class Requester:
                     kind, item = str(event["type"]), event["object"]
                 except (ValueError, KeyError, TypeError, RecursionError):
                     return
+                if not isinstance(item, dict) or not isinstance(item.setdefault("metadata", {}), dict):
+                    return
                 if kind == "ERROR":
-                    code = int(item.get("code") or 500)
-                    if code in RETRIED_CODES:
+                    code = item.get("code") or 500
+                    if code in RETRIED_CODES or not isinstance(code, int):
                         return
-                    raise from_answer(code, json.dumps(item), cluster=self.name, action=call.action)
+                    raise from_answer(
+                        code, json.dumps(item), cluster=self.name, action=call.action, hide=self._credentials()
+                    )
                 yield kind, item
             if time.monotonic() > deadline or len(rest) > LARGEST_ANSWER:
                 return
@@ -266,7 +279,7 @@ class Requester:
             self.sent[verb] += 1
 
     def _warn(self, text: str) -> None:
-        text = printable(text)
+        text = printable(hidden(text, self._credentials()))
         if text not in self.warnings and len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(text)
 
@@ -280,7 +293,8 @@ class Requester:
 
     def _unreachable(self, call: Call, error: TransportError) -> Unreachable:
         self._down = True
-        return Unreachable(str(error), cluster=self.name, action=call.action, hint=error.hint)
+        told = hidden(str(error), self._credentials())
+        return Unreachable(told, cluster=self.name, action=call.action, hint=error.hint)
 
     def _no_access(self, call: Call, error: AccessError) -> ConnectionInvalid:
         return ConnectionInvalid(str(error), cluster=self.name, action=call.action, hint=error.hint)

@@ -1,14 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Requests to one API server over kept connections, by the client library's dynamic client: bytes out, bytes in.
+"""Requests to one API server over kept connections, those that the client library makes: bytes out, bytes in.
 
-The library resolves no redirects and repeats nothing here (`retries = False`); `client.py` decides about that.
+Its own way to ask reads the whole of every error, however large that is. No redirects are followed and nothing is
+repeated here; `client.py` decides about that.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import socket
 import ssl
@@ -16,13 +18,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import (
     ApiClient,
     Configuration,
-    DynamicApiError,
-    DynamicClient,
     HTTPError,
     certifi,
     urllib3,
@@ -50,6 +50,9 @@ _ANSWER_TIMES = 3
 LARGEST_ANSWER = 64 << 20
 """Bytes, unpacked, of an answer, or of an event of a watch. A page of a list has 500 objects; of large ones there are
 few."""
+_LARGEST_ERROR = 1 << 20
+# Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
+_FAULTS = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -70,8 +73,7 @@ class Transport:
         self._target = target
         self._proxy = target.proxy or environment_proxy(target.server)
         self._certificate = target.credentials.certificate()
-        self._api = _api_client(target, self._proxy, self._certificate)
-        self._dynamic = DynamicClient(self._api, discoverer=_no_discovery)
+        self._connections = _api_client(target, self._proxy, self._certificate).rest_client.pool_manager
 
     def outdated(self) -> bool:
         """Whether the client certificate is another one than that of these connections."""
@@ -93,14 +95,10 @@ class Transport:
         Raises TransportError where there is no whole answer, AccessError where there are no credentials.
         """
         try:
-            with within(timeout * _ANSWER_TIMES):
-                response = self._request(method, path, query, body, content_type, (timeout, timeout))
-                data = _whole(response)
-        except DynamicApiError as error:
-            return _failed(error, self._explain)
-        except (HTTPError, OSError, UnicodeError) as error:
+            with within(timeout * _ANSWER_TIMES, LARGEST_ANSWER):
+                return _whole(self._request(method, path, query, body, content_type, (timeout, timeout)))
+        except _FAULTS as error:
             raise self._explain(error, timeout) from None
-        return Answer(response.status, data, _headers(response.headers))
 
     @contextlib.contextmanager
     def stream(self, path: str, *, query: Mapping[str, str], timeout: float, connect: float) -> Iterator[Any]:
@@ -109,10 +107,11 @@ class Transport:
         try:
             with within(connect + timeout):
                 response = self._request("GET", path, query, None, "", (connect, timeout))
-                yield response.stream(_CHUNK, decode_content=True)
-        except DynamicApiError as error:
-            yield _failed(error, self._explain)
-        except (HTTPError, OSError, UnicodeError) as error:
+                if 200 <= response.status < 300:
+                    yield response.stream(_CHUNK, decode_content=True)
+                else:
+                    yield _whole(response)
+        except _FAULTS as error:
             raise self._explain(error, timeout) from None
         finally:
             if response is not None:
@@ -120,7 +119,7 @@ class Transport:
 
     def close(self) -> None:
         """Close the connections; the next request makes new ones."""
-        self._api.rest_client.pool_manager.clear()
+        self._connections.clear()
 
     def _request(
         self,
@@ -131,21 +130,23 @@ class Transport:
         content_type: str,
         timeout: tuple[float, float],
     ) -> Any:
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": USER_AGENT}
+        headers["Content-Type"] = content_type or "application/json"
         authorization = self._target.credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
         if self._target.impersonate:
             headers["Impersonate-User"] = self._target.impersonate
-        return self._dynamic.request(
+        connect, read = timeout
+        return self._connections.request(
             method,
-            path,
-            body=body,
-            serialize=False,
-            query_params=list(query.items()),
-            header_params=headers,
-            content_type=content_type or None,
-            _request_timeout=timeout,
+            f"{self._target.server}{path}" + (f"?{urlencode(query)}" if query else ""),
+            body=None if body is None else json.dumps(body).encode(),
+            headers=headers,
+            timeout=urllib3.Timeout(connect=connect, read=read),
+            retries=False,
+            redirect=False,
+            preload_content=False,
         )
 
     def _explain(self, error: Exception, timeout: float = 0.0) -> TransportError:
@@ -215,29 +216,22 @@ def _short(text: str) -> str:
     return " ".join(text.split())[:200]
 
 
-def _failed(error: Any, explain_it: Any) -> Answer:
-    """The answer behind an error of the library; status 0 is how it hides a failed TLS handshake."""
-    if not error.status:
-        raise explain_it(ssl.SSLError(str(error.reason))) from None
-    body = error.body if isinstance(error.body, bytes) else str(error.body or "").encode()
-    return Answer(int(error.status), body, _headers(error.headers or {}))
-
-
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _whole(response: Any) -> bytes:
-    """The body, unpacked. A connection whose body was not read to its end is not used again."""
+def _whole(response: Any) -> Answer:
+    """The answer, unpacked. A connection whose body was not read to its end is not used again."""
+    limit = LARGEST_ANSWER if 200 <= response.status < 300 else _LARGEST_ERROR
     pieces = []
     size = 0
     try:
         for piece in response.stream(_CHUNK, decode_content=True):
             pieces.append(piece)
             size += len(piece)
-            if size > LARGEST_ANSWER:
+            if size > limit:
                 raise TransportError(
-                    f"the answer is larger than {LARGEST_ANSWER >> 20} MiB",
+                    f"the answer (HTTP {response.status}) is larger than {limit >> 20} MiB",
                     sent=True,
                     permanent=True,
                     hint="Is this the address of an API server?",
@@ -246,11 +240,7 @@ def _whole(response: Any) -> bytes:
         response.close()
         raise
     response.release_conn()
-    return b"".join(pieces)
-
-
-def _no_discovery(_client: Any, _cache_file: Any) -> None:
-    """In place of the library's own discovery, which asks for all groups and keeps its cache in a shared folder."""
+    return Answer(response.status, b"".join(pieces), _headers(response.headers))
 
 
 def _api_client(target: Target, proxy: str, certificate: ClientCertificate | None) -> Any:
@@ -272,7 +262,6 @@ def _api_client(target: Target, proxy: str, certificate: ClientCertificate | Non
         api = ApiClient(configuration)
     except ImportError:
         raise AccessError("a socks proxy needs the Python package PySocks", "pip install PySocks") from None
-    api.user_agent = USER_AGENT
     manager = api.rest_client.pool_manager
     if not proxy.startswith("socks"):
         manager.pool_classes_by_scheme = pools()

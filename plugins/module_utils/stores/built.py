@@ -15,19 +15,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     PLAN_FILE,
     StoreError,
+    read_text,
+    refuse_foreign_folder,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
 
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
-def read_objects(folder: str) -> list[Object]:
+def read_objects(folder: str, *, own: bool = False) -> list[Object]:
     """Every object in the files below a folder, hidden ones left out. Raises StoreError; an object that cannot be read
-    must not count as one that is not wanted."""
+    must not count as one that is not wanted. `own`: it is of a build, and holds no links."""
     found: list[Object] = []
     for path in _files(folder):
         try:
-            data = path.read_bytes()
+            data = read_text(path).encode() if own else path.read_bytes()
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
         for document in documents(Source(str(path), data)):
@@ -64,9 +66,9 @@ class Build:
         A cluster of the fleet without objects has no folder. A name that the build does not know is a mistake, which
         must not read as "nothing is wanted there".
         """
-        place = folder or os.path.join(self.folder, "clusters", cluster)
+        place = folder or self._own("clusters", cluster)
         if os.path.isdir(place):
-            return read_objects(place)
+            return read_objects(place, own=not folder)
         if folder:
             raise StoreError(f"{folder}, the folder of cluster {cluster}, does not exist")
         if cluster in self.clusters():
@@ -76,15 +78,24 @@ class Build:
             "name and the path; to take everything off a cluster that left the fleet, use state=absent"
         )
 
+    def _own(self, *names: str) -> str:
+        """A folder of the build, if it is there. Raises StoreError where a link leads elsewhere."""
+        place = Path(self.folder)
+        for name in names:
+            place /= name
+            if os.path.lexists(place):
+                refuse_foreign_folder(place)
+        return str(place)
+
     def control(self) -> list[Object]:
         """The objects of the control cluster."""
-        place = os.path.join(self.folder, "control")
-        return read_objects(place) if os.path.isdir(place) else []
+        place = self._own("control")
+        return read_objects(place, own=True) if os.path.isdir(place) else []
 
     def statuses(self) -> list[Object]:
         """Resources with their status; none when nobody observes the fleet."""
-        place = os.path.join(self.folder, "status")
-        return read_objects(place) if os.path.isdir(place) else []
+        place = self._own("status")
+        return read_objects(place, own=True) if os.path.isdir(place) else []
 
     def secret_copies(self) -> list[dict[str, Any]]:
         """The values that are copied from the control cluster, as the plan names them."""
@@ -118,14 +129,13 @@ class Build:
 def _plan(folder: str) -> dict[str, Any]:
     path = Path(folder, PLAN_FILE)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise StoreError(
-            f"{folder} is no build folder (there is no {PLAN_FILE} in it): build the fleet first, or correct the path"
-        ) from error
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+        if not os.path.lexists(path):
+            raise StoreError(
+                f"{folder} is no build folder (there is no {PLAN_FILE} in it): build the fleet first, or correct the "
+                "path"
+            )
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not what was written there ({error}): build the fleet again") from error
     if not isinstance(found, dict) or found.get("generator") != names.MANAGED_BY:
         raise StoreError(f"{path} was not written by modelplane.fleet: correct the path")

@@ -97,9 +97,15 @@ class DirectoryStore:
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         try:
+            # It is truncated, which another name of it would show.
+            if os.fstat(descriptor).st_nlink > 1:
+                raise StoreError(f"{path} is a hard link to another file: remove it")
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor
+        except StoreError:
+            os.close(descriptor)
+            raise
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -114,7 +120,7 @@ class DirectoryStore:
         cannot be read must not count as absent, or replicas would be placed anew."""
         found = {}
         for path in self._files():
-            text = _text(path)
+            text = read_text(path)
             if not text.startswith(_MARK):
                 raise StoreError(
                     f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
@@ -124,7 +130,7 @@ class DirectoryStore:
         for name, mark in ((PLAN_FILE, _PLAN_MARK), (REPORT_FILE, _REPORT_MARK)):
             path = self.folder / name
             if os.path.lexists(path):
-                found[name] = _text(path)
+                found[name] = read_text(path)
                 if mark not in found[name]:
                     raise StoreError(
                         f"{path} was not written by modelplane.fleet: move it, or choose another fleet_build"
@@ -136,11 +142,11 @@ class DirectoryStore:
             path = self.folder / top
             if not os.path.lexists(path):
                 continue
-            _refuse_foreign(path, os.lstat(path).st_mode, stat.S_ISDIR)
+            refuse_foreign_folder(path)
             for folder, folders, names in os.walk(path, onerror=_unreadable):
                 folders.sort()
                 for name in folders:
-                    _refuse_foreign(Path(folder, name), os.lstat(Path(folder, name)).st_mode, stat.S_ISDIR)
+                    refuse_foreign_folder(Path(folder, name))
                 for name in sorted(names):
                     if not name.startswith("."):
                         yield Path(folder, name)
@@ -186,7 +192,7 @@ class DirectoryStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # A name that nobody has put a link at.
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+            temporary = path.with_name(f".{secrets.token_hex(8)}{_TEMPORARY}")
             with os.fdopen(_open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as stream:
                 stream.write(text)
                 if _is_replica(path.relative_to(self.folder).as_posix()):
@@ -200,7 +206,8 @@ class DirectoryStore:
     def _clean(self) -> None:
         """Remove what a killed run left half-written."""
         for path in self.folder.glob(f".*{_TEMPORARY}"):
-            self._remove(path)
+            if path.is_symlink() or not path.is_dir():
+                self._remove(path)
         for top in _FOLDERS:
             for folder, _, names in os.walk(self.folder / top):
                 for name in names:
@@ -246,7 +253,18 @@ _OTHERS = (
 )
 
 
-def _text(path: Path) -> str:
+def refuse_foreign_folder(path: Path) -> None:
+    """Raise StoreError for a link, and for what is no folder."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError as error:
+        _unreadable(error)
+    else:
+        _refuse_foreign(path, mode, stat.S_ISDIR)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file of the build. Raises StoreError, for a link and for what is no file too."""
     try:
         with os.fdopen(_open(path, os.O_RDONLY), encoding="utf-8") as stream:
             return stream.read()
@@ -261,7 +279,7 @@ def _unreadable(error: OSError) -> None:
 
 def _holder(path: Path) -> str:
     try:
-        return _text(path).strip() or "another run"
+        return read_text(path).strip() or "another run"
     except StoreError:
         return "another run"
 

@@ -79,6 +79,10 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         if component.get("chart"):
             # What is not installed needs no archive, and its version does not matter.
             entry.update(_release(component, choices, [] if why else problems))
+            # What is taken off is told to Helm by its name.
+            problems += _unfit(
+                key, {"chart": str(component["chart"]), "namespace": str(component.get("namespace", ""))}
+            )
         planned.append(entry)
     if choices.charts_required and not choices.charts_dir and any(e.get("release") and not e["why"] for e in planned):
         problems.append(
@@ -234,7 +238,6 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     if floor and _numbers(version) < _numbers(floor):
         problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer ({where})")
     found = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
-    problems += _unfit(key, {"chart": chart, "namespace": str(component.get("namespace", ""))})
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
     if archive:
         path = f"{choices.charts_dir.rstrip('/')}/{archive}"

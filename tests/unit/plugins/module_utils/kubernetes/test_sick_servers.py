@@ -75,6 +75,17 @@ SICK: dict[str, Any] = {
     "a list that goes on with itself": lambda: Reply(200, page([config_map("a")], **{"continue": "again"})),
     "elsewhere": lambda: Reply(302, b"", {"Location": "https://169.254.169.254/"}),
     "an error that is none": lambda: Reply(403, {**status(403, "Forbidden"), "details": [1], "message": {"a": 1}}),
+    "an error that is packed a thousand times": lambda: Reply(403, packed(1 << 27), {"Content-Encoding": "gzip"}),
+    "an error that never ends": lambda: Raw(
+        itertools.chain([b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n" % HUGE], itertools.repeat(b"a" * 65536))
+    ),
+    "an error of half-open tags": lambda: Reply(403, b"<" * 1_000_000),
+    "an error of half-open braces": lambda: Reply(422, status(422, "Invalid", "{" * 500_000)),
+    "a chunk of less than nothing": lambda: Raw(
+        itertools.chain([OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"], itertools.repeat(b" " * 65536))
+    ),
+    "a chunk of less than that": lambda: Raw([OK + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n\r\n"]),
+    "a length of thirty digits": lambda: Raw([b"HTTP/1.1 403 No\r\nContent-Length: 1" + b"0" * 30 + b"\r\n\r\n{}"]),
     "a reset in the middle": lambda: Stream([b'{"items": ['], whole=False),
 }
 
@@ -144,3 +155,46 @@ def test_a_server_that_repeats_credentials_gives_none_away(client: Client, serve
         client.list("v1", "ConfigMap")
     assert "I got" in str(error.value)
     assert "planted-token" not in str(error.value)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("filler", [0, 150, 171, 190, 990])
+def test_no_part_of_a_token_is_left_where_a_text_is_cut(client: Client, server: Server, filler: int) -> None:
+    server.always = lambda request: Reply(502, b"x" * filler + request.headers["authorization"].encode())
+    with pytest.raises(ApiError) as error:
+        client.list("v1", "ConfigMap")
+    assert "planted" not in str(error.value)
+
+
+@pytest.mark.integration
+def test_warnings_and_broken_answers_repeat_no_token(client: Client, server: Server) -> None:
+    server.always = lambda request: Reply(
+        200, page([]), {"Warning": f'299 - "you sent {request.headers["authorization"]}\x1b[2J"'}
+    )
+    client.list("v1", "ConfigMap")
+    assert client.warnings == ["cluster west: you sent Bearer ********\\x1b[2J"]
+    server.always = lambda request: Raw(
+        [OK + b"Transfer-Encoding: chunked\r\n\r\n", request.headers["authorization"].encode() + b"\r\n"]
+    )
+    with pytest.raises(ApiError) as error:
+        client.list("v1", "ConfigMap")
+    assert "planted" not in str(error.value)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"ERROR","object":"x"}',
+        b'{"type":"ERROR","object":{"code":"a"}}',
+        b'{"type":"ADDED","object":1}',
+        b'{"type":"ADDED","object":{"metadata":"x"}}',
+        b'{"type":"ADDED"}',
+        b"[]",
+        b"[" * 100_000,
+    ],
+)
+def test_a_watch_ends_at_what_is_no_event(client: Client, server: Server, line: bytes) -> None:
+    server.always = lambda _request: Stream([line + b"\n"])
+    with pytest.raises(Unreachable, match="the server ends every watch at once"):
+        list(client.watch("v1", "ConfigMap", resource_version="1", timeout=5))
