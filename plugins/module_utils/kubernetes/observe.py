@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
@@ -38,6 +38,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     ApiError,
     Forbidden,
     NotServed,
+    Unexpected,
 )
 
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
@@ -142,6 +143,11 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
     if cluster.made:
         # The fleet makes it, and it answers.
         entry["provisioned"] = {"ready": True, "message": ""}
+    try:
+        # What nobody could read afterwards would end the run for all clusters.
+        observed.parse({"clusters": {client.name: entry}})
+    except observed.ObservationError as error:
+        raise Unexpected(f"answers with what no API server says: {error}", cluster=client.name) from None
     return ClusterLook(
         entry=entry,
         version=version,
@@ -277,7 +283,10 @@ def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
 def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
     counts: dict[str, list[bool]] = {}
     for node in nodes:
-        counts.setdefault(text(node, "metadata", "labels", constants.POOL_LABEL), []).append(is_true(node, "Ready"))
+        pool = text(node, "metadata", "labels", constants.POOL_LABEL)
+        # A label may be empty, and a pool has a name.
+        if pool:
+            counts.setdefault(pool, []).append(is_true(node, "Ready"))
     return {pool: Nodes(sum(ready), len(ready)) for pool, ready in sorted(counts.items())}
 
 
