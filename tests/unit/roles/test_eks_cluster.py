@@ -159,6 +159,13 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     assert fleet.aws.invalid() == []
 
 
+def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:
+    ran = fleet.run(fleet_resources=[str(CONCEPTS / "inference-cluster-eks.yaml")])
+    assert ran.failed == 1
+    assert "eks-l4-1x-g6" in ran.output
+    assert ran.mutating == []
+
+
 def test_a_cluster_whose_manifest_has_errors_is_held(fleet: Fleet) -> None:
     given = {"fleet_resources": [fleet.another(fleet.host, " region:", " regoin:")], "fleet_invalid": "hold"}
     ran = fleet.run(**given).ok()
