@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What text may become an argument of another program.
+"""Check arguments of other programs.
 
 `kubernetes.core.helm` joins its arguments to one text, which `AnsibleModule.run_command` splits again as a shell would,
 and in which it replaces variables and home directories. An argument is therefore a plain word or refused: what has
@@ -14,11 +14,11 @@ import re
 PLAIN_WORD = (
     "must be one word without white space, quotes, control characters, '\\' and '$', and not begin with '-' or '~'"
 )
-"""What is_plain_word asks for, to go behind a name and a value."""
+"""The end of an error message about a value that is_plain_word refuses."""
 
 _PLAIN_WORD = re.compile(r"(?![-~])[^\s'\"\\$\x00-\x1f\x7f-\x9f]+")
 
 
 def is_plain_word(text: str) -> bool:
-    """Whether a text is one argument, and the same one, for every program that gets it."""
+    """Return True for a text that shell-like splitting and expansion leave as one unchanged argument."""
     return bool(_PLAIN_WORD.fullmatch(text))

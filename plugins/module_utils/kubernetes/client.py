@@ -418,7 +418,7 @@ class Client:
 
 
 def _is_object(value: object) -> bool:
-    """Whether an answer has what every object has: metadata with a name."""
+    """Return True for a Kubernetes object: a mapping with metadata.name."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 

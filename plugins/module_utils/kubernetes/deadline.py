@@ -62,34 +62,28 @@ def _take(size: int) -> None:
         raise EndlessError
 
 
-class _Socket(socket.socket):
+class _Limited:
+    """Socket methods that enforce the deadline and the size of `within`."""
+
     def recv_into(self, *arguments: Any, **more: Any) -> int:
-        _wait_no_longer(self)
-        size = super().recv_into(*arguments, **more)
+        _wait_no_longer(self)  # type: ignore[arg-type]
+        size: int = super().recv_into(*arguments, **more)  # type: ignore[misc]
         _take(size)
         return size
 
     def recv(self, *arguments: Any, **more: Any) -> bytes:
-        _wait_no_longer(self)
-        data = super().recv(*arguments, **more)
+        _wait_no_longer(self)  # type: ignore[arg-type]
+        data: bytes = super().recv(*arguments, **more)  # type: ignore[misc]
         _take(len(data))
         return data
 
 
-class TlsSocket(ssl.SSLSocket):
-    """What an SSLContext wraps sockets with (`sslsocket_class`)."""
+class _Socket(_Limited, socket.socket):
+    """A TCP socket with these limits."""
 
-    def recv_into(self, *arguments: Any, **more: Any) -> int:
-        _wait_no_longer(self)
-        size = super().recv_into(*arguments, **more)
-        _take(size)
-        return size
 
-    def recv(self, *arguments: Any, **more: Any) -> bytes:
-        _wait_no_longer(self)
-        data = super().recv(*arguments, **more)
-        _take(len(data))
-        return data
+class TlsSocket(_Limited, ssl.SSLSocket):
+    """A TLS socket with these limits, for `SSLContext.sslsocket_class`."""
 
 
 def _of_this_module(made: socket.socket) -> socket.socket:
@@ -101,7 +95,7 @@ def _of_this_module(made: socket.socket) -> socket.socket:
 
 @functools.cache
 def pools() -> Mapping[str, type[Any]]:
-    """What a PoolManager makes connections with (`pool_classes_by_scheme`). Cached, as the library has to be there."""
+    """Return connection pools with these sockets, for `PoolManager.pool_classes_by_scheme`."""
 
     class Connection(urllib3.connection.HTTPConnection):  # type: ignore[misc]
         def _new_conn(self) -> socket.socket:

@@ -33,7 +33,7 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
-        # What servers say goes to terminals. Lines stay apart, as values are masked line by line.
+        # Messages of servers are printed to terminals. Line breaks are kept, as secrets are masked line by line.
         message = printable(message, keep="\n")
         super().__init__(message)
         self.message = message
@@ -117,7 +117,7 @@ class ServerFault(ApiError):
 
 
 class Unexpected(ApiError):
-    """What a server answers, nobody expects, or this collection takes it wrong."""
+    """An answer that violates the Kubernetes API, or a bug of this collection in reading one."""
 
     hint = "If this is an API server that nothing stands in front of, please report it as a fault of modelplane.fleet"
 

@@ -19,8 +19,8 @@ _UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, Recurs
 def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
     """Do every piece of work, up to `width` at a time: its result or its ApiError, in the order of `work`.
 
-    What a server answers that nobody expects is the error of its cluster too, and so is a fault of this collection over
-    it: no cluster ends the work on another one.
+    An unexpected exception becomes an `Unexpected` error of its cluster, so that a malformed answer of one server does
+    not stop the work on the other clusters.
     """
     if not work:
         return {}

@@ -144,7 +144,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         # The fleet makes it, and it answers.
         entry["provisioned"] = {"ready": True, "message": ""}
     try:
-        # What nobody could read afterwards would end the run for all clusters.
+        # An invalid observation would fail the build for all clusters; here it fails this cluster alone.
         observed.parse({"clusters": {client.name: entry}})
     except observed.ObservationError as error:
         raise Unexpected(f"answers with what no API server says: {error}", cluster=client.name) from None

@@ -139,7 +139,7 @@ class Requester:
         )
 
     def _credentials(self) -> set[str]:
-        """What a server has of us, as no message may repeat it."""
+        """Return the credentials sent to the server, to mask them in messages."""
         with self.lock, contextlib.suppress(AccessError):
             if self._target is not None:
                 scheme, _, value = self._target.credentials.authorization().rpartition(" ")
@@ -293,8 +293,8 @@ class Requester:
 
     def _unreachable(self, call: Call, error: TransportError) -> Unreachable:
         self._down = True
-        told = hidden(str(error), self._credentials())
-        return Unreachable(told, cluster=self.name, action=call.action, hint=error.hint)
+        message = hidden(str(error), self._credentials())
+        return Unreachable(message, cluster=self.name, action=call.action, hint=error.hint)
 
     def _no_access(self, call: Call, error: AccessError) -> ConnectionInvalid:
         return ConnectionInvalid(str(error), cluster=self.name, action=call.action, hint=error.hint)

@@ -25,7 +25,7 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 def read_objects(folder: str, *, own: bool = False) -> list[Object]:
     """Every object in the files below a folder, hidden ones left out. Raises StoreError; an object that cannot be read
-    must not count as one that is not wanted. `own`: it is of a build, and holds no links."""
+    must not count as one that is not wanted. `own`: the folder is part of a build; links in it are refused."""
     found: list[Object] = []
     for path in _files(folder):
         try:

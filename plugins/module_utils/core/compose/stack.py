@@ -79,7 +79,7 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         if component.get("chart"):
             # What is not installed needs no archive, and its version does not matter.
             entry.update(_release(component, choices, [] if why else problems))
-            # What is taken off is told to Helm by its name.
+            # `helm uninstall` gets the names of disabled components too.
             problems += _unfit(
                 key, {"chart": str(component["chart"]), "namespace": str(component.get("namespace", ""))}
             )
