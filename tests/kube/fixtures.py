@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,6 +24,16 @@ def kubernetes_programs() -> Mapping[str, Path]:
         pytest.skip(str(error))
 
 
+@contextlib.contextmanager
+def _resumed(paused: Fleet | ControlPlane) -> Iterator[None]:
+    """Let control planes run while the context lasts, and pause them again."""
+    try:
+        paused.resume()
+        yield
+    finally:
+        paused.pause()
+
+
 @pytest.fixture(scope="session")
 def paused_fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """What `fleet` resumes."""
@@ -34,11 +45,8 @@ def paused_fleet(kubernetes_programs: Mapping[str, Path], tmp_path_factory: pyte
 @pytest.fixture(scope="module")
 def fleet(paused_fleet: Fleet) -> Iterator[Fleet]:
     """A control cluster and the workload clusters `east` and `west`, the same for all files, paused between them."""
-    try:
-        paused_fleet.resume()
+    with _resumed(paused_fleet):
         yield paused_fleet
-    finally:
-        paused_fleet.pause()
 
 
 @pytest.fixture(scope="session")
@@ -54,8 +62,5 @@ def paused_cluster(
 @pytest.fixture(scope="module")
 def cluster(paused_cluster: ControlPlane) -> Iterator[ControlPlane]:
     """One workload cluster, the same for all files that want no more than that, paused between them."""
-    try:
-        paused_cluster.resume()
+    with _resumed(paused_cluster):
         yield paused_cluster
-    finally:
-        paused_cluster.pause()
