@@ -256,7 +256,7 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
 
 
 def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
-    """What Helm would not get as it is written here."""
+    """Return a problem for each argument of Helm that is no plain word."""
     return [f"{key}: {what} {value!r} {PLAIN_WORD}" for what, value in arguments.items() if not is_plain_word(value)]
 
 
