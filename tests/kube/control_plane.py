@@ -330,6 +330,12 @@ class ControlPlane:
         self.wait_for(f"nodes of {pool} are ready", ready)
         return names
 
+    def remove_nodes(self) -> None:
+        """Remove all nodes, and the devices that are published for them."""
+        for api_version, kind in (("resource.k8s.io/v1", "ResourceSlice"), ("v1", "Node")):
+            for each in self.objects.list(api_version, kind):
+                self.objects.delete(api_version, kind, each["metadata"]["name"])
+
     def publish_devices(self, node: str, driver: str, devices: Sequence[Mapping[str, Any]]) -> None:
         """Publish the devices of a node as its driver would, in place of those before (resource.k8s.io/v1 devices:
         `{"name": …, "attributes": {NAME: {"string": …}}, "capacity": {NAME: {"value": …}}}`)."""

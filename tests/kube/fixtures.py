@@ -26,10 +26,11 @@ def kubernetes_programs() -> Mapping[str, Path]:
 
 @contextlib.contextmanager
 def _resumed(paused: Fleet | ControlPlane) -> Iterator[None]:
-    """Let control planes run while the context lasts, and pause them again."""
+    """Let control planes run while the context lasts; then remove their nodes and pause them again."""
     try:
         paused.resume()
         yield
+        paused.remove_nodes()
     finally:
         paused.pause()
 

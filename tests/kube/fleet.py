@@ -66,6 +66,11 @@ class Fleet:
             plane.stop()
         self._etcd.stop()
 
+    def remove_nodes(self) -> None:
+        """Remove all nodes of all clusters, and the devices that are published for them."""
+        for plane in self.all:
+            plane.remove_nodes()
+
     def pause(self) -> None:
         """Stop all processes where they are."""
         for plane in self.all:

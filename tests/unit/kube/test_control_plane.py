@@ -359,8 +359,6 @@ def test_clusters_of_a_fleet_are_apart(fleet: Fleet) -> None:
         "the namespace is gone", lambda: not fleet.control.get("v1", "Namespace", "apart"), seconds=300
     )
     assert east.get("v1", "Namespace", "apart")
-    for name in ("apart-0", "apart-1"):
-        east.objects.delete("v1", "Node", name)
     east.objects.delete("v1", "Namespace", "apart")
 
 
@@ -383,8 +381,6 @@ def test_an_api_server_that_was_killed_comes_back(fleet: Fleet) -> None:
     pods(plane, "app=after")
     # The clusters are those of other files as well.
     plane.objects.delete("v1", "Namespace", NAMESPACE)
-    for name in ("killed-0", "killed-1"):
-        plane.objects.delete("v1", "Node", name)
 
 
 def test_processes_end_when_the_tests_are_killed(kubernetes_programs: Mapping[str, Path], tmp_path: Path) -> None:
