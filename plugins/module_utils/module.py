@@ -50,7 +50,7 @@ def settings(module: AnsibleModule) -> Settings:
         lock_timeout=params.get("lock_timeout") or 0.0,
         allow_empty=params.get("allow_empty", True),
         check_mode=module.check_mode,
-        composing=Composing(**_images(params.get("images"))),
+        composing=_composing(params.get("images"), params.get("stream_grace")),
         observations=params.get("observations") or "",
         rollout=params.get("rollout") or 1,
         state=params.get("state") or "folder",
@@ -59,8 +59,11 @@ def settings(module: AnsibleModule) -> Settings:
     )
 
 
-def _images(given: Mapping[str, str | None] | None) -> dict[str, Any]:
-    return {f"{name}_image": image for name, image in (given or {}).items() if image}
+def _composing(images: Mapping[str, str | None] | None, stream_grace: int | None) -> Composing:
+    chosen: dict[str, Any] = {f"{name}_image": image for name, image in (images or {}).items() if image}
+    if stream_grace is not None:
+        chosen["stream_grace"] = stream_grace
+    return Composing(**chosen)
 
 
 def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Settings) -> Outcome:

@@ -39,6 +39,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_loop_resync": {"type": "float"},
     "fleet_loop_turns": {"type": "int"},
     "fleet_rollout": {"type": "int"},
+    "fleet_stream_grace": {"type": "int"},
     "fleet_allow_empty": {"type": "bool"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     "fleet_lock_timeout": {"type": "float"},
@@ -59,6 +60,7 @@ LEAST: Mapping[str, float] = {
     "fleet_loop_resync": 0,
     "fleet_loop_turns": 1,
     "fleet_rollout": 1,
+    "fleet_stream_grace": 0,
     "fleet_lock_timeout": 0,
     "fleet_table_width": 60,
 }

@@ -79,6 +79,13 @@ options:
       egress:
         description: An Envoy that adds credentials to requests for endpoints outside of the fleet.
         type: str
+  stream_grace:
+    description:
+      - How long a pod of a replica that is to go serves on, in seconds, so that token streams finish. Engines hold
+        their devices meanwhile.
+      - A member's own C(terminationGracePeriodSeconds) and C(lifecycle) win.
+    type: int
+    default: 240
   path:
     description:
       - The build folder. It is created when something is written.
@@ -187,6 +194,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     RESOURCES,
     file_diff,
@@ -211,6 +219,7 @@ ARGUMENTS: dict[str, Any] = {
         "observations": {"type": "path"},
         "rollout": {"type": "int", "default": 1},
         "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+        "stream_grace": {"type": "int", "default": STREAM_GRACE_SECONDS},
         "table_width": {"type": "int", "default": 72},
     },
     "supports_check_mode": True,
@@ -224,6 +233,8 @@ def work(module: AnsibleModule) -> None:
         module.fail_json(msg=f"table_width is {module.params['table_width']}, and must be at least 60")
     if module.params["rollout"] < 1:
         module.fail_json(msg=f"rollout is {module.params['rollout']}, and must be at least 1")
+    if module.params["stream_grace"] < 0:
+        module.fail_json(msg=f"stream_grace is {module.params['stream_grace']}, and must not be negative")
     if module.params["lock_timeout"] < 0:
         module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
     outcome = run(module, build.build, settings(module))

@@ -25,6 +25,8 @@ class Seen:
     path: str
     headers: dict[str, str]
     server_name: str
+    tls: str = ""
+    """The version of TLS; empty without."""
 
 
 class Edge:
@@ -85,7 +87,8 @@ def _handler(edge: Edge) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             headers = {key.lower(): value for key, value in self.headers.items()}
             name = getattr(self.connection, "modelplane_server_name", "")
-            edge.seen.append(Seen(headers.get("host", ""), self.path, headers, name))
+            tls = self.connection.version() or "" if isinstance(self.connection, ssl.SSLSocket) else ""
+            edge.seen.append(Seen(headers.get("host", ""), self.path, headers, name, tls))
             if self.path.endswith("/stream"):
                 return self._stream()
             body = json.dumps({"edge": edge.name}).encode()

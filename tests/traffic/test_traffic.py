@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from http.client import HTTPConnection
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import egress_config
 from ansible_collections.modelplane.fleet.tests.traffic.control_cluster import (
     GATEWAY_ADDRESS,
     NAMESPACE,
@@ -211,7 +213,9 @@ def test_a_credential_takes_the_place_of_the_callers(cluster: ControlCluster) ->
     assert seen.path == "/openai/v1/chat/completions?a=b"
     assert (seen.host, seen.server_name) == ("api.keyed.example:8443", "api.keyed.example")
     assert seen.headers["authorization"] == "Bearer key-one"
-    assert not {"cookie", "x-api-key", "x-forwarded-for", "x-forwarded-host"} & seen.headers.keys()
+    assert seen.tls == "TLSv1.3"
+    assert not {"cookie", "x-api-key", "x-request-id"} & seen.headers.keys()
+    assert not [name for name in seen.headers if name.startswith("x-forwarded-")]
 
 
 def test_a_credential_in_a_header_of_its_own(cluster: ControlCluster) -> None:
@@ -225,6 +229,17 @@ def test_without_a_key_nothing_is_passed_on(cluster: ControlCluster) -> None:
     before = len(cluster.edges["keyed"].seen)
     assert cluster.ask(f"/{NAMESPACE}/keyless/v1/models", CALLER).status == 401
     assert len(cluster.edges["keyed"].seen) == before
+
+
+@pytest.mark.parametrize(("name", "answer"), [("keyed", 200), ("header-keyed", 200), ("keyless", 401)])
+def test_ready_is_who_has_a_key(cluster: ControlCluster, name: str, answer: int) -> None:
+    """As the kubelet asks: from 200 to 399 is ready."""
+    before = {edge: len(each.seen) for edge, each in cluster.edges.items()}
+    connection = HTTPConnection("127.0.0.1", cluster.pods[name].port, timeout=10)
+    connection.request("GET", egress_config.READY_PATH)
+    assert connection.getresponse().status == answer
+    connection.close()
+    assert {edge: len(each.seen) for edge, each in cluster.edges.items()} == before
 
 
 def test_a_changed_key_is_used_without_a_restart(cluster: ControlCluster) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import is_plain_word
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
     Choices,
     StackError,
@@ -95,6 +96,7 @@ def test_what_others_refer_to_comes_first() -> None:
         ("ai-gateway-crds", "ai-gateway"),
         ("envoy-gateway", "ai-gateway"),
         ("ai-gateway", "gateway"),
+        ("prometheus", "monitors"),
         ("node-feature-discovery", "dra-driver"),
     ):
         assert wave[earlier] < wave[later]
@@ -112,7 +114,8 @@ def test_a_failure_holds_those_back_that_need_it_and_nobody_else() -> None:
     assert holds["gaie-crds"] == ["ai-gateway", "envoy-gateway", "gateway"]
     assert holds["ai-gateway"] == ["gateway"]
     assert holds["node-feature-discovery"] == holds["dra-quota"] == ["dra-driver"]
-    for key in ("cert-manager", "prometheus", "leader-worker-set", "dra-driver", "gateway"):
+    assert holds["prometheus"] == ["monitors"]
+    for key in ("cert-manager", "monitors", "leader-worker-set", "dra-driver", "gateway"):
         assert holds[key] == []
 
 
@@ -130,6 +133,48 @@ def test_only_clusters_with_its_devices_get_the_driver(drivers: list[str], insta
     for key in ("node-feature-discovery", "dra-quota", "dra-driver"):
         assert (found[key]["why"] == "") is installed
     assert found["envoy-gateway"]["why"] == ""
+
+
+@pytest.mark.parametrize(
+    ("states", "why"),
+    [
+        ({}, ""),
+        ({"prometheus": "managed"}, ""),
+        ({"prometheus": "provided"}, "serving_stack_states says provided of prometheus"),
+        ({"prometheus": "disabled"}, "serving_stack_states says disabled of prometheus"),
+        ({"prometheus": "provided", "monitors": "managed"}, ""),
+        ({"monitors": "disabled"}, "serving_stack_states says disabled"),
+    ],
+)
+def test_pods_are_scraped_where_there_is_somebody_to_do_it(states: dict[str, str], why: str) -> None:
+    assert planned(states=states)["monitors"]["why"] == why
+
+
+def found(monitor: Mapping[str, Any], pod: Mapping[str, Any]) -> list[int]:
+    """The ports of a pod that a PodMonitor finds."""
+    (term,) = monitor["spec"]["selector"]["matchExpressions"]
+    if term["operator"] != "Exists" or term["key"] not in pod["metadata"]["labels"]:
+        return []
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    ports = [port for container in pod["spec"]["containers"] for port in container["ports"]]
+    wanted = endpoint.get("portNumber") or endpoint["port"]
+    return [port["containerPort"] for port in ports if wanted in (port["containerPort"], port.get("name"))]
+
+
+def test_what_is_scraped_are_the_pods_of_replicas() -> None:
+    """Their labels and ports are those of what is composed."""
+    spec = {"containers": [{"name": "engine", "image": "x"}]}
+    members = [{"role": "Standalone", "nodePoolName": "a", "deviceRequests": [], "template": {"spec": spec}}]
+    for phases in ((None,), ("Prefill", "Decode")):
+        engines = [{"name": f"e{phase}", "members": members, **({"phase": phase} if phase else {})} for phase in phases]
+        mode = "PrefillDecode" if len(phases) > 1 else "Unified"
+        replica = {
+            "metadata": {"name": "r", "namespace": "n"},
+            "spec": {"clusterName": "c", "serving": {"mode": mode}, "engines": engines},
+        }
+        pods = [each["spec"]["template"] for each in replica_objects(replica) if each["kind"] == "Deployment"]
+        scraped = [port for monitor in planned()["monitors"]["objects"] for pod in pods for port in found(monitor, pod)]
+        assert scraped == [*[8000] * len(phases), 9090]
 
 
 @pytest.mark.parametrize(

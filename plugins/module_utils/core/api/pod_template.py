@@ -5,10 +5,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field, model_validator
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import IntOrString, Model, Rule, Words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    Finding,
+    IntOrString,
+    Model,
+    Rule,
+    Words,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import (
     LabelValue,
     key_rules,
@@ -16,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
 )
 
 ENGINE_CONTAINER = "engine"
+MOST_GRACE_SECONDS = 86400
 # The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
 QUANTITY = r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
 Quantity = Annotated[str, Words("must be a quantity, such as 500m, 4 or 16Gi"), IntOrString()]
@@ -111,6 +118,58 @@ class Resources(Model):
     limits: ResourceList | None = Field(default=None, description="What the container may use at most.")
 
 
+class ExecAction(Model):
+    """A command in the container, run without a shell."""
+
+    command: list[str] = Field(min_length=1, description="The command and its arguments.")
+
+
+class HttpGetAction(Model):
+    """A request to the pod itself."""
+
+    path: str | None = Field(default=None, description="Path of the request.")
+    port: int = Field(ge=1, le=65535, description="Port of the container.")
+    scheme: Literal["HTTP", "HTTPS"] | None = Field(default=None, description="HTTP by default.")
+
+
+class SleepAction(Model):
+    """A pause."""
+
+    seconds: int = Field(ge=1, le=MOST_GRACE_SECONDS, description="How long it is.")
+
+
+class LifecycleHandler(Model):
+    """One thing to do."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("MD-26", "MR-22"),
+            message="exactly one of exec, httpGet and sleep must be given",
+            cel="[has(self.exec), has(self.httpGet), has(self.sleep)].filter(x, x).size() == 1",
+            check=lambda handler: (
+                sum(part is not None for part in (handler.exec_, handler.http_get, handler.sleep)) == 1
+            ),
+        ),
+    )
+
+    exec_: ExecAction | None = Field(default=None, description="Run a command.")
+    http_get: HttpGetAction | None = Field(default=None, description="Send a request.")
+    sleep: SleepAction | None = Field(default=None, description="Wait.")
+
+
+class Lifecycle(Model):
+    """What is done when the container has started, and before it is told to stop."""
+
+    MIN_PROPERTIES: ClassVar[int] = 1
+
+    post_start: LifecycleHandler | None = Field(default=None, description="Once the container has started.")
+    pre_stop: LifecycleHandler | None = Field(
+        default=None,
+        description="Before the container gets SIGTERM, within terminationGracePeriodSeconds; in place of the composed "
+        "pause, during which it serves on.",
+    )
+
+
 class Container(Model):
     """The engine's container."""
 
@@ -129,12 +188,25 @@ class Container(Model):
     args: list[str] | None = Field(default=None, description="Arguments, passed on as they are.")
     env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
     resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
+    lifecycle: Lifecycle | None = Field(default=None, description="What is done at its start and before its end.")
 
 
 class ImagePullSecret(Model):
     """A registry Secret."""
 
     name: str = Field(description="Name of a Secret on the workload cluster.")
+
+
+def _pause_fits(pod: Any) -> list[Finding]:
+    """A pause that outlasts the grace period is refused by Kubernetes."""
+    period = pod.termination_grace_period_seconds
+    found = []
+    for index, container in enumerate(pod.containers):
+        pre_stop = container.lifecycle and container.lifecycle.pre_stop
+        if period is not None and pre_stop and pre_stop.sleep and pre_stop.sleep.seconds > period:
+            path = ("containers", index, "lifecycle", "preStop", "sleep", "seconds")
+            found.append(Finding(path, value=pre_stop.sleep.seconds))
+    return found
 
 
 class PodSpec(Model):
@@ -154,6 +226,15 @@ class PodSpec(Model):
             check=lambda pod: len(pod.containers) == 1 and pod.containers[0].name == ENGINE_CONTAINER,
             hint=f"set containers[0].name: {ENGINE_CONTAINER}",
         ),
+        Rule(
+            ids=("MD-27", "MR-23"),
+            message="preStop.sleep.seconds must not be more than terminationGracePeriodSeconds",
+            cel="!has(self.terminationGracePeriodSeconds) || self.containers.all(c, !has(c.lifecycle) || "
+            "!has(c.lifecycle.preStop) || !has(c.lifecycle.preStop.sleep) || "
+            "c.lifecycle.preStop.sleep.seconds <= self.terminationGracePeriodSeconds)",
+            check=_pause_fits,
+            hint="raise terminationGracePeriodSeconds, or leave it out: it then follows the pause",
+        ),
     )
 
     containers: list[Container] = Field(
@@ -161,6 +242,12 @@ class PodSpec(Model):
     )
     image_pull_secrets: list[ImagePullSecret] | None = Field(
         default=None, description="Registry Secrets on the workload cluster."
+    )
+    termination_grace_period_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_GRACE_SECONDS,
+        description="How long a pod may take to stop. All but the last 30 seconds of it, it serves on.",
     )
 
 

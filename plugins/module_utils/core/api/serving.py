@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Known, Model, Rule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Mode
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Resources
 
 PICKER_CONFIG_KIND = "EndpointPickerConfig"
 
@@ -37,6 +38,9 @@ class Picker(Model):
     )
     config: Annotated[dict[str, Any], Known("kind")] | None = Field(
         default=None, description="The picker's configuration, in place of the composed one as a whole."
+    )
+    resources: Resources | None = Field(
+        default=None, description="CPU and memory; what has neither a request nor a limit here is composed."
     )
 
 

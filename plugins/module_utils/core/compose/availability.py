@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What keeps one of two pods serving when a node fails or is drained."""
+"""What keeps pods serving when a node fails or is drained."""
 
 from __future__ import annotations
 

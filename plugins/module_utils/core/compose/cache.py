@@ -162,7 +162,8 @@ def _job(cache: Mapping[str, Any], settled: bool, options: Options, volume: str)
         "metadata": {"labels": _identity_labels(cache)},
         "spec": pod_spec(claim_name(*_identity(cache), volume), options.hydration_image, env, token),
     }
-    spec: dict[str, Any] = {"backoffLimit": 3}
+    # Not while a pod before still writes.
+    spec: dict[str, Any] = {"backoffLimit": 3, "podReplacementPolicy": "Failed"}
     if settled:
         spec["ttlSecondsAfterFinished"] = _FINISHED_JOB_SECONDS
         name = job_name(*_identity(cache), volume)

@@ -10,8 +10,14 @@ WORKLOAD_LABEL = "modelplane.ai/workload"
 LWS_ROLE_LABEL = "modelplane.ai/lws-role"
 GANG_LABEL = "modelplane.ai/gang"
 """On pods of a gang that claim devices: its LeaderWorkerSet."""
+ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
+"""On pods that answer the API, for the picker: what engine it is."""
+PICKER_LABEL = "modelplane.ai/picker"
+"""On pods of pickers: the replica that they are of."""
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 """Set on every pod of a LeaderWorkerSet by its controller."""
+LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
+"""The same: the name of the LeaderWorkerSet."""
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 POOL_LABEL = "modelplane.ai/pool"
 """On nodes: the name of the node pool, selected on by every engine pod."""
@@ -25,7 +31,11 @@ DECODE_PORT = 8001
 """Where a Decode engine listens behind its sidecar, which takes over ENGINE_PORT."""
 PICKER_PORT = 9002
 PICKER_HEALTH_PORT = 9003
+PICKER_METRICS_PORT = 9090
 HEALTH_PATH = "/health"
+
+STREAM_GRACE_SECONDS = 240
+"""How long a pod of a replica that is to go serves on, unless the fleet or a member says another time."""
 
 ENGINE_CONTAINER = "engine"
 MODEL_CACHE_PATH = "/mnt/models"

@@ -66,7 +66,13 @@ def disaggregate(
 
 def _sidecar(port: int, written: Mapping[str, Any] | None, image: str) -> dict[str, Any]:
     """The proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
-    args = ("--secure-proxy=false", "--kv-connector=nixlv2", f"--vllm-port={port}")
+    args = (
+        "--secure-proxy=false",
+        "--kv-connector=nixlv2",
+        f"--vllm-port={port}",
+        # Of the same prefill pod: connections that it resets or refuses for a moment cost no request.
+        "--prefill-max-retries=2",
+    )
     return {
         "name": "pd-sidecar",
         "image": overrides.image(written, image),

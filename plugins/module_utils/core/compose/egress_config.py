@@ -34,7 +34,16 @@ _MAX_REQUESTS = 65536
 
 _CALLERS_KEYS = (_AUTHORIZATION, "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key")
 """Headers in which callers prove who they are, to the fleet."""
-_HOPS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-server", "x-real-ip")
+_HOPS = (
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-forwarded-server",
+    "x-real-ip",
+    "x-request-id",
+)
 """Headers that tell of the network inside."""
 
 
@@ -89,7 +98,7 @@ def _listener(credential: Credential, target: Target) -> dict[str, Any]:
         "stream_idle_timeout": "0s",
         "request_timeout": "0s",
         "route_config": {"virtual_hosts": [_virtual_host(credential, target)]},
-        "http_filters": [_ready_filter(), _credential_filter(credential), _router_filter()],
+        "http_filters": [_credential_filter(credential), _router_filter()],
     }
     chain = {"filters": [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]}
     return {"name": "requests", "address": _address("0.0.0.0", LISTEN_PORT), "filter_chains": [chain]}
@@ -109,21 +118,17 @@ def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
     return {
         "name": _CLUSTER,
         "domains": ["*"],
-        "routes": [{"match": {"prefix": "/"}, "route": action}],
+        # The kubelet's probes pass the filter that adds the key like all requests: without a usable key they get 401.
+        "routes": [
+            {"match": {"path": READY_PATH}, "direct_response": {"status": 200}},
+            {"match": {"prefix": "/"}, "route": action},
+        ],
         "request_headers_to_remove": removed,
     }
 
 
 def _filter(name: str, kind: str, **config: Any) -> dict[str, Any]:
     return {"name": name, "typed_config": {"@type": f"{_TYPE}.extensions.filters.http.{kind}", **config}}
-
-
-def _ready_filter() -> dict[str, Any]:
-    """Answers the kubelet's probes on the port of requests, which opens once the key is read."""
-    path = {"name": ":path", "string_match": {"exact": READY_PATH}}
-    return _filter(
-        "envoy.filters.http.health_check", "health_check.v3.HealthCheck", pass_through_mode=False, headers=[path]
-    )
 
 
 def _credential_filter(credential: Credential) -> dict[str, Any]:
@@ -180,10 +185,12 @@ def _transport_socket(name: str) -> dict[str, Any]:
         "@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
         "sni": name,
         "common_tls_context": {
+            # Clients stop at 1.2 by default.
+            "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
             "combined_validation_context": {
                 "default_validation_context": {"match_typed_subject_alt_names": [san]},
                 "validation_context_sds_secret_config": {"name": _AUTHORITIES, "sds_config": _file(AUTHORITIES_FILE)},
-            }
+            },
         },
     }
     return {"name": "envoy.transport_sockets.tls", "typed_config": context}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an engine's command line says about the engine: its port and its KV cache block size.
+"""What an engine's command line says about the engine: what it is, its port and its KV cache block size.
 
 Flags are read from `args` and then from `command`. An element that is shell text, as in
 `sh -c "exec vllm serve --port 8001"`, is split as a POSIX shell would split it. Nothing is expanded: a value such as
@@ -34,6 +34,14 @@ def port(container: Mapping[str, Any], expected: int) -> int:
 def block_size(container: Mapping[str, Any]) -> int:
     """Tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
     return _number(container, ("--block-size", "--page-size"), _MAX_BLOCK_SIZE) or DEFAULT_BLOCK_SIZE
+
+
+def is_sglang(container: Mapping[str, Any]) -> bool:
+    """Whether the container starts an SGLang server."""
+    return any(
+        "sglang.launch_server" in words or ("sglang", "serve") in pairwise(words) or words[:1] == ["sglang"]
+        for words in ([word.rpartition("/")[2] for word in line] for line in _command_lines(container))
+    )
 
 
 def has_model(container: Mapping[str, Any]) -> bool:

@@ -32,8 +32,15 @@ if ! holds "$started"; then
       exit 1
     fi
   done
+  if ! (: >>"$started") 2>/dev/null; then
+    printf 'User %s of this pod may not write to the volume: %s\\n' "$(id -u)" "$(ls -ld "$VOLUME")" >&2
+    printf 'Give the folder of the share to this user, or let everybody write there.\\n' >&2
+    exit 1
+  fi
   printf '%s\\n' "$ARTIFACT" >"$started"
 fi
+# hf resumes whole files. Pieces of those that were interrupted have names of their own, and nobody else removes them.
+find "$VOLUME" -type f -name '*.incomplete' -exec rm -f {} +
 
 if ! command -v hf >/dev/null 2>&1; then
   pip install --quiet --target "$HOME/packages" 'huggingface_hub>=0.34,<3'
@@ -56,6 +63,10 @@ fi
 printf 'Downloading %s.\\n' "$ARTIFACT"
 hf download "$@"
 
+if [ "$LAYOUT" = HubCache ]; then
+  # Lists of what belongs to a revision, for hf's own user only by default: engines run as others.
+  find "$VOLUME" -type f -path '*/trees/*.json' -exec chmod a+r {} +
+fi
 if [ "$LAYOUT" = HubCache ] && [ -n "$REVISION" ]; then
   # Engines that name no revision ask for main, which offline has to be the one that is here.
   refs="$HF_HUB_CACHE/models--$(printf '%s' "$REPO" | sed 's|/|--|g')/refs"
@@ -78,8 +89,8 @@ printf 'The volume holds %s.\\n' "$ARTIFACT"
 
 What users write reaches it by variables alone: REPO, REVISION (or empty), LAYOUT, ARTIFACT (their identity), VOLUME.
 The volume holds ARTIFACT once `.modelplane-hydrated` says so. `.modelplane-hydrating` names what is being downloaded:
-a repeated run resumes that, and a run for anything else touches nothing and fails: engines may be reading what is
-there, and a folder with the weights of two models would be loaded as one.
+a repeated run downloads the files of that which are missing, and a run for anything else touches nothing and fails:
+engines may be reading what is there, and a folder with the weights of two models would be loaded as one.
 """
 
 VOLUME_PATH = "/mnt/artifact"

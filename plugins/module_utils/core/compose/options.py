@@ -11,15 +11,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 
 @dataclass(frozen=True)
 class Options:
-    """Images and numbers of the fleet. What a ModelDeployment says for itself wins over `picker_image` and
-    `sidecar_image`.
+    """Images and numbers of the fleet. What a ModelDeployment says for itself wins over `picker_image`,
+    `sidecar_image` and `stream_grace`.
 
     `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
     `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
+    `stream_grace` is how long a pod of a replica that is to go serves on, in seconds, so that its streams finish.
     """
 
     picker_image: str = constants.PICKER_IMAGE
-    picker_replicas: int = 2
     sidecar_image: str = constants.SIDECAR_IMAGE
     hydration_image: str = constants.HYDRATION_IMAGE
     egress_image: str = constants.EGRESS_IMAGE
+    stream_grace: int = constants.STREAM_GRACE_SECONDS

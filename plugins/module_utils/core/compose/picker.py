@@ -1,6 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The endpoint picker of a replica: the pods that tell the gateway which serving pod takes a request."""
+"""The endpoint picker of a replica: the pod that tells the gateway which serving pod takes a request.
+
+There is one, as its authors recommend: what is in the caches of the engines each picker knows of the requests that it
+saw itself. A second one that waits to be elected would never be ready, so that no Deployment of pickers would be
+available to whoever looks at it, and a leader gives up its lease after its last stream only: up to half a minute in
+which nobody picks. So a rollout starts the new one before the old one goes.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,10 @@ from hashlib import sha256
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import (
-    disruption_budget,
-    spread_over_nodes,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import serve_on
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 
 _CONFIG_KEY = "epp-config.yaml"
@@ -27,6 +30,9 @@ _WATCHED = (
     (constants.POOL_GROUP, "inferencepools"),
     ("inference.networking.x-k8s.io", "inferenceobjectives"),
 )
+_RESOURCES = {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}
+_LOST_NODE_SECONDS = 10
+"""After which a picker on a node that does not answer is replaced: Kubernetes waits for five minutes by default."""
 
 
 def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
@@ -43,7 +49,6 @@ def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> t
         _role_binding(owner),
         _config_map(owner, text),
         _deployment(owner, text, written, options),
-        disruption_budget(owner.metadata(owner.picker_name), _selector(owner)),
         _service(owner),
     )
 
@@ -89,23 +94,24 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
 
 
 def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    return {
+    deployment: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": owner.metadata(owner.picker_name),
         "spec": {
-            "replicas": options.picker_replicas,
+            "replicas": 1,
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": _selector(owner)},
             "template": {
                 "metadata": {
-                    "labels": {**owner.identity_labels(), **_selector(owner)},
+                    "labels": {**owner.identity_labels(), constants.PICKER_LABEL: owner.prefix, **_selector(owner)},
                     # The picker reads its configuration only when it starts.
                     "annotations": {_CHECKSUM_ANNOTATION: sha256(config.encode()).hexdigest()},
                 },
                 "spec": {
                     "serviceAccountName": owner.picker_name,
                     "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-                    "topologySpreadConstraints": [spread_over_nodes(_selector(owner))],
+                    "tolerations": [_lost_node("not-ready"), _lost_node("unreachable")],
                     "volumes": [
                         {"name": "config", "configMap": {"name": owner.picker_name}},
                         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
@@ -114,6 +120,19 @@ def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: 
                 },
             },
         },
+    }
+    # A request passes the picker until its last token. Told to stop, a picker ends all that is left after 27 seconds.
+    serve_on(deployment["spec"]["template"]["spec"], options.stream_grace)
+    return deployment
+
+
+def _lost_node(taint: str) -> dict[str, Any]:
+    """The toleration of a node that no longer answers: short, as until then nobody picks."""
+    return {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _LOST_NODE_SECONDS,
     }
 
 
@@ -124,6 +143,10 @@ def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> di
         f"--pool-group={constants.POOL_GROUP}",
         f"--config-file={_CONFIG_DIRECTORY}/{_CONFIG_KEY}",
         f"--grpc-port={constants.PICKER_PORT}",
+        # By default, spans of all requests are printed.
+        "--tracing=false",
+        # It would ask the API server who wants to know, with rights that no fleet has to give away.
+        "--metrics-endpoint-auth=false",
     )
     return {
         "name": "epp",
@@ -132,8 +155,9 @@ def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> di
         "ports": [
             {"name": "grpc", "containerPort": constants.PICKER_PORT},
             {"name": "grpc-health", "containerPort": constants.PICKER_HEALTH_PORT},
+            {"name": "metrics", "containerPort": constants.PICKER_METRICS_PORT},
         ],
-        "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}},
+        "resources": _resources(written),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -143,17 +167,29 @@ def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> di
             {"name": "config", "mountPath": _CONFIG_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
-        "readinessProbe": _probe(initial_delay=5),
-        "livenessProbe": _probe(initial_delay=30),
+        # Soon, as nobody picks until then.
+        "readinessProbe": _probe(initial_delay=1, period=2),
+        "livenessProbe": _probe(initial_delay=30, period=10),
     }
 
 
-def _probe(initial_delay: int) -> dict[str, Any]:
+def _resources(written: Mapping[str, Any]) -> dict[str, Any]:
+    """The composed amounts, and what is written: of a resource both request and limit, as the one bounds the other."""
+    own = {field: amounts for field, amounts in (written.get("resources") or {}).items() if amounts}
+    given = {resource for amounts in own.values() for resource in amounts}
+    merged = {}
+    for field, amounts in _RESOURCES.items():
+        composed = {resource: amount for resource, amount in amounts.items() if resource not in given}
+        merged[field] = {**composed, **own.get(field, {})}
+    return {field: amounts for field, amounts in merged.items() if amounts}
+
+
+def _probe(initial_delay: int, period: int) -> dict[str, Any]:
     """A gRPC health probe (KEP-2727). Periods are in seconds. The picker answers once it has seen its InferencePool."""
     return {
         "grpc": {"port": constants.PICKER_HEALTH_PORT},
         "initialDelaySeconds": initial_delay,
-        "periodSeconds": 10,
+        "periodSeconds": period,
         "timeoutSeconds": 5,
     }
 

@@ -45,7 +45,6 @@ def _cache_producer(block_size: int) -> dict[str, Any]:
         "parameters": {
             "autoTune": False,
             "blockSizeTokens": block_size,
-            "maxPrefixBlocksToMatch": 256,
             "lruCapacityPerServer": 31250,
         },
     }
@@ -59,7 +58,6 @@ def _disaggregated_plugins() -> list[dict[str, Any]]:
     return [
         *_plugins(
             "prefix-cache-scorer",
-            "disagg-headers-handler",
             "queue-scorer",
             "prefill-filter",
             "decode-filter",

@@ -68,7 +68,7 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
     planned = []
     for component in sorted(components, key=lambda component: int(component["wave"])):
         key = str(component["key"])
-        state = str(choices.states.get(key, component.get("state", "managed")))
+        state = str(_state(component, choices))
         if state not in STATES:
             problems.append(f"{choices.variables}_states.{key} is {state}, and must be one of {', '.join(STATES)}")
         # What is disabled by default goes when somebody says so, as others may use what is there.
@@ -213,12 +213,23 @@ def _holds(key: str, components: Sequence[Component]) -> list[str]:
     return sorted(found)
 
 
+def _state(component: Component, choices: Choices) -> object:
+    for key in (component["key"], component.get("part_of")):
+        if key in choices.states:
+            return choices.states[key]
+    return component.get("state", "managed")
+
+
 def _not_installed(component: Component, state: str, choices: Choices) -> str:
     """Why a component is not installed; empty when it is."""
     needs = str(component.get("needs", "all"))
     if state != "managed":
         said = f"{choices.variables}_states says"
-        return f"{said} {state}" if component["key"] in choices.states else f"it is {state} unless {said} managed"
+        if component["key"] in choices.states:
+            return f"{said} {state}"
+        if component.get("part_of") in choices.states:
+            return f"{said} {state} of {component['part_of']}"
+        return f"it is {state} unless {said} managed"
     if needs != "all" and needs not in choices.drivers:
         return f"no pool has devices of driver {needs}"
     return str(component.get("unneeded") or "")

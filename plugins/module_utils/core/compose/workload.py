@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
@@ -28,17 +28,23 @@ def workload(parts: Sequence[Member], copies: int) -> dict[str, Any]:
 
 def serving_template(workload: Mapping[str, Any]) -> dict[str, Any]:
     """The pod template of a workload whose pods answer the API."""
+    return member_template(workload, constants.LEADER)
+
+
+def member_template(workload: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """The pod template of a member of a workload. That of a Deployment is of its one member."""
     spec = workload["spec"]
-    template: dict[str, Any] = (
-        spec["template"] if workload["kind"] == "Deployment" else spec["leaderWorkerTemplate"]["leaderTemplate"]
-    )
+    if workload["kind"] == "Deployment":
+        template: dict[str, Any] = spec["template"]
+    else:
+        template = spec["leaderWorkerTemplate"]["workerTemplate" if role == constants.WORKER else "leaderTemplate"]
     return template
 
 
 def _deployment(member: Member, copies: int) -> dict[str, Any]:
     name = child_name(member.owner.prefix, member.engine)
     selector = {constants.WORKLOAD_LABEL: name}
-    labels = {constants.SERVING_LABEL: member.owner.prefix, **selector}
+    labels = {constants.SERVING_LABEL: member.owner.prefix, **_engine_type(member), **selector}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -53,10 +59,22 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
     }
 
 
+def _engine_type(member: Member) -> dict[str, str]:
+    """The label by which a picker knows the names of an engine's metrics; without, it takes it for vLLM."""
+    written = (member.wire["template"].get("metadata") or {}).get("labels") or {}
+    if constants.ENGINE_TYPE_LABEL in written or not engine_flags.is_sglang(member.container):
+        return {}
+    return {constants.ENGINE_TYPE_LABEL: "sglang"}
+
+
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = (worker.wire.get("worker") or {}).get("nodes") or 1
     name = gang_name(leader.owner.prefix, leader.engine)
-    leader_labels = {constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
+    leader_labels = {
+        constants.SERVING_LABEL: leader.owner.prefix,
+        **_engine_type(leader),
+        constants.LWS_ROLE_LABEL: "leader",
+    }
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",

@@ -22,6 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.opti
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import engine_budget, stop_well
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
 
 WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
@@ -41,12 +42,16 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
     cache = CacheMount.of(owner.namespace, spec.get("modelCacheRef"))
     claims = []
     workloads = []
+    budgets: list[dict[str, Any]] = []
     for engine in spec["engines"]:
         parts = members(owner, engine, cache)
         claims += [claim_template(member) for member in parts if member.device_requests]
-        composed = workload(parts, engine.get("copies") or 1)
+        copies = engine.get("copies") or 1
+        composed = workload(parts, copies)
         if is_disaggregated(spec):
             disaggregate(composed, owner, engine, spec["serving"], options)
+        stop_well(composed, parts, options.stream_grace)
+        budgets += engine_budget(composed, parts, copies)
         workloads.append(composed)
     pickers = picker_objects(owner, spec, options)
     for value in (*workloads, *pickers):
@@ -56,6 +61,7 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         workload_namespace(owner.namespace),
         *claims,
         *workloads,
+        *budgets,
         inference_pool(owner),
         *pickers,
         http_route(owner),

@@ -24,6 +24,13 @@ CACHE_MOUNT = "/mnt/models"
 DECODE_PORT = 8001
 """Where a decode engine listens: a sidecar takes the engine port 8000 in front of it."""
 
+_BEFORE_RAY = (
+    # The shell is process 1 of its pod while it waits, and such a one passes over signals that it does not handle.
+    "trap 'exit 143' TERM",
+    # Ray reports to its authors otherwise.
+    'export RAY_USAGE_STATS_ENABLED="${RAY_USAGE_STATS_ENABLED:-0}"',
+)
+
 LEADER = "$(MODELPLANE_LEADER_ADDRESS)"
 RANK = "$(MODELPLANE_RANK)"
 
@@ -118,6 +125,7 @@ def _follower_script(args: Sequence[str], gang: Gang) -> str:
 def _script(with_ray: Sequence[str], args: Sequence[str], gang: Gang, extra: str = "") -> str:
     """Ray where the image has it, vLLM's own launch elsewhere; a backend the user names leaves only that one."""
     backend = _flag_value(args, "--distributed-executor-backend")
+    with_ray = (*_BEFORE_RAY, *with_ray)
     native = f'exec vllm serve "$@" --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'
     if backend is None:
         native += " --distributed-executor-backend=mp"

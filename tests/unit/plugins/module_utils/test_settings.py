@@ -35,6 +35,7 @@ def test_what_is_in_order() -> None:
         ({"fleet_forks": "many"}, r"control: argument 'fleet_forks' is of type .*str.*int.*"),
         ({"fleet_images": {"pikcer": "x"}}, r"control: unknown key fleet_images\.pikcer.*"),
         ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
+        ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1, and must be at least 0"),
         ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),
         ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf, .*"),
         ({"fleet_name": "Bad_Name"}, r"control: fleet_name must be lower case letters.*"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,10 @@ def executable(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
+def environment(folder: Path) -> dict[str, str]:
+    return {**ENVIRONMENT, "PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+
 def run(container: dict[str, Any], folder: Path, *, ray: bool) -> list[list[str]]:
     """Run a container's command with stand-ins for the programs of the image; what they were called with.
 
@@ -134,7 +139,7 @@ def run(container: dict[str, Any], folder: Path, *, ray: bool) -> list[list[str]
     words = [expanded(word) for word in [*container["command"], *container["args"]]]
     done = subprocess.run(
         words,
-        env={**ENVIRONMENT, "PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"},
+        env=environment(folder),
         capture_output=True,
         text=True,
         timeout=20,
@@ -172,6 +177,41 @@ def test_worker_waits_for_the_head_and_joins(tmp_path: Path) -> None:
     compile(first[2], "wait", "exec")
     assert pause == ["sleep", "2"]
     assert join == ["ray", "start", "--address=lws-0.lws.ns:6379", "--block"]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("part", [0, 1], ids=["leader", "worker"])
+def test_a_gang_that_waits_ends_when_it_is_told_to(tmp_path: Path, part: int) -> None:
+    """The shell ends itself (143): in its pod it is process 1, which the signal alone would not end, as here (-15)."""
+    container = gang({"tensor": 8, "pipeline": 2})[part]
+    waiting = tmp_path / "waiting"
+    executable(tmp_path / "ray", ":")
+    executable(tmp_path / "python3", "exit 1")
+    executable(tmp_path / "sleep", f": >{waiting}\nwhile [ -e {waiting} ]; do :; done")
+    words = [expanded(word) for word in [*container["command"], *container["args"]]]
+    with subprocess.Popen(words, env=environment(tmp_path), start_new_session=True) as process:
+        while not waiting.exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        waiting.unlink()
+        assert process.wait(timeout=20) == 143
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("own", "expected"), [({}, "0"), ({"RAY_USAGE_STATS_ENABLED": "1"}, "1")])
+@pytest.mark.parametrize("part", [0, 1], ids=["leader", "worker"])
+def test_ray_reports_to_nobody_unless_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: dict[str, str], expected: str, part: int
+) -> None:
+    for name, value in own.items():
+        monkeypatch.setitem(ENVIRONMENT, name, value)
+    container = gang({"tensor": 8, "pipeline": 2})[part]
+    executable(tmp_path / "ray", f'printf "%s" "$RAY_USAGE_STATS_ENABLED" >{tmp_path}/stats')
+    executable(tmp_path / "python3", ":")
+    executable(tmp_path / "vllm", ":")
+    words = [expanded(word) for word in [*container["command"], *container["args"]]]
+    subprocess.run(words, env=environment(tmp_path), timeout=20, check=True)
+    assert (tmp_path / "stats").read_text(encoding="utf-8") == expected
 
 
 @pytest.mark.integration

@@ -125,6 +125,8 @@ ADDITIONS = {
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
     r"ModelEndpoint spec\.(credential|tls)(\..*)?": "providers ask for keys and sign with certificates",
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
+    r"Model(Deployment|Replica) .*\.containers\[\]\.lifecycle(\..*)?": "streams outlast what pods may take to stop",
+    r"Model(Deployment|Replica) .*\.template\.spec\.terminationGracePeriodSeconds": "the same",
 }
 
 

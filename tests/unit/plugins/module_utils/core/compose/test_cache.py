@@ -230,7 +230,7 @@ while [ "$1" != --target ]; do shift; done
 mkdir -p "$2/bin"
 cp "$HF" "$2/bin/hf"
 """
-TOOLS = ("cat", "cp", "dirname", "mkdir", "mv", "rm", "sed", "touch")
+TOOLS = ("cat", "chmod", "cp", "dirname", "find", "id", "ls", "mkdir", "mv", "rm", "sed", "touch")
 
 
 class Machine:
@@ -410,6 +410,63 @@ def test_a_failure_leaves_no_marker_and_what_was_downloaded(machine: Machine) ->
     machine.fail_later.unlink()
     assert machine.run(model_cache()).returncode == 0
     assert machine.names() == {MARKER, "partial", "weights-main"}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("layout", "place"),
+    [("Folder", ".cache/huggingface/download"), ("HubCache", "hub/models--Qwen--Qwen3-8B/blobs")],
+)
+def test_pieces_of_an_interrupted_download_do_not_stay(machine: Machine, layout: str, place: str) -> None:
+    """Each attempt of `hf` gives its pieces names of their own, so that nobody would go on with them."""
+    cache = model_cache(layout=layout)
+    machine.fail_later.touch()
+    assert machine.run(cache).returncode == 8
+    folder = machine.volume / place
+    folder.mkdir(parents=True)
+    for name in ("shard-1.0a1b2c3d.incomplete", "shard-2.4e5f6a7b.incomplete", "shard-3"):
+        (folder / name).write_text("x")
+    machine.fail_later.unlink()
+    assert machine.run(cache).returncode == 0
+    assert [path.name for path in folder.iterdir()] == ["shard-3"]
+
+
+@pytest.mark.integration
+def test_pieces_in_a_volume_of_something_else_are_not_touched(machine: Machine) -> None:
+    machine.run(model_cache())
+    (machine.volume / "x.incomplete").write_text("x")
+    assert machine.run(model_cache()).returncode == 0
+    assert machine.run(model_cache(revision="v2")).returncode == 1
+    assert "x.incomplete" in machine.names()
+
+
+@pytest.mark.integration
+def test_engines_may_read_what_hf_knows_of_a_revision(machine: Machine) -> None:
+    machine.fail_later.touch()
+    cache = model_cache(layout="HubCache")
+    machine.run(cache)
+    tree = machine.volume / "hub" / "models--Qwen--Qwen3-8B" / "trees" / "c0ffee.json"
+    tree.parent.mkdir(parents=True)
+    tree.write_text("{}")
+    tree.chmod(0o600)
+    machine.fail_later.unlink()
+    assert machine.run(cache).returncode == 0
+    assert tree.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.integration
+def test_a_share_that_the_user_may_not_write_to_is_told(machine: Machine) -> None:
+    shutil.rmtree(machine.volume)
+    machine.volume.symlink_to("/proc/self")
+    result = machine.run(model_cache())
+    assert result.returncode == 1
+    assert "may not write to the volume: " in result.stderr
+    assert "Give the folder of the share to this user" in result.stderr
+    assert machine.calls == []
+
+
+def test_no_second_pod_writes_while_one_ends() -> None:
+    assert job(model_cache())["spec"]["podReplacementPolicy"] == "Failed"
 
 
 @pytest.mark.integration

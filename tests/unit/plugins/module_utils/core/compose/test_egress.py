@@ -87,6 +87,27 @@ def test_two_pods_without_rights() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] in json.dumps(manager(objects))
 
 
+def test_ready_is_who_has_a_key() -> None:
+    """Probes pass the filter that refuses what it cannot add the key to, and are answered behind it."""
+    objects = composed(endpoint())
+    ready, rest = virtual_host(objects)["routes"]
+    names = [each["name"] for each in manager(objects)["http_filters"]]
+    assert names == ["envoy.filters.http.credential_injector", "envoy.filters.http.router"]
+    assert ready == {"match": {"path": "/.modelplane-egress-ready"}, "direct_response": {"status": 200}}
+    assert rest["match"] == {"prefix": "/"}
+
+
+def test_nothing_of_the_network_inside_is_sent_on() -> None:
+    removed = set(virtual_host(composed(endpoint()))["request_headers_to_remove"])
+    forwarded = {f"x-forwarded-{each}" for each in ("for", "host", "port", "proto", "server")}
+    assert removed >= forwarded | {"forwarded", "x-real-ip", "x-request-id"}
+
+
+def test_the_newest_tls_is_spoken() -> None:
+    context = upstream(composed(endpoint()))["transport_socket"]["typed_config"]["common_tls_context"]
+    assert context["tls_params"] == {"tls_maximum_protocol_version": "TLSv1_3"}
+
+
 def test_streams_may_end_before_a_pod_goes() -> None:
     spec = pod(composed(endpoint()))
     pause = spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
@@ -149,7 +170,7 @@ def test_the_default_key() -> None:
 
 def test_nothing_cuts_a_stream() -> None:
     objects = composed(endpoint())
-    (route,) = virtual_host(objects)["routes"]
+    _ready, route = virtual_host(objects)["routes"]
     assert (route["route"]["timeout"], route["route"]["idle_timeout"]) == ("0s", "0s")
     assert manager(objects)["stream_idle_timeout"] == manager(objects)["request_timeout"] == "0s"
     (threshold,) = upstream(objects)["circuit_breakers"]["thresholds"]
@@ -167,7 +188,7 @@ def test_nothing_cuts_a_stream() -> None:
 )
 def test_host_and_tls(url: str, tls: Object | None, name: str | None, authority: str, kind: str) -> None:
     objects = composed(endpoint(url, tls))
-    (route,) = virtual_host(objects)["routes"]
+    _ready, route = virtual_host(objects)["routes"]
     assert route["route"]["host_rewrite_literal"] == authority
     assert upstream(objects)["type"] == kind
     if name is None:

@@ -80,6 +80,23 @@ def test_h7_block_size(container: dict[str, Any], expected: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({}, False),
+        ({"command": ["python3", "-m", "sglang.launch_server"]}, True),
+        ({"command": ["sh", "-c", "exec python3 -m sglang.launch_server --port 8000"]}, True),
+        ({"args": ["python3", "-m", "sglang.launch_server"]}, True),
+        ({"command": ["/usr/local/bin/sglang"], "args": ["serve"]}, True),
+        ({"command": ["sh", "-c", "set -e\nexec sglang serve"]}, True),
+        ({"command": ["vllm", "serve"], "args": ["--served-model-name", "sglang"]}, False),
+        ({"image": "lmsysorg/sglang:v0.5.9"}, False),
+    ],
+)
+def test_is_sglang(container: dict[str, Any], expected: bool) -> None:
+    assert engine_flags.is_sglang(container) is expected
+
+
+@pytest.mark.parametrize(
     ("args", "expected"),
     [
         (None, False),

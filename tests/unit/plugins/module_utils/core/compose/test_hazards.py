@@ -59,21 +59,52 @@ def test_h1_a_replica_without_a_deployment_has_no_such_label(make_replica: Make)
     assert not any(key == "modelplane.ai/deployment" for each in replica_objects(replica) for key, _ in keys(each))
 
 
-def test_h4_two_pickers_spread_probed_and_evicted_one_by_one(make_replica: Make, pick: Make) -> None:
+def test_h4_one_picker_which_the_next_one_relieves(make_replica: Make, pick: Make) -> None:
+    """Two would have an index each; one is there at any time, and soon again when its node is lost."""
     objects = replica_objects(make_replica())
     deployment = pick(objects, "Deployment", "-epp")
     pod = deployment["spec"]["template"]
     container = pod["spec"]["containers"][0]
     selector = {"matchLabels": {"app": "qwen3-8b-6e732e38e8-epp"}}
-    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert deployment["spec"]["selector"] == selector
-    assert pod["spec"]["topologySpreadConstraints"][0]["labelSelector"] == selector
-    assert pick(objects, "PodDisruptionBudget")["spec"]["selector"] == selector
-    assert pick(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert {each["key"]: each["tolerationSeconds"] for each in pod["spec"]["tolerations"]} == {
+        "node.kubernetes.io/not-ready": 10,
+        "node.kubernetes.io/unreachable": 10,
+    }
+    # A budget for one pod would hold up no node's drain, or all of them.
+    assert not [each for each in objects if each["kind"] == "PodDisruptionBudget"]
     assert pick(objects, "Service")["spec"]["selector"] == selector["matchLabels"]
     assert pod["metadata"]["labels"].items() >= selector["matchLabels"].items()
     assert container["readinessProbe"]["grpc"] == container["livenessProbe"]["grpc"] == {"port": 9003}
     assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+    assert set(container["resources"]["limits"]) == {"memory"}
+
+
+def test_the_picker_prints_no_traces_and_gives_metrics_to_who_reaches_it(make_replica: Make, pick: Make) -> None:
+    pod = pick(replica_objects(make_replica()), "Deployment", "-epp")["spec"]["template"]
+    container = pod["spec"]["containers"][0]
+    assert {"--tracing=false", "--metrics-endpoint-auth=false"} <= set(container["args"])
+    assert {"name": "metrics", "containerPort": 9090} in container["ports"]
+    assert pod["metadata"]["labels"]["modelplane.ai/picker"] == "qwen3-8b-6e732e38e8"
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({}, {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}),
+        ({"requests": {"cpu": "4"}}, {"requests": {"cpu": "4", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}),
+        ({"requests": {"memory": "8Gi"}}, {"requests": {"cpu": "200m", "memory": "8Gi"}}),
+        ({"limits": {"memory": "1Gi"}}, {"requests": {"cpu": "200m"}, "limits": {"memory": "1Gi"}}),
+        ({"limits": {"cpu": "1", "memory": "1Gi"}}, {"limits": {"cpu": "1", "memory": "1Gi"}}),
+    ],
+)
+def test_amounts_of_the_picker(make_replica: Make, pick: Make, written: Any, expected: Any) -> None:
+    """A limit stays with its request: Kubernetes refuses the one below the other."""
+    replica = make_replica(serving={"picker": {"resources": written}})
+    pod = pick(replica_objects(replica), "Deployment", "-epp")["spec"]["template"]["spec"]
+    assert pod["containers"][0]["resources"] == expected
 
 
 def test_h4_the_picker_has_no_privilege(make_replica: Make, pick: Make) -> None:
@@ -88,13 +119,12 @@ def test_h4_the_picker_has_no_privilege(make_replica: Make, pick: Make) -> None:
 
 def test_h4_picker_and_sidecar_are_a_choice(make_replica: Make, pick: Make, pair: tuple[Any, ...]) -> None:
     config = {"apiVersion": "llm-d.ai/v1alpha1", "kind": "EndpointPickerConfig", "plugins": [{"type": "random-picker"}]}
-    options = Options(picker_image="registry.local/picker:1", picker_replicas=3, sidecar_image="sidecar:1")
+    options = Options(picker_image="registry.local/picker:1", sidecar_image="sidecar:1")
     serving = {"mode": "PrefillDecode", "picker": {"config": config}}
     objects = replica_objects(make_replica(*pair, serving=serving), options)
     default = replica_objects(make_replica(*pair, serving={"mode": "PrefillDecode"}))
     deployment = pick(objects, "Deployment", "-epp")
     checksum = "modelplane.ai/epp-config-checksum"
-    assert deployment["spec"]["replicas"] == 3
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.local/picker:1"
     assert pick(objects, "ConfigMap")["data"]["epp-config.yaml"].endswith("plugins:\n- type: random-picker\n")
     assert (

@@ -104,6 +104,11 @@ def containers(objects: Any, role: str) -> list[dict[str, Any]]:
 
 def test_a_pair_of_sglang_engines() -> None:
     objects = replica_objects(sglang_replica())
+    assert [
+        each["spec"]["template"]["metadata"]["labels"].get("llm-d.ai/engine-type")
+        for each in objects
+        if each["kind"] == "Deployment"
+    ] == ["sglang", "sglang", None]
     (prefill,) = containers(objects, "prefill")
     decode, sidecar = containers(objects, "decode")
     for engine, mode, port in ((prefill, "prefill", 8000), (decode, "decode", 8200)):
@@ -114,6 +119,7 @@ def test_a_pair_of_sglang_engines() -> None:
     assert sidecar["image"] == "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0"
     assert sidecar["args"] == [
         "--secure-proxy=false",
+        "--prefill-max-retries=2",
         "--kv-connector=sglang",
         "--model-server-port=8200",
         "--port=8000",
@@ -157,7 +163,12 @@ def test_without_overrides_the_fleets_images_are_used(make_replica: Make, pick: 
     _engine, sidecar = containers(objects, "decode")
     assert pick(objects, "Deployment", "-epp")["spec"]["template"]["spec"]["containers"][0]["image"] == "picker:1"
     assert sidecar["image"] == "sidecar:1"
-    assert sidecar["args"] == ["--secure-proxy=false", "--kv-connector=nixlv2", "--vllm-port=8001"]
+    assert sidecar["args"] == [
+        "--secure-proxy=false",
+        "--kv-connector=nixlv2",
+        "--vllm-port=8001",
+        "--prefill-max-retries=2",
+    ]
 
 
 COMPOSED = ("--secure-proxy=false", "--kv-connector=nixlv2", "--vllm-port=8001")

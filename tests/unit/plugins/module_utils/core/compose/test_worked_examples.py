@@ -127,7 +127,6 @@ def test_inventory(make_replica: Callable[..., dict[str, Any]], gang: dict[str, 
         "RoleBinding",
         "ConfigMap",
         "Deployment",
-        "PodDisruptionBudget",
         "Service",
         "HTTPRoute",
     ]

@@ -189,6 +189,32 @@ def test_the_order_of_a_gangs_members_does_not_matter(make_replica: Make, gang: 
     assert gang_pods(make_replica(turned)) == gang_pods(make_replica(gang))
 
 
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "container", "engine_type"),
+    [
+        ({}, {"command": SGLANG}, "sglang"),
+        ({}, {"args": ["--model=m"]}, None),
+        ({"llm-d.ai/engine-type": "own"}, {"command": SGLANG}, "own"),
+        ({"llm-d.ai/engine-type": "sglang"}, {"image": "own-image"}, "sglang"),
+    ],
+)
+def test_the_picker_is_told_of_an_engine_whose_metrics_have_other_names(
+    make_replica: Make, make_member: Make, make_engine: Make, labels: Any, container: Any, engine_type: str | None
+) -> None:
+    alone, leader, worker = (make_member(role, **container) for role in ("Standalone", "Leader", "Worker"))
+    for member in (alone, leader, worker):
+        member["template"]["metadata"] = {"labels": labels}
+    leads, works = gang_pods(make_replica(make_engine("main", leader, worker)))
+    found = [
+        pod["metadata"]["labels"].get("llm-d.ai/engine-type")
+        for pod in (standalone_pod(make_replica(make_engine("main", alone))), leads, works)
+    ]
+    assert found == [engine_type, engine_type, labels.get("llm-d.ai/engine-type")]
+
+
 def test_gang_workers_do_not_serve(make_replica: Make, gang: dict[str, Any]) -> None:
     gang["members"][1]["template"]["metadata"] = {"labels": {"modelplane.ai/serving": "qwen3-8b-6e732e38e8", "a": "b"}}
     leader, worker = gang_pods(make_replica(gang))
@@ -227,7 +253,7 @@ def test_pod_metadata_of_the_user_is_kept_and_does_not_win(make_replica: Make) -
     }
     replica["spec"]["engines"][0]["members"][0]["template"]["metadata"] = metadata
     pod = standalone_pod(replica)["metadata"]
-    assert pod["annotations"] == {"note": "{{ x }}"}
+    assert pod["annotations"] == {"note": "{{ x }}", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
     assert pod["labels"] == {
         "team": "a",
         "modelplane.ai/namespace": "ml-team",

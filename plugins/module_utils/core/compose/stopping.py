@@ -1,0 +1,78 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How pods end: they serve on while routes leave them and streams finish, and nobody moves engines to tidy up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template
+
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+_STOP_SECONDS = 30
+"""What is left of the grace period when a program gets SIGTERM: Kubernetes' own default."""
+_PROGRESS_SECONDS = 600
+"""What a Deployment has by default (progressDeadlineSeconds)."""
+
+
+def serve_on(spec: dict[str, Any], seconds: int) -> None:
+    """Let all containers of a pod (its spec, changed in place) serve on for that long after the pod was deleted.
+
+    Endpoints leave a pod as soon as it is deleted; what is under way there goes on. Programs that get SIGTERM cut it.
+    """
+    _end(spec, seconds, seconds + _STOP_SECONDS)
+
+
+def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
+    """Let the pods of an engine's workload (changed in place) end as their members say, by default after
+    `stream_grace` seconds. Containers beside the engine last as long as the engine does."""
+    for member in parts:
+        template = member_template(workload, member.role)
+        annotations = template["metadata"].get("annotations") or {}
+        # An autoscaler that empties a node would have the weights loaded anew on another one.
+        template["metadata"]["annotations"] = {SAFE_TO_EVICT: "false", **annotations}
+        _end_of(member, template["spec"], stream_grace)
+    if workload["kind"] == "Deployment":
+        grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        # The devices of a new pod are free when the old one is gone.
+        workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace
+
+
+def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
+    """The PodDisruptionBudget of an engine with several copies: nodes are drained one copy at a time."""
+    if copies < 2:
+        return ()
+    name = workload["metadata"]["name"]
+    label = constants.WORKLOAD_LABEL if workload["kind"] == "Deployment" else constants.LWS_NAME_LABEL
+    return (disruption_budget(serving_member(parts).owner.metadata(name), {label: name}),)
+
+
+def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
+    period = member.wire["template"]["spec"].get("terminationGracePeriodSeconds")
+    lifecycle = deepcopy(dict(member.container.get("lifecycle") or {}))
+    own_pause = ((lifecycle.get("preStop") or {}).get("sleep") or {}).get("seconds", 0)
+    if not member.serves:
+        # Streams are the leader's, which goes first. Kubernetes refuses a pause beyond the period.
+        if period or own_pause:
+            spec["terminationGracePeriodSeconds"] = period or own_pause + _STOP_SECONDS
+    elif period:
+        _end(spec, max(period - _STOP_SECONDS, period // 2), period)
+    else:
+        serve_on(spec, own_pause or stream_grace)
+    engine = spec["containers"][0]
+    lifecycle = {**engine.get("lifecycle", {}), **lifecycle}
+    if lifecycle:
+        engine["lifecycle"] = lifecycle
+
+
+def _end(spec: dict[str, Any], pause: int, period: int) -> None:
+    spec["terminationGracePeriodSeconds"] = period
+    if pause:
+        for container in spec["containers"]:
+            container["lifecycle"] = {"preStop": {"sleep": {"seconds": pause}}}

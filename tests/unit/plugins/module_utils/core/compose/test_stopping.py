@@ -1,0 +1,172 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""How the pods of engines end: streams finish first, drains take one copy at a time, nobody moves an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
+
+Make = Callable[..., dict[str, Any]]
+Spec = dict[str, Any]
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+
+
+def templates(objects: Any) -> Iterator[dict[str, Any]]:
+    """The pod templates of engines, leaders before their workers."""
+    for each in objects:
+        if each["kind"] == "LeaderWorkerSet":
+            yield each["spec"]["leaderWorkerTemplate"]["leaderTemplate"]
+            yield each["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+        elif each["kind"] == "Deployment" and not each["metadata"]["name"].endswith("-epp"):
+            yield each["spec"]["template"]
+
+
+def pauses(spec: Spec) -> list[int | None]:
+    """For how long each container serves on."""
+    hooks = [container.get("lifecycle", {}).get("preStop", {}) for container in spec["containers"]]
+    return [hook.get("sleep", {}).get("seconds") for hook in hooks]
+
+
+def sleep(seconds: int) -> dict[str, Any]:
+    return {"preStop": {"sleep": {"seconds": seconds}}}
+
+
+# What a member says of its pod, and of its container; grace of the fleet; period and pause of the pod.
+ENDS: dict[str, tuple[Spec, Spec, int, int, int | None]] = {
+    "default": ({}, {}, 240, 270, 240),
+    "of the fleet": ({}, {}, 600, 630, 600),
+    "at once": ({}, {}, 0, 30, None),
+    "a period": ({"terminationGracePeriodSeconds": 630}, {}, 240, 630, 600),
+    "a short period": ({"terminationGracePeriodSeconds": 30}, {}, 240, 30, 15),
+    "the shortest period": ({"terminationGracePeriodSeconds": 1}, {}, 240, 1, None),
+    "a pause": ({}, {"lifecycle": sleep(15)}, 240, 45, 15),
+    "a longer pause": ({}, {"lifecycle": sleep(900)}, 240, 930, 900),
+    "both": ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, 240, 330, 15),
+}
+
+
+@pytest.mark.parametrize(("pod", "container", "grace", "period", "pause"), ENDS.values(), ids=ENDS)
+def test_a_pod_serves_on_until_its_streams_have_ended(
+    make_replica: Make,
+    make_member: Make,
+    make_engine: Make,
+    pod: Spec,
+    container: Spec,
+    grace: int,
+    period: int,
+    pause: int | None,
+) -> None:
+    member = make_member(**container)
+    member["template"]["spec"].update(pod)
+    (template,) = templates(replica_objects(make_replica(make_engine("main", member)), Options(stream_grace=grace)))
+    assert template["spec"]["terminationGracePeriodSeconds"] == period
+    assert pauses(template["spec"]) == [pause]
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "expected"),
+    [
+        ({}, {}, [240, 240]),
+        ({"terminationGracePeriodSeconds": 60}, {}, [30, 30]),
+        ({}, {"lifecycle": sleep(15)}, [15, 15]),
+        # An engine that drains by itself after its pause needs its sidecar until the end.
+        ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, [15, 300]),
+        ({}, {"lifecycle": {"preStop": {"exec": {"command": ["drain"]}}}}, [None, 240]),
+    ],
+)
+def test_a_sidecar_lasts_as_long_as_its_engine(
+    make_replica: Make, make_member: Make, make_engine: Make, pod: Spec, container: Spec, expected: Any
+) -> None:
+    decode = make_member(**container)
+    decode["template"]["spec"].update(pod)
+    prefill = make_engine("prefill", make_member(), phase="Prefill")
+    replica = make_replica(prefill, make_engine("decode", decode, phase="Decode"), serving={"mode": "PrefillDecode"})
+    _prefill, template = templates(replica_objects(replica))
+    assert [each["name"] for each in template["spec"]["containers"]] == ["engine", "pd-sidecar"]
+    assert pauses(template["spec"]) == expected
+
+
+def test_what_a_container_does_at_its_start_and_end_is_passed_on(make_replica: Make) -> None:
+    command = {"exec": {"command": ["sh", "-c", "$(X) {{ y }}"]}}
+    request = {"httpGet": {"path": "/drain", "port": 8000}}
+    for written, expected in (
+        ({"postStart": command}, {"postStart": command, **sleep(240)}),
+        ({"postStart": command, "preStop": request}, {"postStart": command, "preStop": request}),
+    ):
+        (template,) = templates(replica_objects(make_replica(container={"lifecycle": written})))
+        assert template["spec"]["containers"][0]["lifecycle"] == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "expected"),
+    [
+        ({}, {}, {}),
+        ({"terminationGracePeriodSeconds": 60}, {}, {"terminationGracePeriodSeconds": 60}),
+        ({}, {"lifecycle": sleep(90)}, {"terminationGracePeriodSeconds": 120, "lifecycle": sleep(90)}),
+    ],
+)
+def test_a_worker_of_a_gang_ends_as_it_says(
+    make_replica: Make, make_member: Make, make_engine: Make, pod: Spec, container: Spec, expected: Spec
+) -> None:
+    """Streams are the leader's, and its workers go after it."""
+    worker = make_member("Worker", **container)
+    worker["template"]["spec"].update(pod)
+    leads, works = templates(replica_objects(make_replica(make_engine("main", make_member("Leader"), worker))))
+    assert pauses(leads["spec"]) == [240]
+    found = {**works["spec"], **works["spec"]["containers"][0]}
+    assert {key: found[key] for key in ("terminationGracePeriodSeconds", "lifecycle") if key in found} == expected
+
+
+def test_a_picker_serves_on_too(make_replica: Make, pick: Make) -> None:
+    deployment = pick(replica_objects(make_replica(), Options(stream_grace=90)), "Deployment", "-epp")
+    spec = deployment["spec"]["template"]["spec"]
+    assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (120, [90])
+
+
+def test_a_rollout_may_take_the_time_that_old_pods_take(make_replica: Make, pick: Make) -> None:
+    """With all devices in use, the new pod starts when the old one is gone."""
+    for grace in (0, 600):
+        engine = pick(replica_objects(make_replica(), Options(stream_grace=grace)), "Deployment", "-14ab1")["spec"]
+        period = engine["template"]["spec"]["terminationGracePeriodSeconds"]
+        assert engine["progressDeadlineSeconds"] == 600 + period
+
+
+def test_nobody_moves_engines_to_empty_a_node(
+    make_replica: Make, gang: Spec, make_engine: Make, make_member: Make
+) -> None:
+    replica = make_replica(gang, make_engine("second", make_member()))
+    annotations = [each["metadata"]["annotations"] for each in templates(replica_objects(replica))]
+    assert annotations == [{SAFE_TO_EVICT: "false"}] * 3
+
+
+def test_a_user_may_have_engines_moved(make_replica: Make, make_member: Make, make_engine: Make) -> None:
+    member = make_member()
+    member["template"]["metadata"] = {"annotations": {SAFE_TO_EVICT: "true", "a": "b"}}
+    (template,) = templates(replica_objects(make_replica(make_engine("main", member))))
+    assert template["metadata"]["annotations"] == {SAFE_TO_EVICT: "true", "a": "b"}
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_nodes_are_drained_one_copy_at_a_time(
+    make_replica: Make, make_member: Make, make_engine: Make, gang: Spec, copies: int
+) -> None:
+    engine = make_engine("second", make_member(), copies=copies)
+    objects = replica_objects(make_replica({**gang, "copies": copies}, engine))
+    workloads = [
+        each
+        for each in objects
+        if each["kind"] in ("Deployment", "LeaderWorkerSet") and not each["metadata"]["name"].endswith("-epp")
+    ]
+    budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+    if copies == 1:
+        assert not budgets
+        return
+    assert [each["metadata"]["name"] for each in budgets] == [each["metadata"]["name"] for each in workloads]
+    assert [each["spec"]["maxUnavailable"] for each in budgets] == [1, 1]
+    gangs, deployment = (each["spec"]["selector"]["matchLabels"] for each in budgets)
+    assert gangs == {"leaderworkerset.sigs.k8s.io/name": workloads[0]["metadata"]["name"]}
+    assert deployment == workloads[1]["spec"]["selector"]["matchLabels"]

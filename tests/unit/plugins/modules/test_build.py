@@ -1,0 +1,61 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module build: what its arguments do to what is composed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.modelplane.fleet.plugins.modules import build
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
+
+MANIFESTS = """
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceClass
+metadata: {name: l4}
+spec:
+  devices:
+  - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, capacity: {memory: {value: 23034Mi}}}
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: InferenceCluster
+metadata: {name: lab}
+spec:
+  cluster: {source: Existing, existing: {secretRef: {name: kubeconfig}}}
+  nodePools: [{name: gpu, className: l4, nodeCount: 4}]
+---
+apiVersion: modelplane.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: qwen, namespace: team}
+spec:
+  template:
+    spec:
+      engines:
+      - name: main
+        members:
+        - nodeSelector: {devices: [{name: gpu, selectors: [{cel: "true"}]}]}
+          template: {spec: {containers: [{name: engine, image: "vllm/vllm-openai:v0.23.0"}]}}
+"""
+
+
+def run(folder: Path, **given: Any) -> dict[str, Any]:
+    (folder / "manifests.yaml").write_text(MANIFESTS)
+    arguments = {"resources": [str(folder / "manifests.yaml")], "path": str(folder / "build"), **given}
+    return run_module(build, arguments)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [({}, 240), ({"stream_grace": 30}, 30), ({"stream_grace": 0}, 0)])
+def test_how_long_pods_serve_on_is_a_choice(tmp_path: Path, given: dict[str, Any], seconds: int) -> None:
+    assert run(tmp_path, **given)["failed"] is False
+    built = [yaml.safe_load(path.read_text()) for path in (tmp_path / "build/clusters").rglob("*.yaml")]
+    pods = [each["spec"]["template"]["spec"] for each in built if each["kind"] == "Deployment"]
+    assert [pod["terminationGracePeriodSeconds"] for pod in pods] == [seconds + 30] * 2
+
+
+def test_pods_cannot_go_before_they_are_told_to(tmp_path: Path) -> None:
+    result = run(tmp_path, stream_grace=-1)
+    assert result["failed"] is True
+    assert result["msg"] == "stream_grace is -1, and must not be negative"
