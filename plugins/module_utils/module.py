@@ -50,7 +50,7 @@ def settings(module: AnsibleModule) -> Settings:
         lock_timeout=params.get("lock_timeout") or 0.0,
         allow_empty=params.get("allow_empty", True),
         check_mode=module.check_mode,
-        composing=_composing(params.get("images"), params.get("stream_grace")),
+        composing=_composing(params),
         observations=params.get("observations") or "",
         rollout=params.get("rollout") or 1,
         state=params.get("state") or "folder",
@@ -59,10 +59,11 @@ def settings(module: AnsibleModule) -> Settings:
     )
 
 
-def _composing(images: Mapping[str, str | None] | None, stream_grace: int | None) -> Composing:
-    chosen: dict[str, Any] = {f"{name}_image": image for name, image in (images or {}).items() if image}
-    if stream_grace is not None:
-        chosen["stream_grace"] = stream_grace
+def _composing(params: Mapping[str, Any]) -> Composing:
+    chosen: dict[str, Any] = {f"{name}_image": image for name, image in (params.get("images") or {}).items() if image}
+    sources = params.get("network_sources") or {}
+    chosen |= {f"{name}_namespaces": tuple(given) for name, given in sources.items() if given is not None}
+    chosen |= {name: params[name] for name in ("stream_grace", "network_policies") if params.get(name) is not None}
     return Composing(**chosen)
 
 

@@ -20,6 +20,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
     key_rules,
     template_label_rules,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
+    NOT_IN_A_POD,
+    ContainerSecurityContext,
+    PodSecurityContext,
+)
 
 ENGINE_CONTAINER = "engine"
 MOST_GRACE_SECONDS = 86400
@@ -189,6 +194,9 @@ class Container(Model):
     env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
     resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
     lifecycle: Lifecycle | None = Field(default=None, description="What is done at its start and before its end.")
+    security_context: ContainerSecurityContext | None = Field(
+        default=None, description="What the container may do; by default next to nothing."
+    )
 
 
 class ImagePullSecret(Model):
@@ -217,6 +225,7 @@ class PodSpec(Model):
         "tolerations": "tolerations belong to the deployment, beside engines",
         "volumes": "weights come with modelCacheRef, at /mnt/models",
         "initContainers": "an engine has exactly one container",
+        **NOT_IN_A_POD,
     }
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -249,6 +258,9 @@ class PodSpec(Model):
         le=MOST_GRACE_SECONDS,
         description="How long a pod may take to stop. All but the last 30 seconds of it, it serves on.",
     )
+    security_context: PodSecurityContext | None = Field(
+        default=None, description="What all containers of the pod may do."
+    )
 
 
 class PodMetadata(Model):
@@ -276,6 +288,7 @@ class PodTemplate(Model):
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "containers": "containers belongs under spec",
         "imagePullSecrets": "imagePullSecrets belongs under spec",
+        "securityContext": "securityContext belongs under spec",
     }
 
     metadata: PodMetadata | None = Field(default=None, description="Labels and annotations of the pod.")

@@ -17,6 +17,8 @@ class Options:
     `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
     `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
     `stream_grace` is how long a pod of a replica that is to go serves on, in seconds, so that its streams finish.
+    `network_policies`: whether NetworkPolicies say who reaches the pods of replicas: among others those of
+    `gateway_namespaces`, where the pods of workload gateways are, and of `metrics_namespaces`, where metrics are scraped.
     """
 
     picker_image: str = constants.PICKER_IMAGE
@@ -24,3 +26,6 @@ class Options:
     hydration_image: str = constants.HYDRATION_IMAGE
     egress_image: str = constants.EGRESS_IMAGE
     stream_grace: int = constants.STREAM_GRACE_SECONDS
+    network_policies: bool = True
+    gateway_namespaces: tuple[str, ...] = constants.GATEWAY_POD_NAMESPACES
+    metrics_namespaces: tuple[str, ...] = constants.METRICS_NAMESPACES

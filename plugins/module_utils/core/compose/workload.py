@@ -70,7 +70,9 @@ def _engine_type(member: Member) -> dict[str, str]:
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = (worker.wire.get("worker") or {}).get("nodes") or 1
     name = gang_name(leader.owner.prefix, leader.engine)
+    labels = {constants.WORKLOAD_LABEL: name}
     leader_labels = {
+        **labels,
         constants.SERVING_LABEL: leader.owner.prefix,
         **_engine_type(leader),
         constants.LWS_ROLE_LABEL: "leader",
@@ -88,7 +90,7 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
             "leaderWorkerTemplate": {
                 "size": 1 + workers,
                 "leaderTemplate": _gang_template(leader, name, leader_labels),
-                "workerTemplate": _gang_template(worker, name, {}),
+                "workerTemplate": _gang_template(worker, name, labels),
             },
         },
     }

@@ -127,6 +127,7 @@ ADDITIONS = {
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
     r"Model(Deployment|Replica) .*\.containers\[\]\.lifecycle(\..*)?": "streams outlast what pods may take to stop",
     r"Model(Deployment|Replica) .*\.template\.spec\.terminationGracePeriodSeconds": "the same",
+    r"Model(Deployment|Replica) .*\.securityContext(\W.*)?": "images that need a user, a group or a capability",
 }
 
 
