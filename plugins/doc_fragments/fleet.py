@@ -48,6 +48,13 @@ options:
     type: str
     choices: [Exact, Greedy]
     default: Exact
+  selector_budget:
+    description:
+      - What all CEL selectors of the fleet together may cost, in the units that Kubernetes counts. One selector costs
+        about ten units on each kind of device, and at most a million.
+      - Beyond it nothing is decided; the error names the selectors that cost most.
+    type: int
+    default: 100000000
   invalid:
     description:
       - What to do when manifests have errors.

@@ -45,7 +45,9 @@ def settings(module: AnsibleModule) -> Settings:
     return Settings(
         resources=tuple(params["resources"]),
         folder=params["path"] or "",
-        options=Options(accounting=params["accounting"], search=params["search"]),
+        options=Options(
+            accounting=params["accounting"], search=params["search"], selector_budget=params["selector_budget"]
+        ),
         invalid=params["invalid"],
         lock_timeout=params.get("lock_timeout") or 0.0,
         allow_empty=params.get("allow_empty", True),

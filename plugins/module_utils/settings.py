@@ -11,12 +11,14 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
     "accounting": {"type": "str", "choices": ["Devices", "Nodes"], "default": "Devices"},
     "search": {"type": "str", "choices": ["Exact", "Greedy"], "default": "Exact"},
+    "selector_budget": {"type": "int", "default": SELECTOR_BUDGET},
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
 }
 IMAGES = ("picker", "sidecar", "hydration", "egress")
@@ -56,7 +58,10 @@ OF_FLEET: dict[str, Any] = {
     "fleet_lock_timeout": {"type": "float"},
     "fleet_table_width": {"type": "int"},
     "fleet_observations": {"type": "str"},
-    **{f"fleet_{name}": {key: option[key] for key in ("type", "choices")} for name, option in SCHEDULING.items()},
+    **{
+        f"fleet_{name}": {key: value for key, value in option.items() if key != "default"}
+        for name, option in SCHEDULING.items()
+    },
 }
 """Variables of the host of `control_plane`, as an Ansible argument spec. What a value may be beyond that is said by the
 module that takes it."""
@@ -74,6 +79,7 @@ LEAST: Mapping[str, float] = {
     "fleet_stream_grace": 0,
     "fleet_lock_timeout": 0,
     "fleet_table_width": 60,
+    "fleet_selector_budget": 1,
 }
 """The least that a number may be."""
 OF_CLUSTER: dict[str, Any] = {

@@ -257,6 +257,8 @@ def _member(member: PlacedMember) -> dict[str, Any]:
         "pods": member.pods,
         "deviceRequests": [dict(request) for request in member.device_requests],
     }
+    if member.device_constraints:
+        found["deviceConstraints"] = [dict(constraint) for constraint in member.device_constraints]
     if member.shares:
         found["pools"] = [{"name": pool, "pods": pods} for pool, pods in member.shares]
     return found

@@ -4,10 +4,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import Finding, Model, Rule
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Atomic,
+    Finding,
+    Model,
+    Rule,
+    Words,
+)
 
 Mode = Literal["Unified", "PrefillDecode"]
 Phase = Literal["Prefill", "Decode"]
@@ -41,6 +50,50 @@ class Selector(Model):
         min_length=1,
         max_length=10240,
         description="CEL expression over device.driver, device.attributes and device.capacity.",
+    )
+
+
+# resource.k8s.io/v1: a FullyQualifiedName, the domain of which is a DNS subdomain and the rest a C identifier.
+_ATTRIBUTE = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]*$"
+_RequestName = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_length=63, pattern=DNS_LABEL)]
+
+
+class DeviceConstraint(Model):
+    """What devices that one pod claims must have in common."""
+
+    requests: Annotated[list[_RequestName], Atomic()] | None = Field(
+        default=None, min_length=1, max_length=16, description="Requests whose devices are meant; absent is all."
+    )
+    match_attribute: Annotated[str, Words("must be domain/name, such as resource.kubernetes.io/pcieRoot")] = Field(
+        min_length=3,
+        max_length=96,
+        pattern=_ATTRIBUTE,
+        description="Attribute (domain/name) that all these devices must have, with the same value.",
+    )
+
+
+def constraint_rule(identifier: str, requests: str, constraints: str, read: Callable[[Any], tuple[Any, Any]]) -> Rule:
+    """The rule that constraints name requests, under this id: the fields of both, and how to read them."""
+
+    def check(model: Any) -> list[Finding]:
+        asked, written = read(model)
+        names = {request.name for request in asked or ()}
+        return [
+            Finding((constraints, index, "requests", position), value=name)
+            for index, constraint in enumerate(written or ())
+            for position, name in enumerate(constraint.requests or ())
+            if name not in names
+        ]
+
+    return Rule(
+        ids=(identifier,),
+        message=f"requests of a constraint must be names of {requests}",
+        cel=(
+            f"!has(self.{constraints}) || self.{constraints}.all(c, !has(c.requests) || "
+            f"c.requests.all(r, has(self.{requests}) && self.{requests}.exists(d, d.name == r)))"
+        ),
+        check=check,
+        hint="write the name of a request, or leave requests out to mean all of them",
     )
 
 

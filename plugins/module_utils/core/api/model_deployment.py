@@ -20,12 +20,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
     ClusterSelector,
+    DeviceConstraint,
     Mode,
     ModelCacheRef,
     Phase,
     Role,
     Selector,
     Worker,
+    constraint_rule,
     phase_rules,
     shape_rule,
     worker_rule,
@@ -94,8 +96,15 @@ class DeviceRequest(Model):
 class NodeSelector(Model):
     """What a node must have."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        constraint_rule("MD-24", "devices", "constraints", lambda node: (node.devices, node.constraints)),
+    )
+
     devices: Annotated[list[DeviceRequest], ListMap(("name",))] = Field(
         min_length=1, max_length=16, description="Requests; a pool must meet all of them."
+    )
+    constraints: Annotated[list[DeviceConstraint], Atomic()] | None = Field(
+        default=None, max_length=8, description="What the claimed devices must have in common."
     )
 
 

@@ -18,12 +18,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Words,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import (
+    DeviceConstraint,
     Layout,
     ModelCacheRef,
     Phase,
     Role,
     Selector,
     Worker,
+    constraint_rule,
     phase_rules,
     shape_rule,
     worker_rule,
@@ -98,6 +100,12 @@ class PlacedMember(Model):
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         worker_rule("MR-7"),
+        constraint_rule(
+            "MR-24",
+            "deviceRequests",
+            "deviceConstraints",
+            lambda member: (member.device_requests, member.device_constraints),
+        ),
         Rule(
             ids=("MR-20",),
             message="nodePoolName must be the first of nodePools",
@@ -127,6 +135,9 @@ class PlacedMember(Model):
     )
     device_requests: Annotated[list[ResolvedDeviceRequest], ListMap(("name",))] | None = Field(
         default=None, min_length=1, max_length=16, description="What a pod claims; absent is nothing."
+    )
+    device_constraints: Annotated[list[DeviceConstraint], Atomic()] | None = Field(
+        default=None, max_length=8, description="What the devices that a pod claims must have in common."
     )
     worker: Worker | None = Field(default=None, description="Size of the Worker part; absent is one node.")
     template: PodTemplate = Field(description="The pod.")

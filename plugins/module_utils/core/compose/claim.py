@@ -5,18 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 
 
 def claim_template(member: Member) -> dict[str, Any]:
-    """The ResourceClaimTemplate of a member with device requests: one request each, in order, CEL as written."""
+    """The ResourceClaimTemplate of a member with device requests: one request each, in order, CEL as written, and the
+    constraints on them."""
+    devices: dict[str, Any] = {"requests": [_request(each) for each in member.device_requests]}
+    if member.device_constraints:
+        devices["constraints"] = [deepcopy(dict(each)) for each in member.device_constraints]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": member.owner.metadata(member.claim_name),
-        "spec": {"spec": {"devices": {"requests": [_request(each) for each in member.device_requests]}}},
+        "spec": {"spec": {"devices": devices}},
     }
 
 

@@ -43,6 +43,10 @@ class Member:
         return self.wire.get("deviceRequests") or ()
 
     @property
+    def device_constraints(self) -> Sequence[Mapping[str, Any]]:
+        return self.wire.get("deviceConstraints") or ()
+
+    @property
     def pools(self) -> Sequence[str]:
         """The node pools that the member's pods may run on: several only in a gang that one pool cannot hold."""
         spread = self.wire.get("nodePools") or ()

@@ -77,6 +77,8 @@ def _member(written: Mapping[str, Any], placed: PlacedMember) -> dict[str, Any]:
         member["nodePools"] = [{"name": pool, "pods": pods} for pool, pods in placed.shares]
     if placed.device_requests:
         member["deviceRequests"] = [deepcopy(dict(request)) for request in placed.device_requests]
+    if placed.device_constraints:
+        member["deviceConstraints"] = [deepcopy(dict(constraint)) for constraint in placed.device_constraints]
     if written.get("worker"):
         member["worker"] = deepcopy(dict(written["worker"]))
     member["template"] = deepcopy(dict(written["template"]))

@@ -62,7 +62,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 def _engine_type(member: Member) -> dict[str, str]:
     """The label by which a picker knows the names of an engine's metrics; without, it takes it for vLLM."""
     written = (member.wire["template"].get("metadata") or {}).get("labels") or {}
-    if constants.ENGINE_TYPE_LABEL in written or not engine_flags.is_sglang(member.container):
+    if constants.ENGINE_TYPE_LABEL in written or engine_flags.program(member.container) != "sglang":
         return {}
     return {constants.ENGINE_TYPE_LABEL: "sglang"}
 

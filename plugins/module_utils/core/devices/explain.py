@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.ast import (
@@ -53,22 +54,29 @@ _COMPARISONS = {"compareTo", "isGreaterThan", "isLessThan"}
 _RELATIONS = {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}
 
 
-def explain(selector: Selector, device: Device) -> str | None:
+def _nobody_counts(_cost: int) -> None:
+    """Take note of a cost of which nobody keeps count."""
+
+
+def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _nobody_counts) -> str | None:
     """Why `selector` does not match `device`; None when it does.
 
     Of a chain of && the first part is explained that is false or fails. Common shapes are told with both values
-    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads.
+    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads. `spend` is told the cost of each
+    part that is evaluated for that, and may raise.
     """
     verdict = selector.evaluate(device)
+    spend(verdict.cost)
     if verdict.match:
         return None
     if device.invalid:
         return f"device {device.name} is invalid: {device.invalid}"[:_LONGEST]
-    return _Explanation(selector, device).text(verdict)
+    return _Explanation(selector, device, spend).text(verdict)
 
 
 class _Explanation:
-    def __init__(self, selector: Selector, device: Device) -> None:
+    def __init__(self, selector: Selector, device: Device, spend: Callable[[int], None]) -> None:
+        self._spend = spend
         self._source = selector.expression
         self._tree = selector.tree
         self._device = device
@@ -85,6 +93,7 @@ class _Explanation:
                 own = run_program(compile_checked(check(part)), self._cel)
             except (SyntaxFault, RecursionError):
                 continue
+            self._spend(own.cost)
             if not own.match:
                 return part, own
         return self._tree, verdict
@@ -103,11 +112,15 @@ class _Explanation:
 
     def _value(self, node: Node) -> Any:
         """The value of a part that reads no variables; MISSING where it has none."""
+        state = None
         try:
             program = compile_checked(check(node, any_result=True))
-            value = program.code.run(State(self._cel, program.slots, program.code.cost))
+            state = State(self._cel, program.slots, program.code.cost)
+            value = program.code.run(state)
         except (SyntaxFault, CelError, CostLimitError, RecursionError):
             return MISSING
+        finally:
+            self._spend(state.cost if state else 0)
         if type(value) is not Optional:
             return value
         return value.value if value.present else MISSING

@@ -43,6 +43,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.tr
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes, reference
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
@@ -62,7 +63,7 @@ _INVALID = "its manifest has errors"
 
 
 class PlanError(Exception):
-    """The resources contradict each other; the text says which and what to do."""
+    """The resources contradict each other or ask for too much; the text says which and what to do."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,11 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know of the decision: pools that hold more than they can, edits that cannot be made."""
+        """What people should know of the decision: pools that hold more than they can, pods that claim nothing where
+        another pool would give them devices, edits that cannot be made."""
         return (
             *map(str, self.schedule.overcommitted),
+            *map(str, self.schedule.stranded),
             *(str(problem) for staged in self.caches for problem in staged.warnings),
         )
 
@@ -146,9 +149,11 @@ def plan(
     running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(situation)
     manual = {key: _manual(key, wire, volumes) for key, wire in fleet.manual.items() if _placed(wire, capacity)}
-    decided = schedule(
-        deployments, capacity, [*running, *(translate.replica(wire) for wire in manual.values())], options
-    )
+    replicas_there = [*running, *(translate.replica(wire) for wire in manual.values())]
+    try:
+        decided = schedule(deployments, capacity, replicas_there, options)
+    except SelectorBudgetError as error:
+        raise PlanError(str(error)) from error
     wanted = tuple(_replica(placement, volumes) for placement in decided.placements)
     _refuse_equal_names(wanted, manual)
     waiting = _waiting(situation, decided, wanted)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import bisect
 import difflib
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +31,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.devices import (
+    deployment_devices,
+    named_domains,
+    replica_devices,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.engines import (
     deployment_engines,
     replica_engines,
@@ -43,6 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.t
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.translate import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 GATEWAY_NAME = "default"
@@ -339,6 +344,27 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
         if pool.fabric is not None and pool.fabric.type == "EFA" and source not in EFA_SOURCES:
             hint = f"EFA exists on AWS only: sources {' and '.join(EFA_SOURCES)}"
             yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, "EFA")
+    yield from _fabric_zones(cluster)
+
+
+def _fabric_zones(cluster: Any) -> Iterator[Problem]:
+    """A fabric does not reach from one zone into another."""
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    for index, pool in enumerate(cluster.spec.node_pools or ()):
+        path = f"spec.nodePools[{index}]"
+        fabric, zones = fabric_of(pool), sorted(set(pool.zones or ()))
+        if fabric is None or not zones or cluster.spec.cluster.source not in PROVISIONED_SOURCES:
+            continue
+        if len(zones) > 1:
+            message = f"are several, and no fabric ({fabric[0]}) reaches from one zone into another"
+            hint = f"Write one: zones: [{zones[0]}], and make a pool for each other one"
+            yield warning(message, f"{path}.zones", hint, ", ".join(zones))
+            continue
+        other, zone = first.setdefault(fabric, (pool.name, zones[0])) if fabric[1] else ("", zones[0])
+        if zone != zones[0]:
+            message = f"is the fabric of pool {other} as well, which is in {zone}; this pool is in {zones[0]}"
+            hint = "Pools share a fabric within one zone only: give each zone's a name of its own"
+            yield warning(message, f"{path}.fabric", hint, short(fabric[1]))
 
 
 def _class_reference(name: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
@@ -451,16 +477,10 @@ def _selectors(requests: Iterable[Any], base: str, fleet: _Fleet) -> Iterator[Pr
                 yield from _unknown_domains(selector.cel, path, fleet)
 
 
-_DOMAIN = re.compile(
-    r"""\bdevice\.(?:attributes|capacity)\[\s*(["'])([^"'\\]+)\1|\bdevice\.driver\s*==\s*(["'])([^"'\\]+)\3"""
-)
-
-
 def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
     if not fleet.complete("InferenceClass"):
         return
-    named = {match[1] or match[3] for match in _DOMAIN.findall(expression)}
-    for domain in sorted(named - fleet.domains - {FABRIC_DRIVER}):
+    for domain in sorted(named_domains(expression) - fleet.domains - {FABRIC_DRIVER}):
         hint = f"Domains of the classes are {_some(sorted(fleet.domains))}"
         yield warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
 
@@ -502,8 +522,15 @@ _RULES: Mapping[str, Sequence[Rule]] = {
         _deployment_clusters,
         _deployment_selectors,
         deployment_engines,
+        deployment_devices,
     ),
-    "ModelReplica": (_workload_namespace, _replica_references, _replica_selectors, replica_engines),
+    "ModelReplica": (
+        _workload_namespace,
+        _replica_references,
+        _replica_selectors,
+        replica_engines,
+        replica_devices,
+    ),
     "ModelService": (_service_endpoints, service_priorities, service_shadows),
     "ModelEndpoint": (endpoint_target,),
 }

@@ -6,19 +6,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.explain import explain as explain_selector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import compile_selector
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import EngineFit, FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.layout import Layout
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import Matcher, published
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Deployment,
     Engine,
     Member,
-    Pool,
     Refusal,
     Request,
 )
@@ -50,7 +48,8 @@ class Explainer:
 
     def __init__(self, capacity: FleetCapacity) -> None:
         self._capacity = capacity
-        self._mismatch: dict[tuple[int, int], str] = {}
+        self._exact = Matcher("Exact", capacity.evaluations)
+        self._mismatch: dict[tuple[int, int, tuple[bool, ...]], str] = {}
         self._refusals: dict[object, tuple[Refusal, ...]] = {}
         self._together: dict[int, tuple[str, ...]] = {}
 
@@ -75,7 +74,10 @@ class Explainer:
             if reason:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
-            found = [(pool.name, self._pool_refusal(engines, cluster, pool)) for pool in cluster.pools]
+            found = [
+                (pool.name, self._pool_refusal(engines, cluster, position))
+                for position, pool in enumerate(cluster.pools)
+            ]
             alone = [self._fits_alone(engine, cluster) for engine in engines]
             if all(alone):
                 found.append(("", _apart(engines)))
@@ -91,8 +93,8 @@ class Explainer:
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
         if any(
             self._capacity.ledger(cluster.name, pool).fits(fit.demand)
-            for pool in cluster.pools
-            for fit in self._capacity.fits_of(engine, pool.devices)
+            for pool, fits in zip(cluster.pools, self._capacity.fits_on(engine, cluster), strict=True)
+            for fit in fits
         ):
             return True
         return bool(self._capacity.spreadable((engine,), cluster)) and self._layout(engine, cluster) is not None
@@ -113,83 +115,116 @@ class Explainer:
             return [f"search Exact spreads the engine over {_pools(layout.pools)} of one fabric"] if layout else []
         notes = []
         for fabric, pools in fabrics.items():
-            options = spreader.options(engine, cluster.name, spreader.views(fabric, pools))
+            options = spreader.options(engine, cluster, spreader.views(fabric, pools))
             if options:
                 most = min(engine.pods, max(option.pods for option in options))
                 notes.append(
                     f"{_pools([pool.name for pool in pools])} of fabric {fabric} together take {most} of the "
                     f"{engine.pods} pods of {_copies(engine)}"
                 )
-        options = spreader.options(engine, cluster.name, [(pool, pool.devices) for pool in cluster.pools])
+        options = spreader.options(engine, cluster, [(pool, pool.devices) for pool in cluster.pools])
         # The same for every engine that asks the pools for the same: one answer of `options`, which lives as long.
         if id(options) not in self._together:
             self._together[id(options)] = _fewest(engine, options)
         names = self._together[id(options)]
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
-    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
+    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, position: int) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
         several = len(engines) > 1
         parts = []
+        pool = cluster.pools[position]
         for engine in engines:
-            fits = self._capacity.fits_of(engine, pool.devices)
+            fits = self._capacity.fits_on(engine, cluster)[position]
             ledger = self._capacity.ledger(cluster.name, pool)
             if not fits:
-                reason = self._engine_mismatch(engine, pool.devices)
+                reason = self._engine_mismatch(engine, cluster, pool.devices)
             elif any(ledger.fits(fit.demand) for fit in fits):
                 continue
             else:
-                reason = ledger.shortage(fits[0].demand)
+                reason = ledger.shortage(fits[0].demand) + self._unpublished(fits[0])
             parts.append(f"engine {engine.name}: {reason}" if several else reason)
         return "; ".join(parts)
 
-    def _engine_mismatch(self, engine: Engine, devices: tuple[Device, ...]) -> str:
-        key = (id(engine), id(devices))
+    def _unpublished(self, fit: EngineFit) -> str:
+        """What a shortage has to do with attributes of which no node publishes the values."""
+        found = dict.fromkeys(
+            attribute
+            for resolution in fit.resolutions
+            if self._capacity.options.accounting == "Devices"
+            for attribute in resolution.unpublished
+        )
+        if not found:
+            return ""
+        return (
+            f" (its class does not tell which devices share {', '.join(found)}, so a pod is counted with all of them)"
+        )
+
+    def _engine_mismatch(self, engine: Engine, cluster: Cluster, devices: tuple[Device, ...]) -> str:
+        claiming = self._capacity.claiming(engine, cluster)
+        key = (id(engine), id(devices), claiming)
         if key not in self._mismatch:
-            self._mismatch[key] = self._explain_engine(engine, devices)
+            self._mismatch[key] = self._explain_engine(engine, claiming, devices)
         return self._mismatch[key]
 
-    def _explain_engine(self, engine: Engine, devices: tuple[Device, ...]) -> str:
+    def _explain_engine(self, engine: Engine, claiming: tuple[bool, ...], devices: tuple[Device, ...]) -> str:
+        matcher = self._capacity.matcher
         for member in engine.members:
-            if not self._capacity.matcher.resolve(member.requests, devices):
+            if not matcher.resolve(member, devices):
                 return self._explain_member(member, devices)
+        for member, needed in zip(engine.members, claiming, strict=True):
+            if needed and not matcher.resolve(member, devices, claiming=True):
+                return f"only Synthetic devices match for the {member.role}, which would claim devices on another pool"
         return "only Synthetic devices match, and a claim needs at least one DRA device"
 
     def _explain_member(self, member: Member, devices: tuple[Device, ...]) -> str:
         for request in member.requests:
             candidates = self._capacity.matcher.candidates(request, devices)
             if not candidates:
-                return _no_match(request, devices)
+                return self._no_match(request, devices)
             most = max(devices[position].count for position in candidates)
             if most < request.count:
                 names = " or ".join(devices[position].name for position in candidates)
                 return f"device {names} matches, but a node has {most}, request {request.name} needs {request.count}"
         names = ", ".join(request.name for request in member.requests)
         have = ", ".join(f"{device.count} {device.name}" for device in devices)
-        if Matcher("Exact").resolve(member.requests, devices):
+        if self._exact.resolve(member, devices):
             return f"requests {names} do not fit a node ({have}) first come, first served; search Exact finds a way"
+        if self._exact.resolve(replace(member, constraints=()), devices):
+            return self._misaligned(member, devices)
         return f"requests {names} together need more than a node has ({have})"
 
+    def _misaligned(self, member: Member, devices: tuple[Device, ...]) -> str:
+        """Why devices that would serve a member do not meet its constraints."""
+        for constraint in member.constraints:
+            if self._exact.resolve(replace(member, constraints=(constraint,)), devices):
+                continue
+            covered = [request for request in member.requests if constraint.covers(request.name)]
+            positions = sorted({at for request in covered for at in self._exact.candidates(request, devices)})
+            values = [(devices[at].name, published(devices[at], constraint)) for at in positions]
+            shown = ", ".join(f"{name} has {value[1] if value else 'none'}" for name, value in values)
+            names = ", ".join(request.name for request in covered)
+            return f"no devices for requests {names} have one value of {constraint.match_attribute}: {shown}"
+        return "no devices meet all constraints at once"
 
-def _no_match(request: Request, devices: tuple[Device, ...]) -> str:
-    """The reason of the device that is meant: the one named like the request, else the one that gets furthest."""
-    best: tuple[bool, int, str] | None = None
-    for device in devices:
-        passed, reason = _first_failure(request, device)
-        rank = (device.name == request.name, passed, f"device {device.name}: {reason}")
-        if best is None or rank[:2] > best[:2]:
-            best = rank
-    return f"no device for request {request.name}: {best[2]}" if best else "its nodes have no devices"
+    def _no_match(self, request: Request, devices: tuple[Device, ...]) -> str:
+        """The reason of the device that is meant: the one named like the request, else the one that gets furthest."""
+        best: tuple[bool, int, str] | None = None
+        for device in devices:
+            passed, reason = self._first_failure(request, device)
+            rank = (device.name == request.name, passed, f"device {device.name}: {reason}")
+            if best is None or rank[:2] > best[:2]:
+                best = rank
+        return f"no device for request {request.name}: {best[2]}" if best else "its nodes have no devices"
 
-
-def _first_failure(request: Request, device: Device) -> tuple[int, str]:
-    if device.invalid:
-        return -1, device.invalid
-    for passed, text in enumerate(request.selectors):
-        selector = compile_selector(text)
-        if not selector.evaluate(device).match:
-            return passed, explain_selector(selector, device) or f"no match in `{text}`"
-    return len(request.selectors), "matches"
+    def _first_failure(self, request: Request, device: Device) -> tuple[int, str]:
+        if device.invalid:
+            return -1, device.invalid
+        evaluations = self._capacity.evaluations
+        for passed, text in enumerate(request.selectors):
+            if not evaluations.matches(text, device):
+                return passed, evaluations.explain(text, device) or f"no match in `{text}`"
+        return len(request.selectors), "matches"
 
 
 def _apart(engines: Sequence[Engine]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import (
     Demand,
     DeviceLedger,
@@ -24,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     MAX_VECTORS,
     Matcher,
     Resolution,
+    device_constraints,
     device_requests,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -46,7 +48,13 @@ class EngineFit:
 
     def placed(self, engine: Engine, pool: str) -> PlacedEngine:
         members = tuple(
-            PlacedMember(pool, device_requests(member, resolution), member.role, member.pods)
+            PlacedMember(
+                pool,
+                device_requests(member, resolution),
+                member.role,
+                member.pods,
+                device_constraints=device_constraints(member, resolution),
+            )
             for member, resolution in zip(engine.members, self.resolutions, strict=True)
         )
         return PlacedEngine(engine.name, members, engine.copies)
@@ -57,13 +65,19 @@ class FleetCapacity:
 
     def __init__(self, clusters: Mapping[str, Cluster], options: Options) -> None:
         self.options = options
-        self.matcher = Matcher(options.search)
+        self.evaluations = Evaluations(options.selector_budget)
+        self.matcher = Matcher(options.search, self.evaluations)
         self.spreader = Spreader(self.matcher, self.ledger)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Free | None] = {}
         self._versions: dict[str, int] = dict.fromkeys(clusters, 0)
-        self._fits: dict[tuple[int, int], tuple[EngineFit, ...]] = {}
+        # Clusters whose pools have the same devices in the same order are of one kind.
+        self._kinds: dict[tuple[int, ...], int] = {}
+        self._kind_of: dict[str, int] = {}
+        self._claiming: dict[tuple[int, int], tuple[bool, ...]] = {}
+        self._fits_on: dict[tuple[int, int], tuple[tuple[EngineFit, ...], ...]] = {}
+        self._fits: dict[tuple[int, int, tuple[bool, ...]], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
 
     def ledger(self, cluster: str, pool: Pool) -> Ledger:
@@ -86,16 +100,49 @@ class FleetCapacity:
         found = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
         return [entry for entry in found if entry[2]]
 
-    def fits_of(self, engine: Engine, devices: tuple[Device, ...]) -> tuple[EngineFit, ...]:
-        """How an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
+    def _kind(self, cluster: Cluster) -> int:
+        """A number that clusters share whose pools have the same devices in the same order."""
+        found = self._kind_of.get(cluster.name)
+        if found is None:
+            ids = tuple(id(pool.devices) for pool in cluster.pools)
+            found = self._kind_of[cluster.name] = self._kinds.setdefault(ids, len(self._kinds))
+        return found
 
-        At least one member has to claim a device through DRA: without a claim nothing binds the engine to a node.
+    def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
+        """Which members of an engine would claim a device on some pool of the cluster, whatever room it has."""
+        key = (id(engine), self._kind(cluster))
+        found = self._claiming.get(key)
+        if found is None:
+            self._alive += [engine, cluster]
+            found = tuple(any(self.matcher.claimable(member, cluster.pools)) for member in engine.members)
+            self._claiming[key] = found
+        return found
+
+    def fits_on(self, engine: Engine, cluster: Cluster) -> tuple[tuple[EngineFit, ...], ...]:
+        """How each pool of a cluster can serve an engine, first choice first; empty for a pool that cannot.
+
+        At least one member has to claim a device through DRA: without a claim nothing binds the engine to a node. A
+        member that would claim one on some pool of the cluster has to on the pool that it goes to.
         """
-        key = (id(engine), id(devices))
+        key = (id(engine), self._kind(cluster))
+        found = self._fits_on.get(key)
+        if found is None:
+            claiming = self.claiming(engine, cluster)
+            found = tuple(self._fits_of(engine, pool.devices, claiming) for pool in cluster.pools)
+            self._fits_on[key] = found
+        return found
+
+    def _fits_of(
+        self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]
+    ) -> tuple[EngineFit, ...]:
+        """How nodes with these devices can serve an engine of which these members have to claim a device."""
+        key = (id(engine), id(devices), claiming)
         found = self._fits.get(key)
         if found is None:
-            self._alive += [engine, devices]
-            per_member = [self.matcher.resolve(member.requests, devices) for member in engine.members]
+            per_member = [
+                self.matcher.resolve(member, devices, claiming=needed)
+                for member, needed in zip(engine.members, claiming, strict=True)
+            ]
             choices = itertools.islice(itertools.product(*per_member), MAX_VECTORS)
             found = self._fits[key] = tuple(fit for chosen in choices if (fit := self.fit(engine, chosen)))
         return found
@@ -123,7 +170,9 @@ class FleetCapacity:
                 for name, pods in member.pods_by_pool:
                     if name not in pools:
                         continue
-                    vectors = self.matcher.observed(member.device_requests, pools[name].devices)
+                    vectors = self.matcher.observed(
+                        member.device_requests, member.device_constraints, pools[name].devices
+                    )
                     if vectors or self.options.accounting == "Nodes":
                         taken.setdefault(name, []).append(PodSet(pods, vectors))
             for name, pod_sets in taken.items():
@@ -180,9 +229,12 @@ class _Assignment:
         if len(self.chosen) == len(self._engines):
             return True
         engine = self._engines[len(self.chosen)]
-        for pool in self._cluster.pools:
+        fits_on = self._capacity.fits_on(engine, self._cluster)
+        for pool, fits in zip(self._cluster.pools, fits_on, strict=True):
+            if not fits:
+                continue
             ledger = self._capacity.ledger(self._cluster.name, pool)
-            for fit in self._capacity.fits_of(engine, pool.devices):
+            for fit in fits:
                 if not ledger.fits(fit.demand):
                     continue
                 ledger.add(fit.demand)

@@ -11,6 +11,7 @@ from functools import cached_property
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.capacity import Demand, PodSet
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.matching import (
     Resolution,
+    device_constraints,
     device_requests,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -72,4 +73,11 @@ class Layout:
 def _placed(member: Member, parts: Sequence[Part]) -> PlacedMember:
     first = parts[0]
     shares = tuple((part.pool.name, part.pods) for part in parts) if len(parts) > 1 else ()
-    return PlacedMember(first.pool.name, device_requests(member, first.resolution), member.role, member.pods, shares)
+    return PlacedMember(
+        first.pool.name,
+        device_requests(member, first.resolution),
+        member.role,
+        member.pods,
+        shares,
+        device_constraints(member, first.resolution),
+    )

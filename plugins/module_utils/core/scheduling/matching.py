@@ -4,20 +4,29 @@
 
 A request is served by one kind of device (an entry of the pool's InferenceClass), as the DeviceClass that its claim
 names is taken from there. `DRA` devices are claimed and count against a node; `Synthetic` ones are only matched.
+
+Devices of one kind have the attributes of their kind. So a constraint holds where all kinds that serve its requests
+publish one value, and fails where they differ. Where none of them publishes the attribute, as its value differs from
+device to device, nobody can tell here which devices go together: a pod is then charged all devices of these kinds on
+its node, so that no other pod can take the one that it needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
-    SelectorError,
-    compile_selector,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import SelectorError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import Evaluations
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
+    Constraint,
+    Member,
+    Pool,
+    Request,
+    Search,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Member, Request, Search
 
 Vector = tuple[int, ...]
 
@@ -33,15 +42,21 @@ class Resolution:
 
     `device_classes`: per request the DeviceClass to claim through, None for a Synthetic device. `vectors`: the device
     counts a node may be charged with, one entry per device of the pool, in the order in which they are tried. Several
-    vectors belong to one resolution when kinds of device share a DeviceClass: the claim is then the same.
+    vectors belong to one resolution when kinds of device share a DeviceClass: the claim is then the same. `unpublished`
+    are the attributes of constraints for which devices are charged whole.
     """
 
     device_classes: tuple[str | None, ...]
     vectors: tuple[Vector, ...]
+    unpublished: tuple[str, ...] = ()
 
     @property
     def claims(self) -> bool:
         return any(name is not None for name in self.device_classes)
+
+
+# Requests and constraints of a pod: all that it asks of its node.
+_Asked = tuple[tuple[Request, ...], tuple[Constraint, ...]]
 
 
 class Matcher:
@@ -51,21 +66,41 @@ class Matcher:
     fleet of thousands of pools cost as much as its few classes.
     """
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, evaluations: Evaluations | None = None) -> None:
         self._search = search
-        self._resolved: dict[tuple[tuple[Request, ...], int], tuple[Resolution, ...]] = {}
+        self._evaluations = evaluations or Evaluations()
+        self._resolved: dict[tuple[_Asked, int], tuple[Resolution, ...]] = {}
+        self._claiming: dict[tuple[_Asked, int], tuple[Resolution, ...]] = {}
+        self._claimable: dict[tuple[_Asked, tuple[int, ...]], tuple[bool, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
-        self._observed: dict[tuple[tuple[tuple[str, Request], ...], int], tuple[Vector, ...]] = {}
+        self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
         # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
         self._alive: dict[int, tuple[Device, ...]] = {}
 
-    def resolve(self, requests: tuple[Request, ...], devices: tuple[Device, ...]) -> tuple[Resolution, ...]:
-        """Every distinct resolution, the one that a first-fit choice gives first; empty when there is none."""
-        key = (requests, id(devices))
-        found = self._resolved.get(key)
+    def resolve(self, member: Member, devices: tuple[Device, ...], *, claiming: bool = False) -> tuple[Resolution, ...]:
+        """Every distinct resolution, the one that a first-fit choice gives first; empty when there is none.
+
+        `claiming`: only those that claim at least one device.
+        """
+        key = ((member.requests, member.constraints), id(devices))
+        known = self._claiming if claiming else self._resolved
+        found = known.get(key)
         if found is None:
             self._alive[id(devices)] = devices
-            found = self._resolved[key] = self._resolve(requests, devices)
+            if claiming:
+                found = tuple(resolution for resolution in self.resolve(member, devices) if resolution.claims)
+            else:
+                found = self._resolve(*key[0], devices)
+            known[key] = found
+        return found
+
+    def claimable(self, member: Member, pools: Sequence[Pool]) -> tuple[bool, ...]:
+        """Whether a pod of the member would claim a device, for each of the pools."""
+        key = ((member.requests, member.constraints), tuple(id(pool.devices) for pool in pools))
+        found = self._claimable.get(key)
+        if found is None:
+            found = tuple(bool(self.resolve(member, pool.devices, claiming=True)) for pool in pools)
+            self._claimable[key] = found
         return found
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
@@ -74,66 +109,179 @@ class Matcher:
         found = self._candidates.get(key)
         if found is None:
             self._alive[id(devices)] = devices
-            selectors = [compile_selector(text) for text in request.selectors]
+            matches = self._evaluations.matches
             found = self._candidates[key] = tuple(
                 position
                 for position, device in enumerate(devices)
-                if not device.invalid and all(selector.evaluate(device).match for selector in selectors)
+                if not device.invalid and all(matches(text, device) for text in request.selectors)
             )
         return found
 
-    def observed(self, claimed: tuple[Mapping[str, Any], ...], devices: tuple[Device, ...]) -> tuple[Vector, ...]:
-        """What a pod that already runs may take from a node, told from the `deviceRequests` of its ModelReplica.
+    def observed(
+        self,
+        claimed: tuple[Mapping[str, Any], ...],
+        constraints: tuple[Mapping[str, Any], ...],
+        devices: tuple[Device, ...],
+    ) -> tuple[Vector, ...]:
+        """What a pod that already runs may take from a node, told from the `deviceRequests` and `deviceConstraints` of
+        its ModelReplica.
 
         A selector that no longer fits (the class was edited) does not make the pod disappear: then its DeviceClass
         alone decides. A DeviceClass that no device of the pool has takes nothing.
         """
         entries = tuple(_claimed_request(entry) for entry in claimed)
-        key = (entries, id(devices))
+        bound = tuple(_claimed_constraint(entry) for entry in constraints)
+        key = ((entries, bound), id(devices))
         found = self._observed.get(key)
         if found is None:
             self._alive[id(devices)] = devices
-            found = self._observed[key] = _observed(entries, devices)
+            found = self._observed[key] = self._observe(entries, bound, devices)
         return found
 
-    def _resolve(self, requests: tuple[Request, ...], devices: tuple[Device, ...]) -> tuple[Resolution, ...]:
+    def _resolve(
+        self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
+    ) -> tuple[Resolution, ...]:
         choices = [self.candidates(request, devices) for request in requests]
+        node = _Node(requests, constraints, devices)
         if self._search == "Greedy":
-            first = _first_fit(requests, choices, devices)
+            first = _first_fit(node, choices)
             assignments: Iterator[tuple[int, ...]] = iter([] if first is None else [first])
         else:
-            assignments = _assignments(requests, choices, devices)
+            assignments = _assignments(node, choices)
         vectors: dict[tuple[str | None, ...], dict[Vector, None]] = {}
+        unpublished: dict[tuple[str | None, ...], dict[str, None]] = {}
         for assignment in assignments:
             classes = tuple(
                 devices[position].device_class_name or "" if devices[position].claim == "DRA" else None
                 for position in assignment
             )
-            vectors.setdefault(classes, {})[_vector(requests, assignment, devices)] = None
+            vectors.setdefault(classes, {})[node.vector(assignment)] = None
+            unpublished.setdefault(classes, {}).update(dict.fromkeys(node.unpublished(assignment)))
             if sum(map(len, vectors.values())) >= MAX_VECTORS:
                 break
-        return tuple(Resolution(classes, tuple(found)) for classes, found in vectors.items())
+        return tuple(
+            Resolution(classes, tuple(found), tuple(unpublished[classes])) for classes, found in vectors.items()
+        )
+
+    def _observe(
+        self,
+        entries: tuple[tuple[str, Request], ...],
+        constraints: tuple[Constraint, ...],
+        devices: tuple[Device, ...],
+    ) -> tuple[Vector, ...]:
+        choices = []
+        requests = []
+        for device_class, request in entries:
+            same_class = tuple(
+                position
+                for position, device in enumerate(devices)
+                if device.claim == "DRA" and device.device_class_name == device_class
+            )
+            if same_class:
+                matching = tuple(position for position in same_class if self._satisfies(request, devices[position]))
+                choices.append(matching or same_class)
+                requests.append(request)
+        node = _Node(tuple(requests), constraints, devices)
+        vectors: dict[Vector, None] = {}
+        for assignment in _assignments(node, choices):
+            vectors[node.vector(assignment)] = None
+            if len(vectors) >= MAX_VECTORS:
+                break
+        if not vectors:
+            vectors[node.vector(tuple(positions[0] for positions in choices))] = None
+        return tuple(vector for vector in vectors if any(vector))
+
+    def _satisfies(self, request: Request, device: Device) -> bool:
+        try:
+            return all(self._evaluations.matches(text, device) for text in request.selectors)
+        except SelectorError:
+            return False
 
 
-def _first_fit(
-    requests: tuple[Request, ...], choices: list[tuple[int, ...]], devices: tuple[Device, ...]
-) -> tuple[int, ...] | None:
-    free = [device.count for device in devices]
-    assignment = []
-    for request, candidates in zip(requests, choices, strict=True):
-        position = next((position for position in candidates if free[position] >= request.count), None)
+class _Node:
+    """A node that the requests of one pod are to be served by, with what the constraints say of its devices.
+
+    An assignment has a position among `devices` for each of `requests`.
+    """
+
+    def __init__(
+        self, requests: tuple[Request, ...], constraints: tuple[Constraint, ...], devices: tuple[Device, ...]
+    ) -> None:
+        self.requests = requests
+        self.devices = devices
+        self._constraints = constraints
+        self._of = [
+            tuple(number for number, constraint in enumerate(constraints) if constraint.covers(request.name))
+            for request in requests
+        ]
+        self._values = [[published(device, constraint) for device in devices] for constraint in constraints]
+
+    def allows(self, chosen: tuple[int, ...], position: int) -> bool:
+        """Whether the device at `position` may serve the next request, beside those chosen for the ones before it."""
+        if not self._constraints or self.devices[position].claim != "DRA":
+            return True
+        return all(
+            self._values[number][earlier] == self._values[number][position]
+            for number in self._of[len(chosen)]
+            for request, earlier in enumerate(chosen)
+            if number in self._of[request] and self.devices[earlier].claim == "DRA"
+        )
+
+    def vector(self, assignment: tuple[int, ...]) -> Vector:
+        """What a node is charged, by device."""
+        counts = [0] * len(self.devices)
+        for request, position in zip(self.requests, assignment, strict=True):
+            if self.devices[position].claim == "DRA":
+                counts[position] += request.count
+        for _, positions in self._whole(assignment):
+            for position in positions:
+                counts[position] = max(counts[position], self.devices[position].count)
+        return tuple(counts)
+
+    def unpublished(self, assignment: tuple[int, ...]) -> tuple[str, ...]:
+        """The attributes of constraints that the devices of an assignment do not publish."""
+        return tuple(attribute for attribute, _ in self._whole(assignment))
+
+    def _whole(self, assignment: tuple[int, ...]) -> list[tuple[str, list[int]]]:
+        """(attribute, positions) of every constraint over several devices of which no value is known."""
+        found = []
+        for number, constraint in enumerate(self._constraints):
+            covered = [
+                (position, request.count)
+                for request, position in zip(self.requests, assignment, strict=True)
+                if constraint.covers(request.name) and self.devices[position].claim == "DRA"
+            ]
+            positions = [position for position, _ in covered if self._values[number][position] is None]
+            if positions and sum(count for _, count in covered) > 1:
+                found.append((constraint.match_attribute, positions))
+        return found
+
+
+def published(device: Device, constraint: Constraint) -> tuple[str, str] | None:
+    """Type and value of the attribute of a constraint that a kind of device publishes; None without one."""
+    value = device.attributes.get(constraint.match_attribute)
+    return None if value is None else (type(value).__name__, str(value))
+
+
+def _first_fit(node: _Node, choices: list[tuple[int, ...]]) -> tuple[int, ...] | None:
+    free = [device.count for device in node.devices]
+    assignment: tuple[int, ...] = ()
+    for request, candidates in zip(node.requests, choices, strict=True):
+        fitting = (
+            position for position in candidates if free[position] >= request.count and node.allows(assignment, position)
+        )
+        position = next(fitting, None)
         if position is None:
             return None
         free[position] -= request.count
-        assignment.append(position)
-    return tuple(assignment)
+        assignment = (*assignment, position)
+    return assignment
 
 
-def _assignments(
-    requests: tuple[Request, ...], choices: list[tuple[int, ...]], devices: tuple[Device, ...]
-) -> Iterator[tuple[int, ...]]:
+def _assignments(node: _Node, choices: list[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
     """All assignments of requests to devices that one node can serve, in lexicographic order of the choices."""
-    free = [device.count for device in devices]
+    free = [device.count for device in node.devices]
+    requests = node.requests
     steps = 0
 
     def assign(request: int, chosen: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -145,20 +293,12 @@ def _assignments(
             steps += 1
             if steps > MAX_STEPS:
                 return
-            if free[position] >= requests[request].count:
+            if free[position] >= requests[request].count and node.allows(chosen, position):
                 free[position] -= requests[request].count
                 yield from assign(request + 1, (*chosen, position))
                 free[position] += requests[request].count
 
     yield from assign(0, ())
-
-
-def _vector(requests: tuple[Request, ...], assignment: tuple[int, ...], devices: tuple[Device, ...]) -> Vector:
-    counts = [0] * len(devices)
-    for request, position in zip(requests, assignment, strict=True):
-        if devices[position].claim == "DRA":
-            counts[position] += request.count
-    return tuple(counts)
 
 
 def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
@@ -175,27 +315,20 @@ def device_requests(member: Member, resolution: Resolution) -> tuple[Mapping[str
     )
 
 
-def _observed(entries: tuple[tuple[str, Request], ...], devices: tuple[Device, ...]) -> tuple[Vector, ...]:
-    choices = []
-    requests = []
-    for device_class, request in entries:
-        same_class = tuple(
-            position
-            for position, device in enumerate(devices)
-            if device.claim == "DRA" and device.device_class_name == device_class
-        )
-        if same_class:
-            matching = tuple(position for position in same_class if _satisfies(request, devices[position]))
-            choices.append(matching or same_class)
-            requests.append(request)
-    vectors: dict[Vector, None] = {}
-    for assignment in _assignments(tuple(requests), choices, devices):
-        vectors[_vector(tuple(requests), assignment, devices)] = None
-        if len(vectors) >= MAX_VECTORS:
-            break
-    if not vectors:
-        vectors[_vector(tuple(requests), tuple(positions[0] for positions in choices), devices)] = None
-    return tuple(vector for vector in vectors if any(vector))
+def device_constraints(member: Member, resolution: Resolution) -> tuple[Mapping[str, Any], ...]:
+    """The `deviceConstraints` of a ModelReplica's member: the constraints on what it claims.
+
+    One that names requests of which none is claimed is left out: without names it would be about all of them.
+    """
+    claimed = {entry["name"] for entry in device_requests(member, resolution)}
+    found: list[Mapping[str, Any]] = []
+    for constraint in member.constraints:
+        named = [name for name in constraint.requests if name in claimed]
+        if named:
+            found.append({"requests": named, "matchAttribute": constraint.match_attribute})
+        elif claimed and not constraint.requests:
+            found.append({"matchAttribute": constraint.match_attribute})
+    return tuple(found)
 
 
 def _claimed_request(entry: Mapping[str, Any]) -> tuple[str, Request]:
@@ -205,8 +338,6 @@ def _claimed_request(entry: Mapping[str, Any]) -> tuple[str, Request]:
     return str(entry.get("deviceClassName", "")), request
 
 
-def _satisfies(request: Request, device: Device) -> bool:
-    try:
-        return all(compile_selector(text).evaluate(device).match for text in request.selectors)
-    except SelectorError:
-        return False
+def _claimed_constraint(entry: Mapping[str, Any]) -> Constraint:
+    """The constraint of one entry of a ModelReplica's `deviceConstraints`."""
+    return Constraint(str(entry.get("matchAttribute", "")), tuple(map(str, entry.get("requests") or ())))

@@ -14,6 +14,11 @@ Accounting = Literal["Devices", "Nodes"]
 Search = Literal["Exact", "Greedy"]
 Effect = Literal["NoSchedule", "NoExecute"]
 
+# Units of cost as Kubernetes counts them. A usual selector costs about ten on each kind of device, and a unit takes
+# about a microsecond at most: a thousand deployments on a thousand clusters, each with device lists of its own, stay
+# below; what reaches this keeps a processor busy for minutes.
+SELECTOR_BUDGET = 100_000_000
+
 
 @dataclass(frozen=True)
 class Options:
@@ -23,11 +28,12 @@ class Options:
     pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
     spreads a gang over pools of one fabric when no single pool takes it; `Greedy` never takes a choice back and never
     spreads. `pool_attempts` and `pack_steps` bound the work of `Exact`: attempts at one cluster for one replica, and
-    steps of packing one pool.
+    steps of packing one pool. `selector_budget` is what all CEL selectors together may cost.
     """
 
     accounting: Accounting = "Devices"
     search: Search = "Exact"
+    selector_budget: int = SELECTOR_BUDGET
     pool_attempts: int = 500
     pack_steps: int = 400
 
@@ -118,12 +124,26 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Constraint:
+    """An attribute (domain/name) of which all devices of `requests` have one value; without any, those of all requests
+    of the pod."""
+
+    match_attribute: str
+    requests: tuple[str, ...] = ()
+
+    def covers(self, request: str) -> bool:
+        return not self.requests or request in self.requests
+
+
+@dataclass(frozen=True)
 class Member:
-    """The pods of one role in an engine. `pods` per copy, each on a node of its own; `requests` per pod."""
+    """The pods of one role in an engine. `pods` per copy, each on a node of its own; `requests` per pod, the devices of
+    which meet the `constraints`."""
 
     role: str
     pods: int = 1
     requests: tuple[Request, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +189,8 @@ class PlacedMember:
     """Where the pods of a member run, and what each claims.
 
     `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
-    deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them.
+    deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
+    named by `device_constraints`, which have the shape of `deviceConstraints[]` there: requests, matchAttribute.
     `shares` are (pool, pods per copy) when the pods are spread over several pools of one fabric; `pool` is the first.
     """
 
@@ -178,6 +199,7 @@ class PlacedMember:
     role: str = "Standalone"
     pods: int = 1
     shares: tuple[tuple[str, int], ...] = ()
+    device_constraints: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def pods_by_pool(self) -> tuple[tuple[str, int], ...]:
@@ -266,10 +288,12 @@ class Schedule:
     """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name.
 
     `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
-    replicas larger. Nothing is taken away for it, and nothing new goes there.
+    replicas larger. Nothing is taken away for it, and nothing new goes there. `stranded` are pools on which a member of
+    a kept replica claims nothing, while another pool of its cluster would give it a device.
     """
 
     placements: tuple[Placement, ...]
     pending: tuple[Pending, ...]
     dropped: tuple[Dropped, ...]
     overcommitted: tuple[Refusal, ...] = ()
+    stranded: tuple[Refusal, ...] = ()

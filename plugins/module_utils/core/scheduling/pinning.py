@@ -108,7 +108,7 @@ def _parts(
 ) -> tuple[Part, ...]:
     """How a member's requests resolve, alike on all its pools; what it claims already is the first choice. Empty when
     they do not."""
-    found = [capacity.matcher.resolve(member.requests, view(pool)) for pool, _ in shares]
+    found = [capacity.matcher.resolve(member, view(pool)) for pool, _ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     SelectorError,
     compile_selector,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import (
+    OverBudgetError,
+    SelectorBudgetError,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.explain import (
     Explainer,
@@ -49,10 +53,23 @@ def schedule(
 
     `replicas` are all that exist, of these deployments and of others; those whose deployment is not among
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
-    whose replicas are the placements of an earlier one is that earlier answer.
+    whose replicas are the placements of an earlier one is that earlier answer. Raises SelectorBudgetError.
     """
+    wanted, existing = tuple(deployments), tuple(replicas)
     fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
     capacity = FleetCapacity(fleet, options or Options())
+    try:
+        return _decide(wanted, fleet, existing, capacity)
+    except OverBudgetError:
+        raise SelectorBudgetError(capacity.evaluations.report(wanted, existing)) from None
+
+
+def _decide(
+    deployments: Iterable[Deployment],
+    fleet: Mapping[str, Cluster],
+    replicas: Iterable[Replica],
+    capacity: FleetCapacity,
+) -> Schedule:
     shapes: dict[tuple[Engine, ...], tuple[Engine, ...]] = {}
     states = {
         deployment.key: _State(_checked(deployment), shapes.setdefault(deployment.engines, deployment.engines))
@@ -76,6 +93,7 @@ def schedule(
         tuple(pending for state in ordered if (pending := _pending(state, fleet, explainer))),
         tuple(dropped for state in ordered for dropped in state.dropped),
         tuple(Refusal(reason, pool, (cluster,)) for cluster, pool, reason in capacity.overcommitted()),
+        tuple(refusal for state in ordered for refusal in state.stranded),
     )
 
 
@@ -89,6 +107,7 @@ class _State:
     existing: list[Replica] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
+    stranded: list[Refusal] = field(default_factory=list)
     # Kept replicas whose spread members have more pods than places: position in `placements`, layouts of the engines.
     growing: list[tuple[int, list[Layout]]] = field(default_factory=list)
 
@@ -176,8 +195,25 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
             capacity.charge(replica.cluster, replica.engines)
         for layout in pinned:
             capacity.charge_layout(placement.cluster, layout)
+            state.stranded += _stranded(replica, layout, fleet[placement.cluster], capacity)
         if any(map(missing, pinned)):
             state.growing.append((len(state.placements) - 1, pinned))
+
+
+def _stranded(replica: Replica, layout: Layout, cluster: Cluster, capacity: FleetCapacity) -> Iterator[Refusal]:
+    """Members of a kept replica that claim nothing where they are and would on another pool of the cluster."""
+    for member, parts in zip(layout.engine.members, layout.members, strict=True):
+        if any(part.resolution.claims for part in parts):
+            continue
+        flags = capacity.matcher.claimable(member, cluster.pools)
+        names = [pool.name for pool, claims in zip(cluster.pools, flags, strict=True) if claims]
+        if names:
+            reason = (
+                f"the {member.role} of engine {layout.engine.name} of ModelReplica {replica.namespace}/{replica.name} "
+                f"claims no device there, and would on pool {' or '.join(names)}. It stays where it is; delete the "
+                "ModelReplica to have it placed anew"
+            )
+            yield Refusal(reason, parts[0].pool.name, (cluster.name,))
 
 
 def _grow(state: _State, capacity: FleetCapacity) -> None:

@@ -127,7 +127,7 @@ class Spreader:
         order = {pool.name: position for position, pool in enumerate(cluster.pools)}
         ranked: list[tuple[tuple[int, int, int], Layout, Iterator[Layout]]] = []
         for fabric, pools in self.fabrics(cluster).items():
-            for option in self.options(engine, cluster.name, self.views(fabric, pools)):
+            for option in self.options(engine, cluster, self.views(fabric, pools)):
                 if option.pods < engine.pods:
                     continue
                 stream = option.layouts(engine)
@@ -140,20 +140,24 @@ class Spreader:
         for _, _, stream in ranked:
             yield from stream
 
-    def options(self, engine: Engine, cluster: str, views: Sequence[View]) -> tuple[Option, ...]:
-        """The choices for a gang on these pools, in their order, whether all its workers find room or not.
+    def options(self, engine: Engine, cluster: Cluster, views: Sequence[View]) -> tuple[Option, ...]:
+        """The choices for a gang on these pools of a cluster, in their order, whether all its workers find room or not.
 
-        Engines of which the pools are asked the same, as long as nothing is charged, get the same answer.
+        A member that would claim a device on some pool of the cluster has to on those that it goes to. Engines of which
+        the pools are asked the same, as long as nothing is charged, get the same answer.
         """
         leader, worker = member(engine, "Leader"), member(engine, "Worker")
         pools = tuple(pool for pool, _ in views)
         resolve = self._matcher.resolve
-        asked = tuple((resolve(leader.requests, devices), resolve(worker.requests, devices)) for _, devices in views)
-        key = (cluster, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
-        changes = sum(self._ledger(cluster, pool).changes for pool in pools)
+        leads, works = (any(self._matcher.claimable(one, cluster.pools)) for one in (leader, worker))
+        asked = tuple(
+            (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works)) for _, devices in views
+        )
+        key = (cluster.name, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
+        changes = sum(self._ledger(cluster.name, pool).changes for pool in pools)
         known = self._known.get(key)
         if known is None or known[0] != changes:
-            found = self._options(cluster, pools, asked, engine.copies, worker.pods)
+            found = self._options(cluster.name, pools, asked, engine.copies, worker.pods)
             known = self._known[key] = changes, tuple(itertools.islice(found, MAX_OPTIONS))
         return known[1]
 

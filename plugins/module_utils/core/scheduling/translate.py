@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.devi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
+    Constraint,
     Deployment,
     Engine,
     Fabric,
@@ -148,6 +149,10 @@ def _member(member: Any) -> Member:
             Request(request.name, request.count, tuple(entry.cel for entry in request.selectors if entry.cel))
             for request in requests
         ),
+        constraints=tuple(
+            Constraint(entry.match_attribute, tuple(entry.requests or ()))
+            for entry in (member.node_selector.constraints if member.node_selector else None) or ()
+        ),
     )
 
 
@@ -280,4 +285,5 @@ def _placed_member(member: Mapping[str, Any]) -> PlacedMember:
         device_requests=tuple(member.get("deviceRequests") or ()),
         pods=(member.get("worker") or {}).get("nodes", 1),
         shares=tuple(shares.items()) if spread else (),
+        device_constraints=tuple(member.get("deviceConstraints") or ()),
     )

@@ -14,6 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
 
 CLASS = """
@@ -471,3 +472,51 @@ def test_what_changes_on_which_cluster() -> None:
     assert touched(plan(("a", "1"), ("b", "1")), plan(("a", "1"), ("b", "2"), ("c", "1"))) == ["b", "c"]
     assert touched("", plan(("a", "1"))) == ["a"]
     assert touched("no JSON", plan()) == []
+
+
+def test_constraints_reach_the_claim_and_stay(fleet: Fleet) -> None:
+    constraint = {"requests": ["gpu"], "matchAttribute": "resource.kubernetes.io/pcieRoot"}
+    written = "constraints: [{requests: [gpu], matchAttribute: resource.kubernetes.io/pcieRoot}], devices: [{"
+    fleet.edit("qwen", "devices: [{", written)
+    outcome = fleet.run()
+    (replica,) = fleet.objects("ModelReplica")
+    assert replica["spec"]["engines"][0]["members"][0]["deviceConstraints"] == [constraint]
+    (claim,) = fleet.objects("ResourceClaimTemplate")
+    assert claim["spec"]["spec"]["devices"]["constraints"] == [constraint]
+    (placement,) = table.document(outcome.plan)["placements"]
+    assert placement["engines"][0]["members"][0]["deviceConstraints"] == [constraint]
+    assert not fleet.run().changes
+    fleet.edit("qwen", written, "devices: [{")
+    assert states(fleet.run()) == ["changed"]
+    assert "constraints" not in fleet.objects("ResourceClaimTemplate")[0]["spec"]["spec"]["devices"]
+
+
+def test_beyond_the_budget_of_selectors_nothing_changes(fleet: Fleet) -> None:
+    fleet.run()
+    before = fleet.files()
+    fleet.edit("qwen", "replicas: 1", "replicas: 2")
+    with pytest.raises(PlanError, match=r"ModelDeployment team/qwen, spec.template.spec.engines\[0\].* units"):
+        fleet.run(options=Options(selector_budget=1))
+    assert fleet.files() == before
+
+
+def test_a_replica_that_claims_nothing_where_it_could_is_told(fleet: Fleet) -> None:
+    """A pool that gives the worker alone a device comes first; the one that would give both came later."""
+    pretended = "  - {name: small, driver: small.example.com, claim: Synthetic}\n"
+    real = "  - {name: small, driver: small.example.com, deviceClassName: small}\n"
+    fleet.write(half=CLASS.replace("name: l4", "name: half") + pretended)
+    fleet.write(full=CLASS.replace("name: l4", "name: full") + real)
+    fleet.edit("one", "className: l4", "className: half")
+    worker = DEPLOYMENT[DEPLOYMENT.index("        - nodeSelector") :]
+    leader = worker.replace("gpu.nvidia.com", "small.example.com")
+    gang = leader.replace("- node", "- role: Leader\n          node") + worker.replace(
+        "- node", "- role: Worker\n          node"
+    )
+    fleet.write(qwen=DEPLOYMENT.replace("NAME", "qwen").replace(worker, gang))
+    assert fleet.run().plan.warnings == ()
+    fleet.edit("one", "nodeCount: 4}]", "nodeCount: 4}, {name: more, className: full, nodeCount: 4}]")
+    outcome = fleet.run()
+    assert states(outcome) == ["kept"]
+    (warning,) = outcome.plan.warnings
+    assert warning.startswith("pool gpu on one: the Leader of engine main of ModelReplica team/qwen-")
+    assert "would on pool more" in warning

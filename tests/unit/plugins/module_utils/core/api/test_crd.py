@@ -118,6 +118,7 @@ ADDITIONS = {
     r"InferenceCluster status\.gpuPools\[\]\.fabric(\.\w+)?": "the scheduler asks which pools share a fabric",
     r"Model(Deployment|Replica) (spec\.template\.)?spec\.serving\.(picker|sidecar)(\..*)?": "not only for vLLM",
     r"ModelReplica spec\.engines\[\]\.members\[\]\.nodePools(\[\](\.\w+)?)?": "a gang may span pools of one fabric",
+    r"Model(Deployment|Replica) .*\.(constraints|deviceConstraints)(\[\].*)?": "claims have constraints",
     r"ModelReplica spec\.modelCacheRef\.layout": "engine pods depend on it",
     r"ModelReplica spec\.modelCacheRef\.(volume|previous(\.\w+)?)": "an edit of a cache gets a volume of its own",
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",

@@ -82,18 +82,18 @@ def test_h7_block_size(container: dict[str, Any], expected: int) -> None:
 @pytest.mark.parametrize(
     ("container", "expected"),
     [
-        ({}, False),
-        ({"command": ["python3", "-m", "sglang.launch_server"]}, True),
-        ({"command": ["sh", "-c", "exec python3 -m sglang.launch_server --port 8000"]}, True),
-        ({"args": ["python3", "-m", "sglang.launch_server"]}, True),
-        ({"command": ["/usr/local/bin/sglang"], "args": ["serve"]}, True),
-        ({"command": ["sh", "-c", "set -e\nexec sglang serve"]}, True),
-        ({"command": ["vllm", "serve"], "args": ["--served-model-name", "sglang"]}, False),
-        ({"image": "lmsysorg/sglang:v0.5.9"}, False),
+        ({}, None),
+        ({"command": ["python3", "-m", "sglang.launch_server"]}, "sglang"),
+        ({"command": ["sh", "-c", "exec python3 -m sglang.launch_server --port 8000"]}, "sglang"),
+        ({"args": ["python3", "-m", "sglang.launch_server"]}, "sglang"),
+        ({"command": ["/usr/local/bin/sglang"], "args": ["serve"]}, "sglang"),
+        ({"command": ["sh", "-c", "set -e\nexec sglang serve"]}, "sglang"),
+        ({"command": ["vllm", "serve"], "args": ["--served-model-name", "sglang"]}, "vllm"),
+        ({"image": "lmsysorg/sglang:v0.5.9"}, None),
     ],
 )
-def test_is_sglang(container: dict[str, Any], expected: bool) -> None:
-    assert engine_flags.is_sglang(container) is expected
+def test_program(container: dict[str, Any], expected: str | None) -> None:
+    assert engine_flags.program(container) == expected
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,89 @@ def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) 
     container = {"args": args, "command": command}
     assert 1 <= engine_flags.port(container, 8000) <= 65535
     assert engine_flags.block_size(container) >= 1
+
+
+TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
+SERVE = ["vllm", "serve", "m"]
+SGLANG = ["python3", "-m", "sglang.launch_server"]
+BOTH_WAYS = """\
+if command -v ray; then
+  ray start --head --port=6379
+  exec vllm serve "$@" --distributed-executor-backend=ray
+fi
+exec vllm serve "$@" --nnodes=2 --node-rank=$(MODELPLANE_RANK) --master-addr="$(MODELPLANE_LEADER_ADDRESS)"
+"""
+
+
+@pytest.mark.parametrize(
+    ("container", "axes", "devices"),
+    [
+        ({"command": SERVE, "args": ["--tensor-parallel-size=4"]}, {TP: 4}, 4),
+        ({"command": SERVE, "args": ["--tensor-parallel-size", "4", "-pp", "2"]}, {TP: 4, PP: 2}, 8),
+        ({"command": SERVE, "args": ["-tp=4", "--data_parallel_size=3"]}, {TP: 4, DP: 3}, 12),
+        ({"command": [*SERVE, "-dp", "2"], "args": ["-tp", "2", "--enable-expert-parallel"]}, {TP: 2, DP: 2}, 4),
+        ({"command": ["vllm"], "args": ["serve", "m", "-tp", "2"]}, {TP: 2}, 2),
+        ({"command": ["/opt/bin/vllm", "serve", "$(MODEL)", "-tp=2"]}, {TP: 2}, 2),
+        ({"command": ["python3", "-m", "vllm.entrypoints.openai.api_server", "-tp=2"]}, {TP: 2}, 2),
+        ({"image": "vllm/vllm-openai:v0.23.0", "args": ["--tensor-parallel-size=2"]}, {TP: 2}, 2),
+        ({"image": "a.b:5000/x/vllm-openai@sha256:0", "args": ["-tp=2", "--host", "$(POD_IP)"]}, {TP: 2}, 2),
+        ({"command": ["sh", "-c", "exec vllm serve m -tp 4 --port 8000"]}, {TP: 4}, 4),
+        ({"command": ["sh", "-c"], "args": ["sleep 1; vllm serve m \\\n --tensor-parallel-size 4"]}, {TP: 4}, 4),
+        ({"command": ["sh", "-c", BOTH_WAYS, "vllm"], "args": ["--model=m", "-tp=8", "-pp=2"]}, {TP: 8, PP: 2}, 16),
+        ({"command": SGLANG, "args": ["--tp", "8"]}, {TP: 8}, 8),
+        ({"command": SGLANG, "args": ["--tp-size=8", "--pp-size=2", "--ep-size=8"]}, {TP: 8, PP: 2}, 16),
+        ({"command": SGLANG, "args": ["--tp=4", "--dp-size", "2"]}, {TP: 4, DP: 2}, 8),
+        ({"command": SGLANG, "args": ["--tp=8", "--dp=8", "--enable-dp-attention"]}, {TP: 8, DP: 8}, 8),
+        ({"command": ["sh", "-c", "sglang serve --tensor-parallel-size 2"]}, {TP: 2}, 2),
+    ],
+)
+def test_parallelism(container: dict[str, Any], axes: dict[str, int], devices: int) -> None:
+    found = engine_flags.parallelism(container)
+    assert found is not None
+    assert (found.axes, found.devices) == (axes, devices)
+
+
+@pytest.mark.parametrize(
+    ("container", "field"),
+    [
+        ({"command": SERVE, "args": ["-tp=4"]}, "args"),
+        ({"command": [*SERVE, "-tp=4"], "args": ["--port=8000"]}, "command"),
+        ({"command": ["sh", "-c"], "args": ["vllm serve -tp 4"]}, "args"),
+        ({"command": ["sh", "-c", "vllm serve -tp 4"]}, "command"),
+    ],
+)
+def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> None:
+    found = engine_flags.parallelism(container)
+    assert found is not None
+    assert found.field == field
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {},
+        {"command": SERVE},
+        {"command": ["my-engine"], "args": ["--tensor-parallel-size=4"]},
+        {"image": "registry.example.com/my-engine:1", "args": ["--tensor-parallel-size=4"]},
+        {"image": "lmsysorg/sglang:v0.5", "args": ["--tp=4"]},
+        {"command": SERVE, "args": ["-tp=$(TP)"]},
+        {"command": SERVE, "args": ["-tp", "$(TP)"]},
+        {"command": SERVE, "args": ["-tp=4", "$(MORE)"]},
+        {"command": ["sh", "-c", "vllm serve m -tp 4 $MORE"]},
+        {"command": ["sh", "-c", "vllm serve m -tp $TP"]},
+        {"command": ["sh", "-c", "vllm serve m -tp $(nvidia-smi -L | wc -l)"]},
+        {"command": ["sh", "-c", "vllm serve -tp 4 || vllm serve -tp 2"]},
+        {"command": ["sh", "-c", "vllm serve -tp 4 || vllm serve"]},
+        {"command": ["sh", "-c", "vllm serve m", "x"], "args": ["-tp=4"]},
+        {"command": ["sh", "-c", "vllm serve " + '"$@" ' * 9], "args": ["-tp=4"]},
+        {"command": ["sh", "-c", "vllm serve -tp 4; sglang serve --tp 4"]},
+        {"command": SERVE, "args": ["-tp=4", "-tp=2"]},
+        {"command": SERVE, "args": ["-tp=four"]},
+        {"command": SERVE, "args": ["-tp"]},
+        {"command": SERVE, "args": ["-tp=4", "--config=a.yaml"]},
+        {"command": SERVE, "args": ["-tp=1", "-dp=4", "--data-parallel-rank=0"]},
+        {"command": SERVE, "args": ["-tp=4"], "env": [{"name": "VLLM_DP_SIZE", "value": "2"}]},
+    ],
+)
+def test_parallelism_that_nobody_can_tell(container: dict[str, Any]) -> None:
+    assert engine_flags.parallelism(container) is None

@@ -320,6 +320,17 @@ def test_claim_requests(make_replica: Make) -> None:
         },
         {"name": "nic", "exactly": {"deviceClassName": "rdma.example.com", "count": 1}},
     ]
+    assert "constraints" not in template["spec"]["spec"]["devices"]
+
+
+def test_claim_constraints(make_replica: Make) -> None:
+    replica = make_replica()
+    constraints = [
+        {"requests": ["gpu"], "matchAttribute": "resource.kubernetes.io/pcieRoot"},
+        {"matchAttribute": "a.b/c"},
+    ]
+    replica["spec"]["engines"][0]["members"][0]["deviceConstraints"] = constraints
+    assert replica_objects(replica)[1]["spec"]["spec"]["devices"]["constraints"] == constraints
 
 
 def test_phases_not_names_make_the_pair(make_replica: Make, pick: Make, pair: tuple[Any, ...]) -> None:

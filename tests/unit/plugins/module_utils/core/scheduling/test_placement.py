@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
+    Constraint,
     Engine,
     Member,
     Options,
@@ -409,3 +411,136 @@ def test_a_kept_replica_claims_what_it_claims_for_the_same_requests() -> None:
         placement.engines for placement in first.placements
     ]
     assert not second.overcommitted
+
+
+SMALL = 'device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("40Gi")) < 0'
+# The leader takes a small device, the worker a large one.
+PAIR = Engine("main", (Member("Leader", 1, (ask(1, SMALL),)), Member("Worker", 1, (ask(1, at_least("40Gi")),))))
+HALF = pool("half", 4, gpu("80Gi", 8, name="big"), gpu("24Gi", 8, name="small", claim="Synthetic"))
+FULL = pool("full", 2, gpu("80Gi", 8, name="big"), gpu("24Gi", 8, name="small"))
+EACH = pytest.mark.parametrize("options", fleets.OPTIONS, ids=lambda one: f"{one.accounting}-{one.search}")
+
+
+@EACH
+def test_d26_a_cluster_without_room_where_all_members_claim_is_refused_with_the_reason(options: Options) -> None:
+    decided = schedule([deployment("m", 1, PAIR)], [cluster("a", HALF, replace(FULL, nodes=1))], [], options)
+    assert not decided.placements
+    reasons = {refusal.pool: refusal.reason for refusal in decided.pending[0].refusals}
+    assert reasons["half"] == "only Synthetic devices match for the Leader, which would claim devices on another pool"
+    assert "engine needs" in reasons["full"]
+
+
+@EACH
+def test_d26_a_member_that_claims_nowhere_on_the_cluster_goes_beside_the_others(options: Options) -> None:
+    decided = schedule([deployment("m", 1, PAIR)], [cluster("a", HALF)], [], options)
+    leader, worker = decided.placements[0].engines[0].members
+    assert (leader.device_requests, len(worker.device_requests)) == ((), 1)
+    assert not decided.stranded
+
+
+@EACH
+def test_d26_what_runs_without_a_claim_stays_and_is_told(options: Options) -> None:
+    wanted = [deployment("m", 1, PAIR)]
+    there = replicas_of(schedule(wanted, [cluster("a", HALF)], [], options))
+    decided = schedule(wanted, [cluster("a", HALF, FULL)], there, options)
+    assert [(placement.state, placement.engines) for placement in decided.placements] == [("kept", there[0].engines)]
+    assert [str(refusal) for refusal in decided.stranded] == [
+        "pool half on a: the Leader of engine main of ModelReplica ml-team/m-a-0 claims no device there, and would on "
+        "pool full. It stays where it is; delete the ModelReplica to have it placed anew"
+    ]
+    assert not schedule([deployment("m", 0, PAIR)], [cluster("a", HALF, FULL)], there, options).stranded
+
+
+def by_root(name: str, driver: str, root: str | None, count: int = 1) -> Device:
+    attributes = {"resource.kubernetes.io/pcieRoot": {"string": root}} if root else {}
+    return Device.from_wire(
+        {"name": name, "driver": driver, "deviceClassName": driver, "count": count, "attributes": attributes}
+    )
+
+
+def aligned(*requests: str, gpus: int = 1) -> Engine:
+    """A GPU and a network card that have to be at one root."""
+    asked = (ask(gpus), ask(1, 'device.driver == "dra.net"', name="nic"))
+    constraint = Constraint("resource.kubernetes.io/pcieRoot", requests)
+    return Engine("main", (Member("Standalone", 1, asked, (constraint,)),))
+
+
+def roots(*, gpus: str, cards: str, nodes: int = 1) -> Cluster:
+    devices = [by_root(f"gpu-{root}", fleets.GPU, root) for root in gpus]
+    devices += [by_root(f"nic-{root}", "dra.net", root) for root in cards]
+    return cluster("a", pool("gpu", nodes, *devices))
+
+
+@EACH
+@pytest.mark.parametrize("requests", [(), ("gpu", "nic")], ids=["all", "named"])
+def test_a_constraint_is_met_by_devices_that_publish_one_value(options: Options, requests: tuple[str, ...]) -> None:
+    decided = schedule([deployment("m", 1, aligned(*requests))], [roots(gpus="ab", cards="bc")], [], options)
+    if options.search == "Greedy":
+        assert "search Exact finds a way" in str(decided.pending[0].refusals[0])
+        return
+    (member,) = decided.placements[0].engines[0].members
+    named = {"requests": ["gpu", "nic"]} if requests else {}
+    assert member.device_constraints == ({**named, "matchAttribute": "resource.kubernetes.io/pcieRoot"},)
+
+
+@EACH
+def test_devices_with_other_values_do_not_meet_a_constraint(options: Options) -> None:
+    fleet = [roots(gpus="ab", cards="cd")]
+    decided = schedule([deployment("m", 1, aligned("gpu", "nic"))], fleet, [], options)
+    assert str(decided.pending[0].refusals[0]) == (
+        "pool gpu on a: no devices for requests gpu, nic have one value of resource.kubernetes.io/pcieRoot: "
+        "gpu-a has a, gpu-b has b, nic-c has c, nic-d has d"
+    )
+    assert schedule([deployment("m", 1, aligned("gpu"))], fleet, [], options).placements
+
+
+def test_a_device_without_the_attribute_does_not_go_with_one_that_has_it() -> None:
+    devices = (by_root("gpu", fleets.GPU, "a"), by_root("nic", "dra.net", None))
+    decided = schedule([deployment("m", 1, aligned())], [cluster("a", pool("gpu", 1, *devices))], [])
+    assert "gpu has a, nic has none" in str(decided.pending[0].refusals[0])
+
+
+def test_each_value_is_counted_by_itself() -> None:
+    """Three roots of which two have both devices: two pods on a node, and the third finds devices, but apart."""
+    fleet = [roots(gpus="abc", cards="bcd")]
+    assert len(schedule([deployment("m", 3, aligned())], fleet, []).placements) == 2
+    assert len(schedule([deployment("m", 3, replace_constraints(aligned()))], fleet, []).placements) == 3
+
+
+def replace_constraints(engine: Engine) -> Engine:
+    return replace(engine, members=tuple(replace(member, constraints=()) for member in engine.members))
+
+
+def test_a_value_that_nobody_publishes_takes_all_devices_of_a_node() -> None:
+    """Which devices go together, only the node knows: another pod could take the one that is needed."""
+    devices = (by_root("gpu", fleets.GPU, None, 8), by_root("nic", "dra.net", None, 8))
+    fleet = [cluster("a", pool("gpu", 2, *devices))]
+    wanted = [deployment("m", 9, aligned("gpu", "nic"))]
+    decided = schedule(wanted, fleet, [])
+    assert len(decided.placements) == 2
+    assert (
+        "its class does not tell which devices share resource.kubernetes.io/pcieRoot, so a pod is counted with all"
+    ) in str(decided.pending[0].refusals[0])
+    assert [request["count"] for request in decided.placements[0].engines[0].members[0].device_requests] == [1, 1]
+    again = schedule(wanted, fleet, replicas_of(decided))
+    assert (where(again), again.overcommitted) == (where(decided), ())
+    others = [replace(one, deployment="") for one in replicas_of(decided)]
+    assert not schedule([deployment("x", 1)], fleet, others).placements
+
+
+def test_a_constraint_on_one_device_takes_that_device_alone() -> None:
+    devices = (by_root("gpu", fleets.GPU, None, 8), by_root("nic", "dra.net", None, 8))
+    decided = schedule([deployment("m", 9, aligned("gpu"))], [cluster("a", pool("gpu", 1, *devices))], [])
+    assert len(decided.placements) == 8
+
+
+def test_constraints_name_what_is_claimed_only() -> None:
+    devices = (gpu(count=8), nic())
+    infiniband = Request("nic", 8, ('device.driver == "nic.nvidia.com"',))
+    constraints = (Constraint("a.b/c", ("gpu", "nic")), Constraint("a.b/d", ("nic",)), Constraint("a.b/e"))
+    engine = Engine("main", (Member("Standalone", 1, (ask(), infiniband), constraints),))
+    (placement,) = schedule([deployment("m", 1, engine)], [cluster("a", pool("gpu", 1, *devices))], []).placements
+    assert placement.engines[0].members[0].device_constraints == (
+        {"requests": ["gpu"], "matchAttribute": "a.b/c"},
+        {"matchAttribute": "a.b/e"},
+    )

@@ -1,0 +1,262 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""What engines claim that does not fit what they start, or will be slow. Nothing is said where nothing is sure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
+    TENSOR,
+    Parallelism,
+    parallelism,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+
+Kind = Literal["gpu", "network", "fabric", ""]
+
+EFA_DEVICE_CLASS = "efa.networking.k8s.aws"
+# Images of Docker Hub that have neither libfabric nor aws-ofi-nccl.
+_STOCK_IMAGES = ("vllm/vllm-openai", "lmsysorg/sglang")
+_DOCKER_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
+_BRINGS_LIBRARIES = re.compile(r"(?<![a-z])efa(?![a-z])|libfabric|aws-ofi", re.IGNORECASE)
+_NETWORK_LABELS = frozenset(("net", "nic", "rdma", "efa", "roce", "sriov"))
+_DOMAIN = re.compile(
+    r"""\bdevice\.(?:attributes|capacity)\[\s*(["'])([^"'\\]+)\1|\bdevice\.driver\s*==\s*(["'])([^"'\\]+)\3"""
+)
+# With any of these, a device may match although it has not what the expression names.
+_UNSURE = re.compile(r"\|\||\?|!(?!=)|\bfalse\b")
+
+
+class Classes(Protocol):
+    """The InferenceClasses of a fleet."""
+
+    def complete(self, kind: str) -> bool:
+        """Whether everything that was written of this kind could be read, and there is some."""
+
+    def of_kind(self, kind: str) -> Iterable[Any]:
+        """All resources of a kind."""
+
+
+def named_domains(expression: str) -> set[str]:
+    """The drivers and the domains of attributes and capacities that a selector names."""
+    return {match[1] or match[3] for match in _DOMAIN.findall(expression)}
+
+
+def deployment_devices(deployment: Any, fleet: Classes) -> Iterator[Problem]:
+    """What does not fit in the claims of a ModelDeployment's engines."""
+    spec = deployment.spec.template.spec
+    return _engines(spec.engines, _split(spec), "spec.template.spec", fleet)
+
+
+def replica_devices(replica: Any, fleet: Classes) -> Iterator[Problem]:
+    """What does not fit in the claims of a ModelReplica's engines."""
+    return _engines(replica.spec.engines, _split(replica.spec), "spec", fleet)
+
+
+def _split(spec: Any) -> bool:
+    return spec.serving is not None and spec.serving.mode == "PrefillDecode"
+
+
+def _engines(engines: Sequence[Any], split: bool, base: str, fleet: Classes) -> Iterator[Problem]:
+    for engine_index, engine in enumerate(engines):
+        path = f"{base}.engines[{engine_index}]"
+        yield from _parallelism(engine, path, fleet)
+        talks = split or any(member.role == constants.WORKER for member in engine.members)
+        for index, member in enumerate(engine.members):
+            place = f"{path}.members[{index}]"
+            if talks:
+                yield from _libraries(member, place, fleet)
+            yield from _alignment(member, place, fleet)
+
+
+def _requests(member: Any) -> Sequence[Any]:
+    """The device requests of a member, of a deployment or placed."""
+    if hasattr(member, "node_selector"):
+        return member.node_selector.devices if member.node_selector else ()
+    return member.device_requests or ()
+
+
+def _constraints(member: Any) -> Sequence[Any]:
+    if hasattr(member, "node_selector"):
+        return (member.node_selector.constraints if member.node_selector else None) or ()
+    return member.device_constraints or ()
+
+
+def _sure_domains(request: Any) -> set[str]:
+    """The domains that a device surely has which the request matches."""
+    expressions = [selector.cel for selector in request.selectors or () if selector.cel]
+    return {
+        domain
+        for expression in expressions
+        if not _UNSURE.search(expression)
+        for domain in named_domains(expression)
+        if domain != "resource.kubernetes.io"
+    }
+
+
+def _kind(request: Any) -> Kind:
+    """The kind of device that a request is for; empty where its selectors do not tell."""
+    domains = _sure_domains(request)
+    if domains and all(domain.startswith("gpu.") for domain in domains):
+        return "gpu"
+    if domains == {FABRIC_DRIVER}:
+        return "fabric"
+    if domains and all(_NETWORK_LABELS.intersection(domain.split(".")) for domain in domains):
+        return "network"
+    return ""
+
+
+# --- parallelism ---
+
+
+def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
+    """The axes that an engine starts with, against the GPUs that its pods claim."""
+    index = next(index for index, member in enumerate(engine.members) if member.role != constants.WORKER)
+    container = engine.members[index].template.spec.containers[0]
+    started = parallelism(wire(container))
+    claimed = _gpus(engine, fleet) if started else []
+    total = sum(pods * count for pods, count in claimed)
+    if started is None or not claimed or started.devices == total:
+        return
+    pods = sum(pods for pods, _ in claimed)
+    claim = "pod that claims GPUs has" if pods == 1 else f"{pods} pods that claim GPUs have"
+    message = f"takes {_count(started.devices, 'GPU')}, and the {claim} {total} (engine {engine.name})"
+    place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
+    yield warning(message, place, _fitting(started, total, pods), str(started))
+
+
+def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
+    """(pods, GPUs each) of the members that claim GPUs; empty where nobody can tell."""
+    if any(
+        device.claim == "Synthetic" and device.driver.startswith("gpu.")
+        for inference_class in fleet.of_kind("InferenceClass")
+        for device in inference_class.spec.devices
+    ):
+        return []
+    found = []
+    for member in engine.members:
+        requests = [(_kind(request), request.count) for request in _requests(member)]
+        if any(not kind for kind, _ in requests):
+            return []
+        gpus = sum(count for kind, count in requests if kind == "gpu")
+        if gpus:
+            found.append((member.worker.nodes if member.worker else 1, gpus))
+    return found
+
+
+def _fitting(started: Parallelism, total: int, pods: int) -> str:
+    """What to write so that both are the same."""
+    others = started.devices // started.axes.get(TENSOR, 1)
+    tensor = f"{TENSOR}={total // others}" if total % others == 0 else ""
+    count = f"count: {started.devices // pods} in its devices" if started.devices % pods == 0 else ""
+    ways = " or ".join(way for way in (tensor, count) if way)
+    return f"Write {ways}" if ways else "Write axes whose product is the number of GPUs that all pods claim"
+
+
+# --- libraries of a fabric ---
+
+
+def _libraries(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
+    """Pods that talk over EFA need its libraries in their image."""
+    container = member.template.spec.containers[0]
+    if not _is_stock(container.image) or not any(_is_efa(request, fleet) for request in _requests(member)):
+        return
+    written = [*(container.command or ()), *(container.args or ())]
+    if any(_BRINGS_LIBRARIES.search(text) for text in written):
+        return
+    message = "has no libraries for EFA (libfabric, aws-ofi-nccl), so the pods will talk over TCP"
+    hint = "Use an image that has them, such as llm-d-aws or vLLM's of the AWS Deep Learning Containers"
+    yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
+
+
+def _is_stock(image: str) -> bool:
+    for registry in _DOCKER_HUB:
+        image = image.removeprefix(registry)
+    name = image.partition("@")[0]
+    head, slash, tail = name.rpartition("/")
+    return f"{head}{slash}{tail.partition(':')[0]}" in _STOCK_IMAGES
+
+
+def _is_efa(request: Any, fleet: Classes) -> bool:
+    if _kind(request) == "fabric":
+        return any('"EFA"' in (selector.cel or "") for selector in request.selectors or ())
+    class_name = getattr(request, "device_class_name", None)
+    if class_name is not None:
+        return bool(class_name == EFA_DEVICE_CLASS)
+    if _kind(request) != "network" or not fleet.complete("InferenceClass"):
+        return False
+    domains = _sure_domains(request)
+    named = {
+        device.device_class_name
+        for inference_class in fleet.of_kind("InferenceClass")
+        for device in inference_class.spec.devices
+        if device.driver in domains
+    }
+    return named == {EFA_DEVICE_CLASS}
+
+
+# --- alignment ---
+
+
+def _alignment(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
+    """GPUs and network cards that are part of a node's may be far from each other."""
+    requests = _requests(member)
+    gpus = [request for request in requests if _kind(request) == "gpu"]
+    cards = [request for request in requests if _kind(request) == "network"]
+    if not gpus or not cards or not fleet.complete("InferenceClass"):
+        return
+    joined = [constraint.requests for constraint in _constraints(member)]
+    if any(not names or (_named(gpus, names) and _named(cards, names)) for names in joined):
+        return
+    nodes = [
+        node
+        for inference_class in fleet.of_kind("InferenceClass")
+        if (node := (_there(inference_class, gpus), _there(inference_class, cards)))
+        if node[0] >= _asked(gpus) and node[1] >= _asked(cards)
+    ]
+    if not nodes or any(node[0] == _asked(gpus) or node[1] == _asked(cards) for node in nodes):
+        return
+    message = (
+        f"claims {_asked(gpus)} of {_of([node[0] for node in nodes])} GPUs of a node and {_asked(cards)} of "
+        f"{_of([node[1] for node in nodes])} network cards, which may be far from each other"
+    )
+    pair = f"{gpus[0].name}, {cards[0].name}"
+    constraint = f"constraints: [{{requests: [{pair}], matchAttribute: resource.kubernetes.io/pcieRoot}}]"
+    hint = f"Write {constraint} beside devices"
+    if _asked(gpus) > 1:
+        hint = f"Ask for each GPU and its cards by requests of their own, each with {constraint}, or claim a whole node"
+    field = "nodeSelector" if hasattr(member, "node_selector") else "deviceRequests"
+    yield warning(message, f"{path}.{field}", hint)
+
+
+def _named(requests: Iterable[Any], names: Sequence[str]) -> bool:
+    return any(request.name in names for request in requests)
+
+
+def _asked(requests: Iterable[Any]) -> int:
+    return sum(request.count for request in requests)
+
+
+def _there(inference_class: Any, requests: Sequence[Any]) -> int:
+    """How many devices of the drivers that requests name a node of a class has for claims."""
+    drivers = {domain for request in requests for domain in _sure_domains(request)}
+    return sum(
+        device.count for device in inference_class.spec.devices if device.claim == "DRA" and device.driver in drivers
+    )
+
+
+def _of(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
