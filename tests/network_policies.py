@@ -76,7 +76,7 @@ def _from(rule: Object, namespaces: Mapping[str, Mapping[str, str]], source: Pod
 
 
 def _is_peer(peer: Object, namespaces: Mapping[str, Mapping[str, str]], source: Pod, target: Pod) -> bool:
-    assert peer and set(peer) <= {"podSelector", "namespaceSelector"}, peer
+    assert set(peer) in ({"podSelector"}, {"namespaceSelector"}, {"podSelector", "namespaceSelector"}), peer
     if "namespaceSelector" in peer:
         there = selects(peer["namespaceSelector"], namespaces[source.namespace])
     else:

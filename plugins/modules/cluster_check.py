@@ -153,8 +153,8 @@ clusters:
       type: bool
       returned: when the cluster could be looked at
     bindings:
-      description: What lets pods use the SecurityContextConstraints they need, ClusterRoleBindings for the most part; empty
-        elsewhere.
+      description: What lets pods use the SecurityContextConstraints they need, ClusterRoleBindings for the most part;
+        empty elsewhere.
       type: list
       elements: dict
       returned: when the cluster could be looked at

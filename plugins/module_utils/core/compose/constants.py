@@ -55,7 +55,7 @@ POOL_GROUP = "inference.networking.k8s.io"
 WORKLOAD_GATEWAY = "inference-gateway"
 WORKLOAD_GATEWAY_NAMESPACE = SYSTEM_NAMESPACE
 GATEWAY_POD_NAMESPACES = ("envoy-gateway-system", SYSTEM_NAMESPACE)
-"""Where the pods of the workload gateway are: Envoy Gateway keeps them in its own namespace, others beside the Gateway."""
+"""Where the pods of the workload gateway are: Envoy Gateway keeps them in its own namespace, others beside it."""
 METRICS_NAMESPACES = ("monitoring",)
 """Where the serving stack has what scrapes metrics."""
 

@@ -17,8 +17,8 @@ class Options:
     `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
     `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
     `stream_grace` is how long a pod of a replica that is to go serves on, in seconds, so that its streams finish.
-    `network_policies`: whether NetworkPolicies say who reaches the pods of replicas: among others those of
-    `gateway_namespaces`, where the pods of workload gateways are, and of `metrics_namespaces`, where metrics are scraped.
+    `network_policies`: whether NetworkPolicies say who reaches the pods of replicas: among others the pods of
+    `gateway_namespaces`, where those of workload gateways are, and of `metrics_namespaces`, where metrics are scraped.
     """
 
     picker_image: str = constants.PICKER_IMAGE

@@ -26,7 +26,7 @@ _ENFORCE = f"{LABEL_PREFIX}enforce"
 _WARN = f"{LABEL_PREFIX}warn"
 _BASELINE = "baseline"
 _PRIVILEGED = "privileged"
-_LAXNESS = {"restricted": 0, _BASELINE: 1, _PRIVILEGED: 2}
+_LEVELS = ("restricted", _BASELINE, _PRIVILEGED)
 
 _NETWORK_CLASSES = frozenset({"efa.networking.k8s.aws", "mrdma.google.com"})
 """DeviceClasses of interfaces for RDMA: of AWS (EFA) and of GKE's managed DRANET."""
@@ -84,6 +84,8 @@ def namespace_labels(members: Iterable[Member] = ()) -> dict[str, str]:
 
 def laxer(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """That of two composed forms of a Namespace that lets in more: the pods of both have to get in."""
-    return max(
-        one, other, key=lambda namespace: _LAXNESS.get((namespace["metadata"].get("labels") or {}).get(_ENFORCE), -1)
-    )
+    return max(one, other, key=lambda namespace: _laxness((namespace["metadata"].get("labels") or {}).get(_ENFORCE)))
+
+
+def _laxness(level: str | None) -> int:
+    return _LEVELS.index(level) if level in _LEVELS else -1
