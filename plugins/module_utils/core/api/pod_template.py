@@ -14,6 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta imp
     key_rules,
     template_label_rules,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
+    NOT_IN_A_POD,
+    ContainerSecurityContext,
+    PodSecurityContext,
+)
 
 ENGINE_CONTAINER = "engine"
 # The grammar of resource.Quantity (k8s.io/apimachinery/pkg/api/resource), without signs: an amount of cpu or memory.
@@ -129,6 +134,9 @@ class Container(Model):
     args: list[str] | None = Field(default=None, description="Arguments, passed on as they are.")
     env: list[EnvVar] | None = Field(default=None, max_length=256, description="Environment variables, in this order.")
     resources: Resources | None = Field(default=None, description="CPU, memory and disk that a pod asks for.")
+    security_context: ContainerSecurityContext | None = Field(
+        default=None, description="What the container may do; by default next to nothing."
+    )
 
 
 class ImagePullSecret(Model):
@@ -145,6 +153,7 @@ class PodSpec(Model):
         "tolerations": "tolerations belong to the deployment, beside engines",
         "volumes": "weights come with modelCacheRef, at /mnt/models",
         "initContainers": "an engine has exactly one container",
+        **NOT_IN_A_POD,
     }
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -161,6 +170,9 @@ class PodSpec(Model):
     )
     image_pull_secrets: list[ImagePullSecret] | None = Field(
         default=None, description="Registry Secrets on the workload cluster."
+    )
+    security_context: PodSecurityContext | None = Field(
+        default=None, description="What all containers of the pod may do."
     )
 
 
@@ -189,6 +201,7 @@ class PodTemplate(Model):
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "containers": "containers belongs under spec",
         "imagePullSecrets": "imagePullSecrets belongs under spec",
+        "securityContext": "securityContext belongs under spec",
     }
 
     metadata: PodMetadata | None = Field(default=None, description="Labels and annotations of the pod.")

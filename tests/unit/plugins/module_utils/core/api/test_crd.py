@@ -125,6 +125,7 @@ ADDITIONS = {
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
     r"ModelEndpoint spec\.(credential|tls)(\..*)?": "providers ask for keys and sign with certificates",
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
+    r"Model(Deployment|Replica) .*\.securityContext(\W.*)?": "images that need a user, a group or a capability",
 }
 
 
