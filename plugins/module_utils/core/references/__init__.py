@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     CLUSTER_LABEL,
     DEPLOYMENT_LABEL,
     REPLICA_INDEX_LABEL,
+    workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.engines import (
@@ -48,6 +49,9 @@ GATEWAY_NAME = "default"
 PROVISIONED_SOURCES = ("EKS", "GKE")
 LATER_SOURCES = ("AKS", "Nebius", "Vultr")
 EFA_SOURCES = ("EKS", "Existing")
+
+COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
+"""Of what becomes objects in a namespace on workload clusters."""
 
 Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
@@ -151,6 +155,18 @@ class _Fleet:
         for kind, resources in self._by_kind.items():
             for ref in sorted(resources):
                 found[(kind, ref.namespace)].append(ref.name)
+        return found
+
+    def sharing(self, namespace: str) -> Sequence[str]:
+        """The namespaces that are one on workload clusters with this one, itself among them, sorted."""
+        return self._sharing[workload_namespace(namespace)]
+
+    @cached_property
+    def _sharing(self) -> Mapping[str, list[str]]:
+        refs = (*self._invalid, *(ref for kind in COMPOSED_KINDS for ref in self._by_kind[kind]))
+        found: dict[str, list[str]] = defaultdict(list)
+        for namespace in sorted({ref.namespace for ref in refs if ref.kind in COMPOSED_KINDS}):
+            found[workload_namespace(namespace)].append(namespace)
         return found
 
     def selector_fault(self, expression: str) -> str:
@@ -275,6 +291,19 @@ def _match_labels(selector: Any) -> Selector:
 def _pairs(selector: Selector) -> str:
     text = ", ".join(f"{key}={value}" for key, value in sorted(selector.items()))
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+
+
+def _workload_namespace(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
+    """Long names are cut, and a hash of 20 bits is not unique to whoever chooses names until it is met."""
+    sharing = fleet.sharing(resource.ref.namespace)
+    if len(sharing) > 1:
+        yield Problem(
+            f"namespaces {', '.join(sharing)} would be one on workload clusters, {workload_namespace(sharing[0])}, "
+            "and could reach what is the other's",
+            "metadata.namespace",
+            short(resource.ref.namespace),
+            "Give one of them another name",
+        )
 
 
 # --- InferenceGateway and InferenceCluster ---
@@ -466,9 +495,15 @@ _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices,),
     "InferenceGateway": (_gateway_name,),
     "InferenceCluster": (_cluster_source, _pool_classes),
-    "ModelCache": (_cache_clusters,),
-    "ModelDeployment": (_deployment_cache, _deployment_clusters, _deployment_selectors, deployment_engines),
-    "ModelReplica": (_replica_references, _replica_selectors, replica_engines),
+    "ModelCache": (_workload_namespace, _cache_clusters),
+    "ModelDeployment": (
+        _workload_namespace,
+        _deployment_cache,
+        _deployment_clusters,
+        _deployment_selectors,
+        deployment_engines,
+    ),
+    "ModelReplica": (_workload_namespace, _replica_references, _replica_selectors, replica_engines),
     "ModelService": (_service_endpoints, service_priorities, service_shadows),
     "ModelEndpoint": (endpoint_target,),
 }

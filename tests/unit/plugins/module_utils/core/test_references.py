@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import workload_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -594,3 +596,35 @@ def test_errors_of_one_kind_do_not_hide_those_of_another() -> None:
     }
     assert [problem for problem in loaded.errors if problem.path.endswith(".cel")]
     assert all(problem.line for problem in loaded.errors)
+
+
+def namespaces_that_are_one() -> tuple[str, str]:
+    """Two names of namespaces with the same namespace on workload clusters: the hash there has 20 bits."""
+    found: dict[str, str] = {}
+    for number in itertools.count():
+        name = f"{'a' * 55}{number}"
+        other = found.setdefault(workload_namespace(name), name)
+        if other != name:
+            return other, name
+    raise AssertionError
+
+
+def test_namespaces_that_would_be_one_on_workload_clusters_are_told_with_both_names() -> None:
+    one, other = namespaces_that_are_one()
+    assert one != other
+    texts = [
+        DEPLOYMENT.replace("namespace: team", f"namespace: {one}").replace("      modelCacheRef: {name: weights}\n", "")
+    ]
+    assert load_text(CLASS, CLUSTER, *texts).errors == ()
+    texts.append(CACHE.replace("namespace: team", f"namespace: {other}"))
+    loaded = load_text(CLASS, CLUSTER, *texts)
+    assert [(problem.path, problem.ref.kind) for problem in loaded.errors] == [
+        ("metadata.namespace", "ModelDeployment"),
+        ("metadata.namespace", "ModelCache"),
+    ]
+    for problem in loaded.errors:
+        assert f"namespaces {min(one, other)}, {max(one, other)} would be one" in problem.message
+        assert workload_namespace(one) in problem.message
+    # Their names are no trouble where nothing is composed into them.
+    service = SERVICE.replace("namespace: team", f"namespace: {other}")
+    assert load_text(CLASS, CLUSTER, texts[0], service).errors == ()
