@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
     digest,
+    labels_of_others,
     owned,
     writers,
 )
@@ -33,6 +34,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
@@ -140,6 +142,19 @@ def _complete(wanted: Iterable[Object]) -> dict[Key, Object]:
     return {Key.of(value): value for value in ordered(found.values())}
 
 
+def yielding(value: Object, live: Object | None) -> Object:
+    """An object as it is applied: a Namespace without those Pod Security labels that somebody else set otherwise.
+
+    Administrators, and the controller by which OpenShift labels namespaces, know what a cluster has to let in.
+    """
+    if text(value, "kind") != NAMESPACE or live is None:
+        return value
+    there, labels = fields(live, "metadata", "labels"), fields(value, "metadata", "labels")
+    held = {key for key in labels_of_others(live, FIELD_MANAGER) if key.startswith(LABEL_PREFIX)}
+    kept = {key: label for key, label in labels.items() if key not in held or there.get(key) == label}
+    return {**value, "metadata": {**fields(value, "metadata"), "labels": kept}}
+
+
 def wanted_digest(value: Object) -> str:
     """What the record says of an object that is wanted. Of a Secret it tells no more than the names of its keys."""
     if text(value, "kind") != "Secret":
@@ -178,6 +193,7 @@ class _Run:
 
     def results(self, wanted: Mapping[Key, Object]) -> list[Result]:
         self._look(wanted)
+        wanted = {key: yielding(value, self.live.objects.get(key)) for key, value in wanted.items()}
         known: dict[Key, Result] = {}
         pending: list[tuple[Object, Object | None]] = []
         for key, value in wanted.items():

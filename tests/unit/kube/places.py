@@ -150,4 +150,6 @@ def all_are(place: Place, action: str) -> dict[str, str]:
 
 def drifted(place: Place, value: Object, change: Object) -> None:
     metadata = value["metadata"]
-    place.plane.objects.patch(value["apiVersion"], value["kind"], metadata["name"], change, metadata["namespace"])
+    place.plane.objects.patch(
+        value["apiVersion"], value["kind"], metadata["name"], change, metadata.get("namespace", "")
+    )

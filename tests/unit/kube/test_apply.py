@@ -158,6 +158,40 @@ def test_a_manager_that_applies_keeps_its_fields_unless_forced(place: Place) -> 
     assert place.get(objects[3])["spec"]["replicas"] == 1  # type: ignore[index]
 
 
+@pytest.mark.parametrize("by_applying", [False, True])
+def test_what_others_say_a_namespace_lets_in_stays(place: Place, by_applying: bool) -> None:
+    """By an administrator (kubectl label), or by a controller that applies, as OpenShift's."""
+    enforce, warn = "pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/warn"
+    objects = place.objects()
+    namespace = objects[0]
+    place.apply(objects)
+    if by_applying:
+        theirs = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": place.namespace, "labels": {warn: "baseline"}},
+        }
+        place.client.apply(theirs, manager="label-syncer")
+    else:
+        drifted(place, namespace, {"metadata": {"labels": {warn: "baseline"}}})
+    namespace["metadata"]["labels"] |= {enforce: "baseline", warn: "restricted"}
+    assert only(place.apply(objects), "Namespace").action == "updated"
+    found = place.get(namespace)["metadata"]["labels"]  # type: ignore[index]
+    assert (found[enforce], found[warn]) == ("baseline", "baseline")
+    since = place.plane.audit_position()
+    assert not place.apply(objects).changed
+    assert not written(place, since)
+
+    # What nobody else holds any more is ours again.
+    if by_applying:
+        del theirs["metadata"]["labels"]
+        place.client.apply(theirs, manager="label-syncer")
+    else:
+        drifted(place, namespace, {"metadata": {"labels": {warn: None}}})
+    assert only(place.apply(objects), "Namespace").action == "updated"
+    assert place.get(namespace)["metadata"]["labels"][warn] == "restricted"  # type: ignore[index]
+
+
 def test_what_people_write_to_the_copy_of_a_manifest_is_no_drift(place: Place) -> None:
     objects = place.objects()
     copy = objects[3]

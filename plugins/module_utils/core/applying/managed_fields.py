@@ -50,6 +50,17 @@ def writers(live: Object | None) -> list[str]:
     return sorted({text(entry, "manager") for entry in entries(live, "metadata", "managedFields")} - {""})
 
 
+def labels_of_others(live: Object | None, manager: str) -> frozenset[str]:
+    """The keys of labels that managers beside this one hold."""
+    return frozenset(
+        key.removeprefix("f:")
+        for entry in entries(live, "metadata", "managedFields")
+        if entry.get("manager") != manager
+        for key in fields(entry, "fieldsV1", "f:metadata", "f:labels")
+        if key != "."
+    )
+
+
 def owned(live: Object | None, manager: str, subresource: str = "") -> Any:
     """The values of the fields that a manager applied; None when it never applied this object."""
     found = managed(live, manager, subresource)

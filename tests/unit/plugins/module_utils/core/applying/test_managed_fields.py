@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
     appliers,
     digest,
+    labels_of_others,
     managed,
     owned,
     project,
@@ -96,6 +97,15 @@ def test_only_what_a_manager_applied_is_its_own() -> None:
     assert managed(None, "us") is None
     assert appliers(LIVE) == {"us", "argo"}
     assert writers(LIVE) == ["argo", "kubectl-edit", "us"]
+
+
+def test_labels_of_others() -> None:
+    ours, theirs = entry("us", {"f:metadata": {"f:labels": {"f:a": {}, "f:b": {}}}}), {"f:labels": {".": {}, "f:b": {}}}
+    written = entry("kubectl-label", {"f:metadata": theirs}, operation="Update")
+    live = {"metadata": {"labels": {"a": "1", "b": "2"}, "managedFields": [ours, written]}}
+    assert labels_of_others(live, "us") == {"b"}
+    assert labels_of_others(live, "nobody") == {"a", "b"}
+    assert labels_of_others(LIVE, "us") == labels_of_others(None, "us") == frozenset()
 
 
 DRIFTS = {
