@@ -60,7 +60,7 @@ options:
     description:
       - On OpenShift, the SecurityContextConstraints that engines need. Empty where their images do without.
     type: str
-    default: anyuid
+    default: modelplane-engines
   grants:
     description:
       - Whether RV(clusters[].bindings) are applied next, so that a SecurityContextConstraints that may not be used yet
@@ -153,7 +153,8 @@ clusters:
       type: bool
       returned: when the cluster could be looked at
     bindings:
-      description: The ClusterRoleBindings that let pods use the SecurityContextConstraints they need; empty elsewhere.
+      description: What lets pods use the SecurityContextConstraints they need, ClusterRoleBindings for the most part;
+        empty elsewhere.
       type: list
       elements: dict
       returned: when the cluster could be looked at
@@ -215,7 +216,7 @@ ARGUMENTS: dict[str, Any] = {
         "recorded_in": {"type": "str"},
         "gateway_api_crds": {"type": "str", "choices": ["chart", "external"], "default": "chart"},
         "rights": {"type": "list", "elements": "dict", "default": []},
-        "engine_constraint": {"type": "str", "default": "anyuid"},
+        "engine_constraint": {"type": "str", "default": "modelplane-engines"},
         "grants": {"type": "bool", "default": False},
     },
     "supports_check_mode": True,

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import Contro
 
 RBAC = "rbac.authorization.k8s.io/v1"
 DEFINITION = "apiextensions.k8s.io/v1"
-BINDINGS = ("modelplane-anyuid", "modelplane-nonroot-v2", "modelplane-privileged")
+BINDINGS = ("modelplane-engines", "modelplane-nonroot-v2", "modelplane-privileged")
 
 Object = dict[str, Any]
 
@@ -182,7 +182,7 @@ def test_openshift_is_told_and_gets_what_pods_need_there(place: Place) -> None:
     recap, report = place.check("-e", "existing_cluster_state=present")
     assert (recap["failed"], recap["changed"]) == (0, 1)
     assert tuple(sorted(place.bindings())) == BINDINGS
-    engines = place.bindings()["modelplane-anyuid"]["subjects"]
+    engines = place.bindings()["modelplane-engines"]["subjects"]
     assert [(each["kind"], each["name"]) for each in engines] == [("ServiceAccount", "default")]
 
     since = plane.audit_position()

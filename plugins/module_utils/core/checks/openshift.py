@@ -10,9 +10,14 @@ constraints"): those that a ClusterRole `system:openshift:scc:NAME`, which OpenS
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
+    BASELINE_CAPABILITIES,
+    IPC_LOCK,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
@@ -21,13 +26,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
 SECURITY_GROUP = "security.openshift.io"
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")
 VERSIONS = ("config.openshift.io/v1", "ClusterVersion")
-ENGINES = "anyuid"
-"""Of engines: images of inference servers run as root, and write to folders of root."""
+ENGINES = "modelplane-engines"
+"""Of engines, and made by this collection: images of inference servers run as root, and write to folders of root. Of
+OpenShift's own, `anyuid` lets pods do that and refuses those that name a seccomp profile, as engines do."""
 NON_ROOT = "nonroot-v2"
 """Of controllers: their charts name a user that is not root."""
 PRIVILEGED = "privileged"
 """Of what works on the nodes."""
 _RBAC = "rbac.authorization.k8s.io"
+_ROLES = {ENGINES: ENGINES}
+"""ClusterRoles that let use what OpenShift does not bring."""
 _CHECK = "openshift"
 
 
@@ -83,21 +91,73 @@ def needs(wanted: Wanted) -> tuple[Need, ...]:
 
 
 def bindings(wanted: Iterable[Need]) -> list[dict[str, Any]]:
-    """The ClusterRoleBindings that give all of it, one for each SecurityContextConstraints. Namespaces need not be
-    there yet, which those of engines are only once a replica is."""
+    """The ClusterRoleBindings that give all of it, one for each SecurityContextConstraints, and those constraints that
+    OpenShift does not bring. Namespaces need not be there yet, which those of engines are only once a replica is."""
     by_constraint: dict[str, list[Need]] = {}
     for need in wanted:
         by_constraint.setdefault(need.constraint, []).append(need)
-    return [
+    made = [*_engine_constraint()] if ENGINES in by_constraint else []
+    return made + [
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"modelplane-{constraint}", "labels": {MANAGED_BY_LABEL: MANAGED_BY}},
-            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": f"system:openshift:scc:{constraint}"},
+            "metadata": {
+                "name": f"modelplane-{constraint.removeprefix('modelplane-')}",
+                "labels": {MANAGED_BY_LABEL: MANAGED_BY},
+            },
+            "roleRef": {
+                "apiGroup": _RBAC,
+                "kind": "ClusterRole",
+                "name": _ROLES.get(constraint, f"system:openshift:scc:{constraint}"),
+            },
             "subjects": [need.subject for need in sorted(found)],
         }
         for constraint, found in sorted(by_constraint.items())
     ]
+
+
+def _engine_constraint() -> tuple[dict[str, Any], ...]:
+    """The SecurityContextConstraints of engines and the ClusterRole that lets use it: any user as with `anyuid`, and
+    the seccomp profile and the capabilities that templates of members may ask for."""
+    api_version, kind = CONSTRAINTS
+    metadata = {"name": ENGINES, "labels": {MANAGED_BY_LABEL: MANAGED_BY}}
+    hosts = ("HostDirVolumePlugin", "HostIPC", "HostNetwork", "HostPID", "HostPorts")
+    constraint = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": metadata,
+        **{f"allow{each}": False for each in (*hosts, "PrivilegedContainer")},
+        "allowPrivilegeEscalation": True,
+        "allowedCapabilities": sorted((*BASELINE_CAPABILITIES, IPC_LOCK)),
+        "defaultAddCapabilities": [],
+        "requiredDropCapabilities": [],
+        "readOnlyRootFilesystem": False,
+        "runAsUser": {"type": "RunAsAny"},
+        "fsGroup": {"type": "RunAsAny"},
+        "supplementalGroups": {"type": "RunAsAny"},
+        "seLinuxContext": {"type": "MustRunAs"},
+        "seccompProfiles": ["runtime/default"],
+        # That of anyuid: before restricted-v2, which everybody may use and which would pick another user.
+        "priority": 10,
+        "volumes": [
+            "configMap",
+            "csi",
+            "downwardAPI",
+            "emptyDir",
+            "ephemeral",
+            "persistentVolumeClaim",
+            "projected",
+            "secret",
+        ],
+    }
+    use = {"apiGroups": [SECURITY_GROUP], "resources": ["securitycontextconstraints"], "verbs": ["use"]}
+    role = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": deepcopy(metadata),
+        "rules": [{**use, "resourceNames": [ENGINES]}],
+    }
+    return constraint, role
 
 
 def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
@@ -109,7 +169,7 @@ def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
     for constraint in sorted({need.constraint for need in required}):
         of = [need for need in required if need.constraint == constraint]
         refused = [need for need in of if need.key in sight.openshift.refused]
-        if CONSTRAINTS[1] not in sight.unread and constraint not in there:
+        if CONSTRAINTS[1] not in sight.unread and constraint not in there and constraint not in _ROLES:
             yield Finding(
                 _CHECK,
                 f"SecurityContextConstraints {constraint}",

@@ -65,7 +65,7 @@ class Wanted:
     gateway_api_crds: str = "chart"
     driver_root: str = ""
     rights: tuple[Right, ...] = ()
-    engine_constraint: str = "anyuid"
+    engine_constraint: str = "modelplane-engines"
     grants: bool = False
 
     @property

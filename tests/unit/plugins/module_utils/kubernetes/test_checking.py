@@ -149,7 +149,7 @@ def test_openshift_is_told_by_its_api_groups(unserved: tuple[str, ...]) -> None:
     sight = look(Authorizing([constraint], unserved=unserved), wanted())
     assert sight.openshift is not None
     assert sight.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
-    assert ("mp-ml-team-51733", "default", "anyuid") in sight.openshift.refused
+    assert ("mp-ml-team-51733", "default", "modelplane-engines") in sight.openshift.refused
 
 
 def test_constraints_that_may_be_used() -> None:

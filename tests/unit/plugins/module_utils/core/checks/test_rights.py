@@ -79,7 +79,7 @@ def test_rights_in_words(right: Right, text: str) -> None:
 
 
 NEEDED = {
-    ("anyuid", "mp-ml-team-51733", "default"),
+    ("modelplane-engines", "mp-ml-team-51733", "default"),
     ("nonroot-v2", "cert-manager", ""),
     ("nonroot-v2", "envoy-ai-gateway-system", ""),
     ("nonroot-v2", "envoy-gateway-system", ""),
@@ -97,13 +97,31 @@ def test_what_pods_need_on_openshift() -> None:
 
 
 def test_bindings_give_what_is_needed_and_no_more() -> None:
-    found = {value["metadata"]["name"]: value for value in bindings(needs(wanted()))}
-    assert sorted(found) == ["modelplane-anyuid", "modelplane-nonroot-v2", "modelplane-privileged"]
-    engines = found["modelplane-anyuid"]
-    assert engines["roleRef"]["name"] == "system:openshift:scc:anyuid"
+    given = bindings(needs(wanted()))
+    found = {value["metadata"]["name"]: value for value in given if value["kind"] == "ClusterRoleBinding"}
+    assert sorted(found) == ["modelplane-engines", "modelplane-nonroot-v2", "modelplane-privileged"]
+    assert found["modelplane-privileged"]["roleRef"]["name"] == "system:openshift:scc:privileged"
+    engines = found["modelplane-engines"]
+    assert engines["roleRef"]["name"] == "modelplane-engines"
     assert engines["subjects"] == [{"kind": "ServiceAccount", "name": "default", "namespace": "mp-ml-team-51733"}]
     groups = {subject["name"] for subject in found["modelplane-privileged"]["subjects"]}
     assert groups == {"system:serviceaccounts:dra-driver-nvidia-gpu", "system:serviceaccounts:node-feature-discovery"}
+
+
+def test_engines_may_run_as_any_user_with_what_their_pods_say() -> None:
+    """As `anyuid`, which refuses pods that name a seccomp profile, so that they would run as another user."""
+    given = bindings(needs(wanted()))
+    (constraint,) = [value for value in given if value["kind"] == "SecurityContextConstraints"]
+    (role,) = [value for value in given if value["kind"] == "ClusterRole"]
+    assert constraint["metadata"]["name"] == role["metadata"]["name"] == "modelplane-engines"
+    assert role["rules"][0]["resourceNames"] == ["modelplane-engines"]
+    assert constraint["runAsUser"] == {"type": "RunAsAny"}
+    assert constraint["seccompProfiles"] == ["runtime/default"]
+    assert "IPC_LOCK" in constraint["allowedCapabilities"]
+    assert not any(value for key, value in constraint.items() if key.startswith("allowHost") or "Privileged" in key)
+    assert not any(
+        value["kind"] != "ClusterRoleBinding" for value in bindings(needs(wanted(engine_constraint="anyuid")))
+    )
 
 
 def test_a_review_asks_for_the_account_and_its_groups() -> None:
@@ -118,15 +136,15 @@ def told(there: OpenShift | None, **given: Any) -> list[str]:
     return [f"{each.severity} {each.where}: {each.message}" for each in found if each.check == "openshift"]
 
 
-REFUSED = frozenset({("mp-ml-team-51733", "default", "anyuid"), ("lws-system", "", "nonroot-v2")})
+REFUSED = frozenset({("mp-ml-team-51733", "default", "modelplane-engines"), ("lws-system", "", "nonroot-v2")})
 
 
 def test_constraints_that_pods_may_not_use_are_errors_until_they_are_granted() -> None:
     assert told(None) == []
     assert told(OpenShift(ALL)) == []
     assert told(OpenShift(ALL, REFUSED)) == [
-        "error SecurityContextConstraints anyuid: ServiceAccounts of mp-ml-team-51733 (engines) may not use it, so "
-        "their pods are refused",
+        "error SecurityContextConstraints modelplane-engines: ServiceAccounts of mp-ml-team-51733 (engines) may not "
+        "use it, so their pods are refused",
         "error SecurityContextConstraints nonroot-v2: ServiceAccounts of lws-system (leader-worker-set) may not use "
         "it, so their pods are refused",
     ]
@@ -134,8 +152,10 @@ def test_constraints_that_pods_may_not_use_are_errors_until_they_are_granted() -
 
 
 def test_constraints_that_are_not_there_cannot_be_granted() -> None:
-    (found,) = told(OpenShift(ALL - {"anyuid"}, REFUSED), grants=True)
+    own = {"engine_constraint": "anyuid", "grants": True}
+    (found,) = told(OpenShift(ALL - {"anyuid"}), **own)
     assert found == "error SecurityContextConstraints anyuid: it is not there, and pods of engines need it"
+    assert told(OpenShift(ALL), **own) == []
 
 
 def test_openshift_has_a_node_exporter_already() -> None:
