@@ -50,7 +50,7 @@ def settings(module: AnsibleModule) -> Settings:
         lock_timeout=params.get("lock_timeout") or 0.0,
         allow_empty=params.get("allow_empty", True),
         check_mode=module.check_mode,
-        composing=Composing(**_images(params.get("images"))),
+        composing=Composing(**_images(params.get("images")), **_network(params)),
         observations=params.get("observations") or "",
         rollout=params.get("rollout") or 1,
         state=params.get("state") or "folder",
@@ -61,6 +61,12 @@ def settings(module: AnsibleModule) -> Settings:
 
 def _images(given: Mapping[str, str | None] | None) -> dict[str, Any]:
     return {f"{name}_image": image for name, image in (given or {}).items() if image}
+
+
+def _network(params: Mapping[str, Any]) -> dict[str, Any]:
+    sources = params.get("network_sources") or {}
+    places = {f"{name}_namespaces": tuple(given) for name, given in sources.items() if given is not None}
+    return {"network_policies": params.get("network_policies", True), **places}
 
 
 def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Settings) -> Outcome:

@@ -20,6 +20,13 @@ SCHEDULING: dict[str, Any] = {
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
 }
 IMAGES = ("picker", "sidecar", "hydration", "egress")
+NETWORK: dict[str, Any] = {
+    "network_policies": {"type": "bool", "default": True},
+    "network_sources": {
+        "type": "dict",
+        "options": {name: {"type": "list", "elements": "str"} for name in ("gateway", "metrics")},
+    },
+}
 OF_FLEET: dict[str, Any] = {
     "fleet_resources": {"type": "list", "elements": "str"},
     "fleet_build": {"type": "str"},
@@ -41,6 +48,10 @@ OF_FLEET: dict[str, Any] = {
     "fleet_rollout": {"type": "int"},
     "fleet_allow_empty": {"type": "bool"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+    **{
+        f"fleet_{name}": {key: part for key, part in option.items() if key != "default"}
+        for name, option in NETWORK.items()
+    },
     "fleet_lock_timeout": {"type": "float"},
     "fleet_table_width": {"type": "int"},
     "fleet_observations": {"type": "str"},
@@ -140,6 +151,20 @@ def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
     return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
 
+def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
+    """A line for each thing that is wrong with `network_sources`, which is called `name`."""
+    given = {key: places for key, places in (sources or {}).items() if places is not None}
+    found = [
+        f"{name}.{key}: {place!r} is no name of a namespace"
+        for key, places in given.items()
+        for place in places
+        if not is_dns_label(place)
+    ]
+    if given.get("gateway") == []:
+        found.append(f"{name}.gateway is empty, so that no request would reach an engine: name where gateways run")
+    return found
+
+
 def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[str]:
     given = {name: variables[name] for name in spec if variables.get(name) is not None}
     found = ArgumentSpecValidator(dict(spec)).validate(given)
@@ -151,6 +176,7 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         for name, least in LEAST.items()
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]
+    wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
     if read.get("fleet_name") is not None and not is_dns_label(read["fleet_name"]):
         wrong.append("fleet_name must be lower case letters, digits and -, up to 63 characters")
     return wrong

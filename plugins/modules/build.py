@@ -79,6 +79,28 @@ options:
       egress:
         description: An Envoy that adds credentials to requests for endpoints outside of the fleet.
         type: str
+  network_policies:
+    description:
+      - Whether NetworkPolicies on workload clusters say who reaches the pods of engines and endpoint pickers. They do
+        something where the network of the cluster enforces them.
+    type: bool
+    default: true
+  network_sources:
+    description: Namespaces of workload clusters whose pods O(network_policies) lets in.
+    type: dict
+    suboptions:
+      gateway:
+        description:
+          - Where the pods of the Gateway C(inference-gateway) run. They reach engines and endpoint pickers.
+          - Without it, C(envoy-gateway-system) and C(modelplane-system).
+        type: list
+        elements: str
+      metrics:
+        description:
+          - Where metrics are scraped. What runs there reaches engines and endpoint pickers on every port.
+          - Without it, C(monitoring).
+        type: list
+        elements: str
   path:
     description:
       - The build folder. It is created when something is written.
@@ -195,7 +217,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.settings import IMAGES, SCHEDULING
+from ansible_collections.modelplane.fleet.plugins.module_utils.settings import (
+    IMAGES,
+    NETWORK,
+    SCHEDULING,
+    network_problems,
+)
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -211,6 +238,7 @@ ARGUMENTS: dict[str, Any] = {
         "observations": {"type": "path"},
         "rollout": {"type": "int", "default": 1},
         "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+        **NETWORK,
         "table_width": {"type": "int", "default": 72},
     },
     "supports_check_mode": True,
@@ -226,6 +254,8 @@ def work(module: AnsibleModule) -> None:
         module.fail_json(msg=f"rollout is {module.params['rollout']}, and must be at least 1")
     if module.params["lock_timeout"] < 0:
         module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
+    for problem in network_problems(module.params["network_sources"], "network_sources"):
+        module.fail_json(msg=problem)
     outcome = run(module, build.build, settings(module))
     strangers = [
         f"{module.params['observations']}: clusters: {name} is no InferenceCluster of the manifests, so it is ignored"

@@ -33,6 +33,7 @@ ON_WORKLOAD: Mapping[GroupKind, str] = {
     (_GATEWAY_API, "HTTPRoute"): f"{_GATEWAY_API}/v1",
     ("inference.networking.k8s.io", "InferencePool"): "inference.networking.k8s.io/v1",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "leaderworkerset.x-k8s.io/v1",
+    ("networking.k8s.io", "NetworkPolicy"): "networking.k8s.io/v1",
     ("policy", "PodDisruptionBudget"): "policy/v1",
     ("rbac.authorization.k8s.io", "Role"): "rbac.authorization.k8s.io/v1",
     ("rbac.authorization.k8s.io", "RoleBinding"): "rbac.authorization.k8s.io/v1",

@@ -7,6 +7,7 @@ from __future__ import annotations
 SERVING_LABEL = "modelplane.ai/serving"
 """On pods that answer the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"
+"""On all pods of engines, and on no others: the Deployment or LeaderWorkerSet of their engine."""
 LWS_ROLE_LABEL = "modelplane.ai/lws-role"
 GANG_LABEL = "modelplane.ai/gang"
 """On pods of a gang that claim devices: its LeaderWorkerSet."""
@@ -43,6 +44,10 @@ GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"
 WORKLOAD_GATEWAY = "inference-gateway"
 WORKLOAD_GATEWAY_NAMESPACE = SYSTEM_NAMESPACE
+GATEWAY_POD_NAMESPACES = ("envoy-gateway-system", SYSTEM_NAMESPACE)
+"""Where the pods of the workload gateway are: Envoy Gateway keeps them in its own namespace, others beside it."""
+METRICS_NAMESPACES = ("monitoring",)
+"""Where the serving stack has what scrapes metrics."""
 
 STANDALONE = "Standalone"
 LEADER = "Leader"

@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod 
     ordered_container,
     shared_memory_volume,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import confined
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import serving_template
 
 _MODE = "PrefillDecode"
@@ -72,5 +73,6 @@ def _sidecar(port: int, written: Mapping[str, Any] | None, image: str) -> dict[s
         "image": overrides.image(written, image),
         "args": overrides.args(written, args, _RENAMED_FLAGS),
         "ports": [{"containerPort": constants.ENGINE_PORT}],
+        "securityContext": confined(),
         "readinessProbe": health_probe(constants.ENGINE_PORT),
     }

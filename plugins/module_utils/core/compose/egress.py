@@ -23,6 +23,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress_config import Credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import (
+    admit,
+    network_policy,
+    pods_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
@@ -57,7 +62,8 @@ def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
         _deployment(endpoint, metadata, selector, files, options),
         disruption_budget(metadata, selector),
-        _network_policy(metadata, selector, gateway_namespace),
+        # Who reaches the proxy uses the credential.
+        network_policy(metadata, {"matchLabels": selector}, admit([pods_of(gateway_namespace)], _PORT_NAME)),
         _service(metadata, selector),
     )
 
@@ -164,21 +170,6 @@ def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
             "capabilities": {"drop": ["ALL"]},
         },
         "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts],
-    }
-
-
-def _network_policy(metadata: Mapping[str, Any], selector: Mapping[str, str], gateway_namespace: str) -> Object:
-    """Who reaches the proxy uses the credential, so only the gateway's pods may (and the kubelet, as always)."""
-    gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": gateway_namespace}}}
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": dict(metadata),
-        "spec": {
-            "podSelector": {"matchLabels": dict(selector)},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [gateway], "ports": [{"port": _PORT_NAME, "protocol": "TCP"}]}],
-        },
     }
 
 

@@ -16,6 +16,8 @@ class Options:
 
     `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
     `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
+    `network_policies`: whether NetworkPolicies say who reaches the pods of replicas: among others the pods of
+    `gateway_namespaces`, where those of workload gateways are, and of `metrics_namespaces`, where metrics are scraped.
     """
 
     picker_image: str = constants.PICKER_IMAGE
@@ -23,3 +25,6 @@ class Options:
     sidecar_image: str = constants.SIDECAR_IMAGE
     hydration_image: str = constants.HYDRATION_IMAGE
     egress_image: str = constants.EGRESS_IMAGE
+    network_policies: bool = True
+    gateway_namespaces: tuple[str, ...] = constants.GATEWAY_POD_NAMESPACES
+    metrics_namespaces: tuple[str, ...] = constants.METRICS_NAMESPACES

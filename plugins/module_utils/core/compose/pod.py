@@ -11,6 +11,10 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import (
+    container_security_context,
+    pod_security_context,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 
 DEFAULT_SHARED_MEMORY = "16Gi"
@@ -26,6 +30,7 @@ _CONTAINER_FIELDS = (
     "env",
     "ports",
     "resources",
+    "securityContext",
     "volumeMounts",
     "readinessProbe",
 )
@@ -101,6 +106,8 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
     container = member.container
     classes = [request["deviceClassName"] for request in member.device_requests]
     spec: dict[str, Any] = {**_place(member.pools), "tolerations": gpu_tolerations(classes)}
+    spec["automountServiceAccountToken"] = False
+    spec["securityContext"] = pod_security_context(member)
     if written.get("imagePullSecrets"):
         spec["imagePullSecrets"] = deepcopy(list(written["imagePullSecrets"]))
     if member.device_requests:
@@ -141,6 +148,7 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
     resources = _resources(member)
     if resources:
         container["resources"] = resources
+    container["securityContext"] = container_security_context(member)
     container["volumeMounts"] = [{"name": "dshm", "mountPath": "/dev/shm"}]
     if member.cache:
         container["volumeMounts"].append(member.cache.mount())

@@ -56,7 +56,8 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = (worker.wire.get("worker") or {}).get("nodes") or 1
     name = gang_name(leader.owner.prefix, leader.engine)
-    leader_labels = {constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
+    labels = {constants.WORKLOAD_LABEL: name}
+    leader_labels = {**labels, constants.SERVING_LABEL: leader.owner.prefix, constants.LWS_ROLE_LABEL: "leader"}
     return {
         "apiVersion": "leaderworkerset.x-k8s.io/v1",
         "kind": "LeaderWorkerSet",
@@ -70,7 +71,7 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
             "leaderWorkerTemplate": {
                 "size": 1 + workers,
                 "leaderTemplate": _gang_template(leader, name, leader_labels),
-                "workerTemplate": _gang_template(worker, name, {}),
+                "workerTemplate": _gang_template(worker, name, labels),
             },
         },
     }

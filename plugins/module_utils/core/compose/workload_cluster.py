@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -17,10 +17,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disa
     disaggregate,
     is_disaggregated,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, members
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import replica_policies
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import namespace_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
 
@@ -34,15 +36,18 @@ _HASH_DIGITS = 20
 def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
     """The objects of a valid ModelReplica (wire form), the Namespace first, in an order in which they can be applied.
 
-    Nothing in the result is shared with `replica`. Two replicas of one namespace give equal Namespace objects.
+    Nothing in the result is shared with `replica`. Two replicas of one namespace give Namespace objects that differ in
+    what they let in alone (`pod_security.laxer`).
     """
     owner = Owner.of(replica)
     spec = replica["spec"]
     cache = CacheMount.of(owner.namespace, spec.get("modelCacheRef"))
     claims = []
     workloads = []
+    everybody: list[Member] = []
     for engine in spec["engines"]:
         parts = members(owner, engine, cache)
+        everybody += parts
         claims += [claim_template(member) for member in parts if member.device_requests]
         composed = workload(parts, engine.get("copies") or 1)
         if is_disaggregated(spec):
@@ -53,11 +58,12 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         if value["kind"] in WORKLOADS:
             value["metadata"]["annotations"] = {constants.SPEC_HASH_ANNOTATION: _spec_hash(value)}
     return (
-        workload_namespace(owner.namespace),
+        workload_namespace(owner.namespace, everybody),
         *claims,
         *workloads,
         inference_pool(owner),
         *pickers,
+        *replica_policies(owner, workloads, options, linked=is_disaggregated(spec)),
         http_route(owner),
     )
 
@@ -66,11 +72,13 @@ def _spec_hash(value: Mapping[str, Any]) -> str:
     return sha256(json.dumps(value["spec"], sort_keys=True).encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def workload_namespace(namespace: str) -> dict[str, Any]:
-    """The Namespace on workload clusters for what a namespace of the fleet is composed into."""
+def workload_namespace(namespace: str, pods: Iterable[Member] = ()) -> dict[str, Any]:
+    """The Namespace on workload clusters for what a namespace of the fleet is composed into, pods of these members
+    among it."""
     labels = {
         names.MANAGED_BY_LABEL: names.MANAGED_BY,
         names.NAMESPACE_LABEL: names.label_value(namespace),
+        **namespace_labels(pods),
     }
     return {
         "apiVersion": "v1",

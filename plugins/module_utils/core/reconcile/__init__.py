@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import (
@@ -318,9 +319,10 @@ def _workloads(
 
 
 def _distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Each object once: several replicas compose the same Namespace."""
+    """Each object once: several replicas compose the same Namespace, which has to let in the pods of all."""
     found: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]
-        found.setdefault((value["kind"], metadata.get("namespace", ""), metadata["name"]), value)
+        key = (value["kind"], metadata.get("namespace", ""), metadata["name"])
+        found[key] = laxer(found[key], value) if key in found and key[0] == "Namespace" else found.get(key, value)
     return tuple(found.values())

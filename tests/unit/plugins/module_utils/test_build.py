@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
 
@@ -178,6 +179,33 @@ def test_a_deployment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None
     assert "its deployment is gone" in "\n".join(table.table(outcome.plan))
     assert not [path for path in fleet.files() if "qwen" in path]
     assert fleet.objects("Namespace")
+
+
+def test_a_namespace_lets_in_the_pods_of_all_its_replicas(fleet: Fleet) -> None:
+    pinning = "{name: engine, securityContext: {capabilities: {add: [IPC_LOCK]}},"
+    another = DEPLOYMENT.replace("NAME", "another")
+    fleet.write(another=another, rdma=DEPLOYMENT.replace("NAME", "rdma").replace("{name: engine,", pinning))
+    fleet.write(apart=another.replace("namespace: team", "namespace: other"))
+    level = "pod-security.kubernetes.io/enforce"
+
+    def levels() -> dict[str, str]:
+        found = {value["metadata"]["name"]: value["metadata"]["labels"] for value in fleet.objects("Namespace")}
+        return {labels["modelplane.ai/namespace"]: labels[level] for labels in found.values() if level in labels}
+
+    fleet.run()
+    assert levels() == {"team": "privileged", "other": "baseline"}
+    (fleet.manifests / "rdma.yaml").unlink()
+    fleet.run()
+    assert levels() == {"team": "baseline", "other": "baseline"}
+
+
+def test_network_policies_go_when_they_are_turned_off(fleet: Fleet) -> None:
+    fleet.run()
+    assert len(fleet.objects("NetworkPolicy")) == 3
+    changes = fleet.run(composing=Options(network_policies=False)).changes
+    assert fleet.objects("NetworkPolicy") == []
+    assert len([name for name in changes.removed if "networkpolicy" in name]) == 3
+    assert changes.added == ()
 
 
 def test_an_edit_of_the_image_changes_the_replica_in_place(fleet: Fleet) -> None:

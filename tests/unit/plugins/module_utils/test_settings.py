@@ -34,6 +34,13 @@ def test_what_is_in_order() -> None:
         ({"fleet_invalid": "ignore"}, r"control: value of fleet_invalid must be one of: fail, hold, got: ignore"),
         ({"fleet_forks": "many"}, r"control: argument 'fleet_forks' is of type .*str.*int.*"),
         ({"fleet_images": {"pikcer": "x"}}, r"control: unknown key fleet_images\.pikcer.*"),
+        ({"fleet_network_policies": "sometimes"}, r"control: argument 'fleet_network_policies' is of type .*bool.*"),
+        ({"fleet_network_sources": {"metrix": []}}, r"control: unknown key fleet_network_sources\.metrix.*"),
+        ({"fleet_network_sources": {"gateway": []}}, r"control: fleet_network_sources\.gateway is empty, .*"),
+        (
+            {"fleet_network_sources": {"gateway": ["ok"], "metrics": ["Not ok"]}},
+            r"control: fleet_network_sources\.metrics: 'Not ok' is no name of a namespace",
+        ),
         ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
         ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),
         ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf, .*"),

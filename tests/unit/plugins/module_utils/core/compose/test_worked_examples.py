@@ -114,7 +114,7 @@ def test_prefill_and_decode(expected: Expected) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_inventory(make_replica: Callable[..., dict[str, Any]], gang: dict[str, Any], count: int) -> None:
-    """One workload and one claim template a member for every engine; everything else once."""
+    """One workload with its NetworkPolicy and one claim template a member for every engine; the rest once."""
     engines = [{**gang, "name": f"engine-{number}"} for number in range(count)]
     kinds = [each["kind"] for each in replica_objects(make_replica(*engines))]
     assert kinds == [
@@ -129,5 +129,6 @@ def test_inventory(make_replica: Callable[..., dict[str, Any]], gang: dict[str, 
         "Deployment",
         "PodDisruptionBudget",
         "Service",
+        *["NetworkPolicy"] * (2 + count),
         "HTTPRoute",
     ]

@@ -1,0 +1,103 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""NetworkPolicies: who reaches the pods that are composed. The kubelet reaches all pods of its node, as always.
+
+What pods reach is left open: engines download weights, pickers watch the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import REPLICA_LABEL, label_value
+
+Object = dict[str, Any]
+
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""Set on every Namespace by the API server."""
+
+
+def network_policy(
+    metadata: Mapping[str, Any], selector: Mapping[str, Any], ingress: Iterable[Mapping[str, Any]]
+) -> Object:
+    """A NetworkPolicy for the pods of a label selector, which nobody reaches but by these rules."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": dict(metadata),
+        "spec": {
+            "podSelector": deepcopy(dict(selector)),
+            "policyTypes": ["Ingress"],
+            "ingress": deepcopy(list(ingress)),
+        },
+    }
+
+
+def admit(peers: Sequence[Mapping[str, Any]], port: int | str | None = None) -> list[dict[str, Any]]:
+    """The rule that lets these peers in, on one port or on all; no rule where there are none, as a rule without peers
+    lets in everybody."""
+    if not peers:
+        return []
+    rule: dict[str, Any] = {"from": list(peers)}
+    if port is not None:
+        rule["ports"] = [{"port": port, "protocol": "TCP"}]
+    return [rule]
+
+
+def pods_of(namespace: str) -> dict[str, Any]:
+    """All pods of a namespace, as a peer."""
+    return {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: namespace}}}
+
+
+def replica_policies(
+    owner: Owner, workloads: Iterable[Object], options: Options, *, linked: bool
+) -> tuple[Object, ...]:
+    """The NetworkPolicies of a replica with these workloads. `linked`: its engines hand each other their KV caches.
+
+    The pods of a gang talk with each other on ports of NCCL's and UCX's choice, and so do engines that are linked. What
+    scrapes metrics may do so on any port, as engines and pickers can be told to serve them anywhere.
+    """
+    if not options.network_policies:
+        return ()
+    gateway = [pods_of(namespace) for namespace in options.gateway_namespaces]
+    metrics = admit([pods_of(namespace) for namespace in options.metrics_namespaces])
+    picker = {"matchLabels": {constants.APP_LABEL: owner.picker_name, **_replica(owner)}}
+    serving = network_policy(
+        owner.metadata(owner.prefix),
+        {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
+        admit([*gateway, {"podSelector": picker}], constants.ENGINE_PORT),
+    )
+    engines = [
+        network_policy(
+            owner.metadata(workload["metadata"]["name"]),
+            _pods(workload),
+            [*admit(_peers(owner, workload, linked)), *metrics],
+        )
+        for workload in workloads
+    ]
+    pickers = network_policy(
+        owner.metadata(owner.picker_name), picker, [*admit(gateway, constants.PICKER_PORT), *metrics]
+    )
+    return (serving, *engines, pickers)
+
+
+def _peers(owner: Owner, workload: Object, linked: bool) -> list[dict[str, Any]]:
+    """Pods of engines that a workload's pods talk with."""
+    if linked:
+        of_engines = {"key": constants.WORKLOAD_LABEL, "operator": "Exists"}
+        return [{"podSelector": {"matchLabels": _replica(owner), "matchExpressions": [of_engines]}}]
+    return [{"podSelector": _pods(workload)}] if workload["kind"] == "LeaderWorkerSet" else []
+
+
+def _pods(workload: Object) -> dict[str, Any]:
+    """The label selector of a workload's pods."""
+    return {"matchLabels": {constants.WORKLOAD_LABEL: workload["metadata"]["name"]}}
+
+
+def _replica(owner: Owner) -> dict[str, str]:
+    return {REPLICA_LABEL: label_value(owner.replica)}
