@@ -214,7 +214,7 @@ def _holds(key: str, components: Sequence[Component]) -> list[str]:
 
 
 def _state(component: Component, choices: Choices) -> object:
-    for key in (component["key"], component.get("part_of")):
+    for key in (str(component["key"]), str(component.get("part_of", ""))):
         if key in choices.states:
             return choices.states[key]
     return component.get("state", "managed")
