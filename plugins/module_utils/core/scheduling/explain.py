@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Engine,
     Member,
+    Pool,
     Refusal,
     Request,
 )
@@ -74,10 +75,7 @@ class Explainer:
             if reason:
                 grouped.setdefault(("", reason), []).append(cluster.name)
                 continue
-            found = [
-                (pool.name, self._pool_refusal(engines, cluster, position))
-                for position, pool in enumerate(cluster.pools)
-            ]
+            found = [(pool.name, self._pool_refusal(engines, cluster, pool)) for pool in cluster.pools]
             alone = [self._fits_alone(engine, cluster) for engine in engines]
             if all(alone):
                 found.append(("", _apart(engines)))
@@ -93,8 +91,8 @@ class Explainer:
     def _fits_alone(self, engine: Engine, cluster: Cluster) -> bool:
         if any(
             self._capacity.ledger(cluster.name, pool).fits(fit.demand)
-            for pool, fits in zip(cluster.pools, self._capacity.fits_on(engine, cluster), strict=True)
-            for fit in fits
+            for pool in cluster.pools
+            for fit in self._capacity.fits_of(engine, pool.devices, self._capacity.claiming(engine, cluster))
         ):
             return True
         return bool(self._capacity.spreadable((engine,), cluster)) and self._layout(engine, cluster) is not None
@@ -129,16 +127,16 @@ class Explainer:
         names = self._together[id(options)]
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
-    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, position: int) -> str:
+    def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
         """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
         several = len(engines) > 1
         parts = []
-        pool = cluster.pools[position]
         for engine in engines:
-            fits = self._capacity.fits_on(engine, cluster)[position]
+            claiming = self._capacity.claiming(engine, cluster)
+            fits = self._capacity.fits_of(engine, pool.devices, claiming)
             ledger = self._capacity.ledger(cluster.name, pool)
             if not fits:
-                reason = self._engine_mismatch(engine, cluster, pool.devices)
+                reason = self._engine_mismatch(engine, claiming, pool.devices)
             elif any(ledger.fits(fit.demand) for fit in fits):
                 continue
             else:
@@ -160,8 +158,7 @@ class Explainer:
             f" (its class does not tell which devices share {', '.join(found)}, so a pod is counted with all of them)"
         )
 
-    def _engine_mismatch(self, engine: Engine, cluster: Cluster, devices: tuple[Device, ...]) -> str:
-        claiming = self._capacity.claiming(engine, cluster)
+    def _engine_mismatch(self, engine: Engine, claiming: tuple[bool, ...], devices: tuple[Device, ...]) -> str:
         key = (id(engine), id(devices), claiming)
         if key not in self._mismatch:
             self._mismatch[key] = self._explain_engine(engine, claiming, devices)

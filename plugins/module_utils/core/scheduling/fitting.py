@@ -67,7 +67,7 @@ class FleetCapacity:
         self.options = options
         self.evaluations = Evaluations(options.selector_budget)
         self.matcher = Matcher(options.search, self.evaluations)
-        self.spreader = Spreader(self.matcher, self.ledger)
+        self.spreader = Spreader(self.matcher, self.ledger, self.claiming)
         self._clusters = clusters
         self._ledgers: dict[tuple[str, str], Ledger] = {}
         self._packings: dict[object, Free | None] = {}
@@ -76,7 +76,6 @@ class FleetCapacity:
         self._kinds: dict[tuple[int, ...], int] = {}
         self._kind_of: dict[str, int] = {}
         self._claiming: dict[tuple[int, int], tuple[bool, ...]] = {}
-        self._fits_on: dict[tuple[int, int], tuple[tuple[EngineFit, ...], ...]] = {}
         self._fits: dict[tuple[int, int, tuple[bool, ...]], tuple[EngineFit, ...]] = {}
         self._alive: list[object] = []
 
@@ -114,28 +113,18 @@ class FleetCapacity:
         found = self._claiming.get(key)
         if found is None:
             self._alive += [engine, cluster]
-            found = tuple(any(self.matcher.claimable(member, cluster.pools)) for member in engine.members)
+            found = tuple(
+                next(self.matcher.claimable(member, cluster.pools), None) is not None for member in engine.members
+            )
             self._claiming[key] = found
         return found
 
-    def fits_on(self, engine: Engine, cluster: Cluster) -> tuple[tuple[EngineFit, ...], ...]:
-        """How each pool of a cluster can serve an engine, first choice first; empty for a pool that cannot.
+    def fits_of(self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]) -> tuple[EngineFit, ...]:
+        """How an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
 
-        At least one member has to claim a device through DRA: without a claim nothing binds the engine to a node. A
-        member that would claim one on some pool of the cluster has to on the pool that it goes to.
+        `claiming` says of each member whether it has to claim a device through DRA, as it would on some pool of the
+        cluster. At least one has to: without a claim nothing binds the engine to a node.
         """
-        key = (id(engine), self._kind(cluster))
-        found = self._fits_on.get(key)
-        if found is None:
-            claiming = self.claiming(engine, cluster)
-            found = tuple(self._fits_of(engine, pool.devices, claiming) for pool in cluster.pools)
-            self._fits_on[key] = found
-        return found
-
-    def _fits_of(
-        self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]
-    ) -> tuple[EngineFit, ...]:
-        """How nodes with these devices can serve an engine of which these members have to claim a device."""
         key = (id(engine), id(devices), claiming)
         found = self._fits.get(key)
         if found is None:
@@ -229,12 +218,10 @@ class _Assignment:
         if len(self.chosen) == len(self._engines):
             return True
         engine = self._engines[len(self.chosen)]
-        fits_on = self._capacity.fits_on(engine, self._cluster)
-        for pool, fits in zip(self._cluster.pools, fits_on, strict=True):
-            if not fits:
-                continue
+        claiming = self._capacity.claiming(engine, self._cluster)
+        for pool in self._cluster.pools:
             ledger = self._capacity.ledger(self._cluster.name, pool)
-            for fit in fits:
+            for fit in self._capacity.fits_of(engine, pool.devices, claiming):
                 if not ledger.fits(fit.demand):
                     continue
                 ledger.add(fit.demand)

@@ -55,8 +55,8 @@ class Resolution:
         return any(name is not None for name in self.device_classes)
 
 
-# Requests and constraints of a pod: all that it asks of its node.
-_Asked = tuple[tuple[Request, ...], tuple[Constraint, ...]]
+# Requests and constraints of a pod, which is all that it asks of its node, and the identity of a pool's devices.
+_Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 
 
 class Matcher:
@@ -69,9 +69,8 @@ class Matcher:
     def __init__(self, search: Search, evaluations: Evaluations | None = None) -> None:
         self._search = search
         self._evaluations = evaluations or Evaluations()
-        self._resolved: dict[tuple[_Asked, int], tuple[Resolution, ...]] = {}
-        self._claiming: dict[tuple[_Asked, int], tuple[Resolution, ...]] = {}
-        self._claimable: dict[tuple[_Asked, tuple[int, ...]], tuple[bool, ...]] = {}
+        self._resolved: dict[_Question, tuple[Resolution, ...]] = {}
+        self._claiming: dict[_Question, tuple[Resolution, ...]] = {}
         self._candidates: dict[tuple[Request, int], tuple[int, ...]] = {}
         self._observed: dict[tuple[object, int], tuple[Vector, ...]] = {}
         # Keeps the tuples whose id() is a key above from being collected, and their id from being given away again.
@@ -82,7 +81,7 @@ class Matcher:
 
         `claiming`: only those that claim at least one device.
         """
-        key = ((member.requests, member.constraints), id(devices))
+        key = (member.requests, member.constraints, id(devices))
         known = self._claiming if claiming else self._resolved
         found = known.get(key)
         if found is None:
@@ -90,18 +89,13 @@ class Matcher:
             if claiming:
                 found = tuple(resolution for resolution in self.resolve(member, devices) if resolution.claims)
             else:
-                found = self._resolve(*key[0], devices)
+                found = self._resolve(member.requests, member.constraints, devices)
             known[key] = found
         return found
 
-    def claimable(self, member: Member, pools: Sequence[Pool]) -> tuple[bool, ...]:
-        """Whether a pod of the member would claim a device, for each of the pools."""
-        key = ((member.requests, member.constraints), tuple(id(pool.devices) for pool in pools))
-        found = self._claimable.get(key)
-        if found is None:
-            found = tuple(bool(self.resolve(member, pool.devices, claiming=True)) for pool in pools)
-            self._claimable[key] = found
-        return found
+    def claimable(self, member: Member, pools: Sequence[Pool]) -> Iterator[Pool]:
+        """Those of the pools on which a pod of the member would claim a device."""
+        return (pool for pool in pools if self.resolve(member, pool.devices, claiming=True))
 
     def candidates(self, request: Request, devices: tuple[Device, ...]) -> tuple[int, ...]:
         """Positions of the devices that satisfy all selectors of a request, whatever their count."""
@@ -156,11 +150,12 @@ class Matcher:
                 for position in assignment
             )
             vectors.setdefault(classes, {})[node.vector(assignment)] = None
-            unpublished.setdefault(classes, {}).update(dict.fromkeys(node.unpublished(assignment)))
+            if constraints:
+                unpublished.setdefault(classes, {}).update(dict.fromkeys(node.unpublished(assignment)))
             if sum(map(len, vectors.values())) >= MAX_VECTORS:
                 break
         return tuple(
-            Resolution(classes, tuple(found), tuple(unpublished[classes])) for classes, found in vectors.items()
+            Resolution(classes, tuple(found), tuple(unpublished.get(classes, ()))) for classes, found in vectors.items()
         )
 
     def _observe(
@@ -233,7 +228,7 @@ class _Node:
         for request, position in zip(self.requests, assignment, strict=True):
             if self.devices[position].claim == "DRA":
                 counts[position] += request.count
-        for _, positions in self._whole(assignment):
+        for _, positions in self._whole(assignment) if self._constraints else ():
             for position in positions:
                 counts[position] = max(counts[position], self.devices[position].count)
         return tuple(counts)

@@ -205,8 +205,7 @@ def _stranded(replica: Replica, layout: Layout, cluster: Cluster, capacity: Flee
     for member, parts in zip(layout.engine.members, layout.members, strict=True):
         if any(part.resolution.claims for part in parts):
             continue
-        flags = capacity.matcher.claimable(member, cluster.pools)
-        names = [pool.name for pool, claims in zip(cluster.pools, flags, strict=True) if claims]
+        names = [pool.name for pool in capacity.matcher.claimable(member, cluster.pools)]
         if names:
             reason = (
                 f"the {member.role} of engine {layout.engine.name} of ModelReplica {replica.namespace}/{replica.name} "

@@ -95,7 +95,14 @@ class Option:
 class Spreader:
     """Looks for places with what the pools have left; charges nothing."""
 
-    def __init__(self, matcher: Matcher, ledger: Callable[[str, Pool], Ledger]) -> None:
+    def __init__(
+        self,
+        matcher: Matcher,
+        ledger: Callable[[str, Pool], Ledger],
+        claiming: Callable[[Engine, Cluster], tuple[bool, ...]],
+    ) -> None:
+        """`claiming` says which members of an engine would claim a device on some pool of a cluster."""
+        self._claiming = claiming
         self._matcher = matcher
         self._ledger = ledger
         self._views = FabricViews()
@@ -149,7 +156,8 @@ class Spreader:
         leader, worker = member(engine, "Leader"), member(engine, "Worker")
         pools = tuple(pool for pool, _ in views)
         resolve = self._matcher.resolve
-        leads, works = (any(self._matcher.claimable(one, cluster.pools)) for one in (leader, worker))
+        needed = dict(zip((one.role for one in engine.members), self._claiming(engine, cluster), strict=True))
+        leads, works = needed["Leader"], needed["Worker"]
         asked = tuple(
             (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works)) for _, devices in views
         )
