@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ def settled(value: Any) -> Any:
     return value
 
 
-def gateway(programmed: str = "True") -> Any:
-    value = seen.edge_gateway("192.0.2.7")
+def gateway(programmed: str = "True", listeners: Sequence[Any] = ()) -> Any:
+    value = seen.edge_gateway("192.0.2.7", listeners=listeners)
     value["status"]["conditions"] = seen.conditions(Programmed=programmed)
     return value
 
@@ -199,6 +200,12 @@ def test_jobs_that_download() -> None:
             "Gateway modelplane-system/inference-gateway is not programmed yet: Programmed is False",
         ),
         ([gateway()], (), "DeviceClass gpu.nvidia.com is not there"),
+        (
+            [DEVICE_CLASS, gateway(listeners=[{"name": "raw", "protocol": "TCP", "port": 80}])],
+            (),
+            "Gateway modelplane-system/inference-gateway has no listener that endpoints can be reached by: add one for "
+            "HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+        ),
         (
             [DEVICE_CLASS, gateway()],
             ("LeaderWorkerSet", "InferencePool"),

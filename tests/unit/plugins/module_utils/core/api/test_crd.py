@@ -69,6 +69,7 @@ DEVIATIONS: dict[tuple[str, str, str], tuple[Any, str]] = {
     ("InferenceCluster", "spec.nodePools[].name", "minLength"): (1, _POOL_NAME),
     ("InferenceCluster", "spec.nodePools[].fabric.type", "enum"): (["None", "EFA", "InfiniBand", "NVLink"], _FABRICS),
     ("InferenceCluster", "status.gpuPools[].devices", "maxItems"): (17, "the fabric of a pool is published beside 16"),
+    ("ServingStack", "spec.gateway.listeners[].protocol", "enum"): (["HTTP", "HTTPS", "TCP"], "prompts are private"),
     ("EKSCluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
     ("GKECluster", "spec.nodePools", "maxItems"): (9, _SYSTEM_POOL),
     ("ModelEndpoint", "spec.url", "maxLength"): (2048, _URL),
@@ -123,6 +124,9 @@ ADDITIONS = {
     r"ModelCache spec\.huggingFace\.layout": "engines may name a cached repository",
     r"ModelCache status\.clusters\[\]\.artifact": "a phase holds only for what was staged",
     r"ModelService spec\.endpoints\[\]\.(name|priority)": "failover",
+    r"InferenceGateway spec\.listeners(\[\].*)?": "listeners for HTTPS",
+    r"ServingStack spec\.gateway\.listeners\[\]\.(hostname|tls(\..*)?)": "listeners for HTTPS",
+    r"InferenceCluster status\.gateway\.url": "gateways may take HTTPS alone",
     r"ModelEndpoint spec\.(credential|tls)(\..*)?": "providers ask for keys and sign with certificates",
     r"Model(Deployment|Replica) .*\.containers\[\]\.resources(\..*)?": "pods may ask for cpu, memory and disk",
 }
