@@ -231,6 +231,15 @@ def test_what_the_stack_lacks(objects: list[Any], unserved: tuple[str, ...], mes
     assert look.entry["stack"] == {"ready": False, "message": message}
 
 
+def test_listeners_are_told_by_which_endpoints_are_reached() -> None:
+    listener = {"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}
+    shown = gateway(listeners=[{**listener, "name": "https", "tls": {"certificateRefs": [{"name": "east"}]}}])
+    look = observe_cluster(MemoryClient([DEVICE_CLASS, shown]), EAST)
+    assert look.entry["stack"]["ready"] is True
+    (found,) = (value for value in look.entry["objects"] if value["kind"] == "Gateway")
+    assert found["spec"]["listeners"] == [listener]
+
+
 def test_devices_are_compared_on_ready_nodes_of_pools() -> None:
     nodes = [node("n1"), node("n2", ready="False"), node("n3", pool="cpu"), node("n4", pool="")]
     look = observe_cluster(MemoryClient([*nodes, slices("n1", 0), gateway(), DEVICE_CLASS]), EAST)
