@@ -61,6 +61,10 @@ clusters:
       description: Version of Kubernetes.
       type: str
       returned: when the cluster could be asked
+    load_balancer_annotations:
+      description: Annotations with which load balancers there cut no request that is silent for long.
+      type: dict
+      returned: when the cluster could be asked
     devices:
       description: Whether C(resource.k8s.io/v1) is served, with which pods claim devices.
       type: bool
@@ -99,6 +103,7 @@ clusters:
           values: {}
           objects: []
       version: '1.36'
+      load_balancer_annotations: {service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout: "3600"}
       devices: true
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
       foreign_namespaces: [default, kube-system]
@@ -117,6 +122,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load_balancer import (
+    load_balancer_annotations,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
@@ -140,8 +148,10 @@ def work(module: AnsibleModule) -> None:
     libraries.need(module, "PyYAML", "kubernetes")
 
     def look(client: Client) -> dict[str, Any]:
+        version, build = client.version_and_build()
         return {
-            "version": ".".join(map(str, client.version())),
+            "version": ".".join(map(str, version)),
+            "load_balancer_annotations": load_balancer_annotations(build),
             "devices": client.serves("resource.k8s.io/v1", "ResourceClaim"),
             "releases": releases(client, time.time(), module.params["kinds"]),
             "definitions": definitions(client),

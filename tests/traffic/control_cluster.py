@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import ssl
 import threading
+from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,10 +27,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     resolve,
     service_objects,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import parse_url
 from ansible_collections.modelplane.fleet.tests.traffic.api_double import ApiDouble
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
-from ansible_collections.modelplane.fleet.tests.traffic.edges import Edge
+from ansible_collections.modelplane.fleet.tests.traffic.edges import STREAM_SECONDS, Edge
 from ansible_collections.modelplane.fleet.tests.traffic.processes import (
     EgressPod,
     Network,
@@ -41,8 +45,21 @@ Object = dict[str, Any]
 NAMESPACE = "ml-team"
 GATEWAY: Object = {
     "metadata": {"name": "default"},
-    "spec": {"backend": "Traefik", "traefik": {"version": "40.2.0"}},
+    "spec": {
+        "backend": "Traefik",
+        "traefik": {"version": "40.2.0"},
+        "listeners": [
+            {
+                "name": "https",
+                "port": 443,
+                "protocol": "HTTPS",
+                "hostname": "models.example",
+                "tls": {"certificateRefs": [{"name": "models-example"}]},
+            }
+        ],
+    },
 }
+SECURE_NAME = GATEWAY["spec"]["listeners"][0]["hostname"]
 GATEWAY_ADDRESS = "198.51.100.7"
 # What the Traefik chart makes beside its Deployment, with the composed values.
 TRAEFIK_SERVICE: Object = {
@@ -121,24 +138,45 @@ class Answer:
 class Stream(threading.Thread):
     """A streamed answer that is read to its end in the background."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int, path: str, host: str = "127.0.0.1") -> None:
         super().__init__(daemon=True)
-        self._port, self._path = port, path
+        self._host, self._port, self._path = host, port, path
         self.lines = 0
+        self.last = b""
+        self.status = 0
         self.error = ""
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=30)
         try:
             connection.request(
                 "POST", self._path, body=b'{"stream": true}', headers={"Content-Type": "application/json"}
             )
-            for line in connection.getresponse():
+            response = connection.getresponse()
+            self.status = response.status
+            for line in response:
                 self.lines += line.startswith(b"data: ")
+                self.last = line.strip() or self.last
         except (OSError, http.client.HTTPException) as error:
             self.error = repr(error)
         finally:
             connection.close()
+
+
+class SilentRequest(threading.Thread):
+    """A request whose answer begins long after it was sent, waited for in the background."""
+
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        super().__init__(daemon=True)
+        self._ask = ask
+        self.answer: Answer | None = None
+        self.error = ""
+
+    def run(self) -> None:
+        try:
+            self.answer = self._ask()
+        except (OSError, http.client.HTTPException) as error:
+            self.error = repr(error)
 
 
 class ControlCluster:
@@ -150,6 +188,7 @@ class ControlCluster:
         self.public = Authority("public", folder)
         self.private = Authority("private", folder)
         self.port = free_port()
+        self.secure_port = free_port()
         self.api = ApiDouble()
         self.edges: dict[str, Edge] = {}
         self.pods: dict[str, EgressPod] = {}
@@ -193,14 +232,27 @@ class ControlCluster:
 
     def start(self, plan: Plan, given: Iterable[Object]) -> None:
         """Run Traefik with this plan, beside objects that others made, until it has taken everything over."""
-        self.given = [*given, TRAEFIK_SERVICE]
+        self.given = [*given, TRAEFIK_SERVICE, self._certificate()]
         self._published = self._local(plan)
         self.api.replace(self._published)
-        values = next(each.values for each in backend_of(GATEWAY).releases(GATEWAY) if each.name == "mp-traefik")
-        self.traefik = self._stack.enter_context(
-            traefik(values, self.api.url, self.port, self.folder / "traefik.log", self.public.file)
-        )
+        self.traefik = self._stack.enter_context(self._pod("127.0.0.1"))
         self._taken_over()
+
+    def _pod(self, host: str, life: Mapping[str, str] | None = None) -> Process:
+        """A pod of Traefik, which has its ports on this address. `life` is in place of the `lifeCycle` of values."""
+        values = next(each.values for each in backend_of(GATEWAY).releases(GATEWAY) if each.name == "mp-traefik")
+        if life:
+            values = merged(values, {"ports": {name: {"transport": {"lifeCycle": life}} for name in values["ports"]}})
+        ports = {"web": self.port, "websecure": self.secure_port}
+        log = self.folder / f"traefik-{host}.log"
+        return traefik(values, self.api.url, ports, log, self.public.file, host)
+
+    @contextmanager
+    def another_pod(self, host: str, path: str, life: Mapping[str, str] | None = None) -> Iterator[Process]:
+        """A second pod of Traefik, once it answers requests to this path again and again."""
+        with self._pod(host, life) as pod:
+            wait_until(lambda: all(self.ask(path, host=host).status == 200 for _ in range(20)), why=pod.tail)
+            yield pod
 
     def apply(self, plan: Plan) -> None:
         """Make this plan the one there is, and wait until Traefik has taken it over.
@@ -217,7 +269,20 @@ class ControlCluster:
         self._taken_over()
 
     def _local(self, plan: Plan) -> list[Object]:
-        return self.network.apply([*plan.objects(), *self.given], self.port)
+        ports = {"HTTP": self.port, "HTTPS": self.secure_port}
+        return self.network.apply([*plan.objects(), *self.given], ports)
+
+    def _certificate(self) -> Object:
+        """The Secret of the gateway's listener for HTTPS."""
+        certificate, key = (Path(file).read_bytes() for file in self.public.issue(SECURE_NAME))
+        (reference,) = GATEWAY["spec"]["listeners"][0]["tls"]["certificateRefs"]
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": reference["name"], "namespace": "modelplane-system"},
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": b64encode(certificate).decode(), "tls.key": b64encode(key).decode()},
+        }
 
     def _taken_over(self) -> None:
         """Wait until Traefik has written its verdict on every route and then serves a route that is added now.
@@ -247,9 +312,23 @@ class ControlCluster:
     def _why(self) -> str:
         return self.traefik.tail() if self.traefik else ""
 
-    def ask(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+    def ask_securely(self, path: str) -> Answer:
+        """The answer to one request by HTTPS, whose certificate is checked."""
+        context = ssl.create_default_context(cafile=str(self.public.file))
+        # Its certificates have no identifier of their authority.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        with socket.create_connection(("127.0.0.1", self.secure_port), timeout=20) as plain:
+            connection = http.client.HTTPSConnection(SECURE_NAME, timeout=20)
+            connection.sock = context.wrap_socket(plain, server_hostname=SECURE_NAME)
+            connection.request("POST", path, body=b"{}", headers={"Connection": "close"})
+            response = connection.getresponse()
+            return Answer(response.status, response.read().decode())
+
+    def ask(
+        self, path: str, headers: Mapping[str, str] | None = None, *, host: str = "127.0.0.1", timeout: float = 20
+    ) -> Answer:
         """The answer to one request on a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection(host, self.port, timeout=timeout)
         try:
             connection.request("POST", path, body=b"{}", headers={"Host": GATEWAY_ADDRESS, **(headers or {})})
             response = connection.getresponse()
@@ -271,7 +350,12 @@ class ControlCluster:
             connection.close()
         return answers
 
-    def stream(self, path: str) -> Stream:
-        stream = Stream(self.port, path)
+    def stream(self, path: str, host: str = "127.0.0.1") -> Stream:
+        stream = Stream(self.port, path, host)
         stream.start()
         return stream
+
+    def silent_request(self, path: str) -> SilentRequest:
+        request = SilentRequest(lambda: self.ask(path, timeout=STREAM_SECONDS + 30))
+        request.start()
+        return request

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import ssl
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 STREAM_SECONDS = 65
 """Longer than any default timeout of a proxy that matters here; most are 60 seconds."""
+
+
+LAST = b"data: end"
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,14 @@ class Seen:
 class Edge:
     """An HTTP server that answers every request with its own name and keeps what it was sent.
 
-    A path that ends in /stream is answered by a line a second for STREAM_SECONDS.
+    A path that ends in /stream is answered by a line a second for STREAM_SECONDS, one in /silent once these are over,
+    and one in /held by lines until `released` is set, and then by LAST.
     """
 
     def __init__(self, name: str, *, host: str = "127.0.0.1", certificate: tuple[str, str] | None = None) -> None:
         self.name = name
         self.seen: list[Seen] = []
+        self.released = threading.Event()
         self.server_names: dict[Any, str] = {}
         server_class = _Server6 if ":" in host else _Server
         self._server = server_class((host, 0), _handler(self))
@@ -90,7 +97,12 @@ def _handler(edge: Edge) -> type[BaseHTTPRequestHandler]:
             tls = self.connection.version() or "" if isinstance(self.connection, ssl.SSLSocket) else ""
             edge.seen.append(Seen(headers.get("host", ""), self.path, headers, name, tls))
             if self.path.endswith("/stream"):
-                return self._stream()
+                return self._stream(range(STREAM_SECONDS), 1)
+            if self.path.endswith("/held"):
+                lines = itertools.takewhile(lambda _: not edge.released.is_set(), itertools.count())
+                return self._stream(itertools.chain(lines, ["end"]), 0.05)
+            if self.path.endswith("/silent"):
+                time.sleep(STREAM_SECONDS)
             body = json.dumps({"edge": edge.name}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
@@ -102,16 +114,16 @@ def _handler(edge: Edge) -> type[BaseHTTPRequestHandler]:
             self.rfile.read(int(self.headers.get("Content-Length", "0")))
             self.do_GET()
 
-        def _stream(self) -> None:
+        def _stream(self, lines: Iterable[object], seconds: float) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            for second in range(STREAM_SECONDS):
-                line = f"data: {second}\n\n".encode()
+            for each in lines:
+                line = f"data: {each}\n\n".encode()
                 self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
                 self.wfile.flush()
-                time.sleep(1)
+                time.sleep(seconds)
             self.wfile.write(b"0\r\n\r\n")
 
     return Handler

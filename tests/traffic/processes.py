@@ -45,9 +45,9 @@ def wait_until(what: Callable[[], Any], seconds: float = 30.0, why: Callable[[],
     raise AssertionError(f"not within {seconds:.0f} seconds: {why()}")
 
 
-def accepts(port: int) -> bool:
+def accepts(port: int, host: str = "127.0.0.1") -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection((host, port), timeout=1).close()
     except OSError:
         return False
     return True
@@ -57,9 +57,14 @@ class Process:
     """A program that runs until the end of the block; its output goes to a file."""
 
     def __init__(
-        self, arguments: list[str], log: Path, port: int, environment: Mapping[str, str] | None = None
+        self,
+        arguments: list[str],
+        log: Path,
+        port: int,
+        environment: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
-        self._arguments, self.log, self.port = arguments, log, port
+        self._arguments, self.log, self.port, self._host = arguments, log, port, host
         self._environment = {**os.environ, **(environment or {})}
 
     def __enter__(self) -> Process:
@@ -67,7 +72,7 @@ class Process:
             self._process = subprocess.Popen(
                 self._arguments, stdout=output, stderr=subprocess.STDOUT, env=self._environment
             )
-        wait_until(lambda: self._process.poll() is not None or accepts(self.port), why=self.tail)
+        wait_until(lambda: self._process.poll() is not None or accepts(self.port, self._host), why=self.tail)
         assert self._process.poll() is None, self.tail()
         return self
 
@@ -75,14 +80,22 @@ class Process:
         self._process.kill()
         self._process.wait(10)
 
+    def terminate(self) -> None:
+        """Ask it to end, as the kubelet does."""
+        self._process.terminate()
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
     def tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:]
 
 
-def traefik_arguments(values: Mapping[str, Any], api: str, port: int, ping: int) -> list[str]:
+def traefik_arguments(values: Mapping[str, Any], api: str, ports: Mapping[str, int], ping: int, host: str) -> list[str]:
     """The arguments that the Traefik chart makes of the composed values, for those values that reach Traefik itself.
 
-    The entry point `web` is on another port; the API server is named instead of found; changes are taken over at once,
+    Entry points are on these ports, by name; the API server is named instead of found; changes are taken over at once,
     not every two seconds.
     """
     gateway = values["providers"]["kubernetesGateway"]
@@ -90,8 +103,7 @@ def traefik_arguments(values: Mapping[str, Any], api: str, port: int, ping: int)
         "--global.checkNewVersion=false",
         "--global.sendAnonymousUsage=false",
         "--log.level=INFO",
-        f"--entryPoints.web.address=127.0.0.1:{port}",
-        f"--entryPoints.traefik.address=127.0.0.1:{ping}",
+        f"--entryPoints.traefik.address={host}:{ping}",
         "--ping=true",
         f"--providers.kubernetesGateway={str(gateway['enabled']).lower()}",
         f"--providers.kubernetesGateway.endpoint={api}",
@@ -101,6 +113,7 @@ def traefik_arguments(values: Mapping[str, Any], api: str, port: int, ping: int)
     for key, value in gateway["statusAddress"]["service"].items():
         arguments.append(f"--providers.kubernetesGateway.statusAddress.service.{key}={value}")
     for name, settings in values["ports"].items():
+        arguments.append(f"--entryPoints.{name}.address={host}:{ports[name]}")
         arguments += [
             f"--entryPoints.{name}.transport.{group}.{key}={value}"
             for group, options in settings.get("transport", {}).items()
@@ -109,10 +122,13 @@ def traefik_arguments(values: Mapping[str, Any], api: str, port: int, ping: int)
     return arguments
 
 
-def traefik(values: Mapping[str, Any], api: str, port: int, log: Path, roots: Path) -> Process:
-    """Traefik on this port. `roots` are the authorities that its system trusts."""
-    arguments = [binary("traefik"), *traefik_arguments(values, api, port, free_port())]
-    return Process(arguments, log, port, {"SSL_CERT_FILE": str(roots), "SSL_CERT_DIR": str(log.parent / "none")})
+def traefik(
+    values: Mapping[str, Any], api: str, ports: Mapping[str, int], log: Path, roots: Path, host: str = "127.0.0.1"
+) -> Process:
+    """Traefik with its entry points on these ports. `roots` are the authorities that its system trusts."""
+    arguments = [binary("traefik"), *traefik_arguments(values, api, ports, free_port(), host)]
+    trusted = {"SSL_CERT_FILE": str(roots), "SSL_CERT_DIR": str(log.parent / "none")}
+    return Process(arguments, log, ports["web"], trusted, host)
 
 
 class Network:
@@ -133,15 +149,17 @@ class Network:
         """The pods that a Service with a selector finds."""
         self._pods[namespace, service] = list(places)
 
-    def apply(self, objects: Iterable[Mapping[str, Any]], gateway_port: int) -> list[Object]:
-        """The objects with addresses of this machine, and the EndpointSlices of Services with selectors."""
+    def apply(self, objects: Iterable[Mapping[str, Any]], ports: Mapping[str, int]) -> list[Object]:
+        """The objects with addresses of this machine, and the EndpointSlices of Services with selectors. Listeners have
+        these ports, by protocol."""
         found: list[Object] = []
         for value in objects:
             changed = copy.deepcopy(dict(value))
             if changed["kind"] == "EndpointSlice":
                 self._translate(changed)
             elif changed["kind"] == "Gateway":
-                changed["spec"]["listeners"][0]["port"] = gateway_port
+                for listener in changed["spec"]["listeners"]:
+                    listener["port"] = ports[listener["protocol"]]
             elif changed["kind"] == "Service" and "selector" in changed["spec"]:
                 found += self._slices(changed)
             found.append(changed)

@@ -15,12 +15,13 @@ from ansible_collections.modelplane.fleet.tests.traffic.control_cluster import (
     NAMESPACE,
     ControlCluster,
     Plan,
+    SilentRequest,
     Stream,
     credential,
     endpoint,
     service,
 )
-from ansible_collections.modelplane.fleet.tests.traffic.edges import STREAM_SECONDS, Seen
+from ansible_collections.modelplane.fleet.tests.traffic.edges import LAST, STREAM_SECONDS, Edge, Seen
 from ansible_collections.modelplane.fleet.tests.traffic.processes import wait_until
 
 MANY = 40
@@ -37,8 +38,11 @@ ALONE = (
     "distrusted",
     "six",
     "unchanged",
+    "held",
 )
 """Endpoints with a service each."""
+LONG = ("qwen3-8b-east", "together", "keyed", "bulk")
+"""Through Traefik, with TLS, through an egress proxy, and through a tree of routes."""
 CALLER = {"Authorization": "Bearer callers-own", "Cookie": "session=1", "X-Api-Key": "callers-own-too"}
 
 
@@ -70,6 +74,7 @@ def make_plan() -> Plan:
         endpoint("distrusted", "https://api.distrusted.example:9443", rewritePath="/"),
         endpoint("six", "http://[2001:db8::10]:8000", rewritePath="/six/"),
         endpoint("unchanged", "http://203.0.113.30"),
+        endpoint("held", "http://203.0.113.50", rewritePath="/held/"),
         endpoint("leaving", "http://203.0.113.40", {"app": "shrinking"}, rewritePath="/leaving/"),
         endpoint("staying", "http://203.0.113.41", {"app": "shrinking"}, rewritePath="/staying/"),
         *(
@@ -100,6 +105,7 @@ def start(cluster: ControlCluster, plan: Plan) -> None:
     cluster.edge(
         "plain", "http://203.0.113.30", "http://203.0.113.40", "http://203.0.113.41", "http://llm.plain.example:8080"
     )
+    cluster.edge("held", "http://203.0.113.50")
     cluster.edge("together", "https://api.together.xyz", by=cluster.public)
     cluster.edge("keyed", KEYED_URL, by=cluster.private)
     cluster.edge("private", "https://198.51.100.20:9443", by=cluster.private, server="inside.private.example")
@@ -130,12 +136,32 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, plan: Plan) -> Iterator[Co
 @pytest.fixture(scope="module", autouse=True)
 def streams(cluster: ControlCluster) -> dict[str, Stream]:
     """Streams that begin before the first test: they last longer than all other tests together."""
-    names = ("qwen3-8b-east", "together", "keyed", "bulk")
-    return {name: cluster.stream(f"/{NAMESPACE}/{name}/v1/stream") for name in names}
+    return {name: cluster.stream(f"/{NAMESPACE}/{name}/v1/stream") for name in LONG}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silent_requests(cluster: ControlCluster) -> dict[str, SilentRequest]:
+    """Requests that are silent for as long, beside the streams."""
+    return {name: cluster.silent_request(f"/{NAMESPACE}/{name}/v1/silent") for name in LONG}
+
+
+@pytest.fixture
+def held(cluster: ControlCluster) -> Iterator[Edge]:
+    """An edge of which streams last until it is released."""
+    edge = cluster.edges["held"]
+    edge.released.clear()
+    yield edge
+    edge.released.set()
+
+
+def begun(stream: Stream) -> Stream:
+    """The stream once it has begun."""
+    wait_until(lambda: stream.lines, why=lambda: f"status {stream.status}, {stream.last!r} {stream.error}")
+    return stream
 
 
 def last(cluster: ControlCluster, edge: str) -> Seen:
-    return [seen for seen in cluster.edges[edge].seen if not seen.path.endswith("/stream")][-1]
+    return [seen for seen in cluster.edges[edge].seen if not seen.path.endswith(("/stream", "/silent"))][-1]
 
 
 def paths(cluster: ControlCluster, edge: str, ending: str) -> Counter[str]:
@@ -157,6 +183,12 @@ def test_the_gateway_is_accepted_and_has_the_address_of_its_service(cluster: Con
     conditions = {value["type"]: value["status"] for value in status["conditions"]}
     assert conditions["Accepted"] == "True"
     assert [value["value"] for value in status["addresses"]] == [GATEWAY_ADDRESS]
+
+
+def test_the_gateway_is_asked_by_https_with_its_certificate(cluster: ControlCluster) -> None:
+    path = f"/{NAMESPACE}/qwen3-8b-east/v1/models"
+    assert cluster.ask_securely(path).status == 200
+    assert last(cluster, "east").path == path
 
 
 def test_requests_are_split_by_weight(cluster: ControlCluster) -> None:
@@ -294,8 +326,64 @@ def test_a_lower_tier_is_used_only_while_the_higher_has_nothing_usable(cluster: 
         assert paths(cluster, "plain", "/v1/tier") - before == {name: 50}
 
 
-@pytest.mark.parametrize("name", ["qwen3-8b-east", "together", "keyed", "bulk"])
+OTHER_POD = "127.0.0.2"
+AT_ONCE = {"requestAcceptGraceTimeout": "0s"}
+"""Without the time in which a pod that is going takes new connections, after which its grace begins."""
+
+
+def test_a_stream_outlives_the_pod_of_the_gateway_that_it_began_on(cluster: ControlCluster, held: Edge) -> None:
+    """The pod has as long for it as it is composed to have: ten minutes, which nobody waits for here."""
+    path = f"/{NAMESPACE}/held/v1"
+    with cluster.another_pod(OTHER_POD, f"{path}/models", AT_ONCE) as old:
+        stream = begun(cluster.stream(f"{path}/held", OTHER_POD))
+        old.terminate()
+        began = stream.lines
+        assert cluster.ask(f"{path}/models").status == 200, "the new pod answers"
+        # Three seconds: with a grace of one it is cut, as the test below shows.
+        wait_until(lambda: stream.lines >= began + 60 or not stream.is_alive())
+        assert (stream.is_alive(), old.ended) == (True, False)
+        held.released.set()
+        stream.join(30)
+        assert stream.last == LAST
+        wait_until(lambda: old.ended)
+
+
+def test_a_stream_is_cut_when_its_pod_has_no_time_for_it(cluster: ControlCluster, held: Edge) -> None:
+    """So the time that pods are given is what streams live by."""
+    path = f"/{NAMESPACE}/held/v1"
+    with cluster.another_pod(OTHER_POD, f"{path}/models", {**AT_ONCE, "graceTimeOut": "1s"}) as old:
+        stream = begun(cluster.stream(f"{path}/held", OTHER_POD))
+        old.terminate()
+        stream.join(30)
+        assert not stream.is_alive()
+        assert not held.released.is_set()
+        assert stream.last != LAST
+
+
+def test_a_stream_outlives_the_rolling_update_of_an_engine_that_is_not_its_own(
+    cluster: ControlCluster, plan: Plan, held: Edge
+) -> None:
+    stream = begun(cluster.stream(f"/{NAMESPACE}/held/v1/held"))
+    for down in ({"leaving"}, {"staying"}, set[str]()):
+        cluster.apply(Plan(plan.endpoints, plan.services, down, plan.routed))
+        began = stream.lines
+        wait_until(lambda began=began: stream.lines > began or not stream.is_alive())  # type: ignore[misc]
+    assert stream.is_alive()
+    held.released.set()
+    stream.join(30)
+    assert stream.last == LAST
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_request_that_is_silent_for_longer_than_any_default_timeout_is_answered(
+    silent_requests: dict[str, SilentRequest], name: str
+) -> None:
+    silent_requests[name].join(STREAM_SECONDS + 30)
+    answer = silent_requests[name].answer
+    assert (silent_requests[name].error, answer and answer.status) == ("", 200)
+
+
+@pytest.mark.parametrize("name", LONG)
 def test_a_stream_longer_than_any_default_timeout_is_not_cut(streams: dict[str, Stream], name: str) -> None:
-    """Through Traefik, with TLS, through an egress proxy, and through a tree of routes."""
     streams[name].join(STREAM_SECONDS + 30)
     assert (streams[name].error, streams[name].lines) == ("", STREAM_SECONDS)

@@ -108,11 +108,15 @@ class Client:
 
     def version(self) -> tuple[int, int]:
         """Major and minor version of the server."""
+        return self.version_and_build()[0]
+
+    def version_and_build(self) -> tuple[tuple[int, int], str]:
+        """Major and minor version of the server, and all that it tells of its version (`gitVersion`)."""
         answer = self._requester.json(Call("version", "GET", "/version", "read the version", {}))
         numbers = ["".join(filter(str.isdigit, str(answer.get(part) or ""))) for part in ("major", "minor")]
         if not all(numbers):
             raise ApiError("tells no version", cluster=self.name, action="read the version")
-        return int(numbers[0]), int(numbers[1])
+        return (int(numbers[0]), int(numbers[1])), str(answer.get("gitVersion") or "")
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
         """What the server serves; raises NotServed."""

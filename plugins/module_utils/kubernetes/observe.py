@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Object,
@@ -316,6 +317,11 @@ def _missing_from_stack(
             unmet = ("False", "Unknown")
             why = condition_message(gateway, "Accepted", *unmet) or condition_message(gateway, "Programmed", *unmet)
             missing.append(f"{name} is not programmed yet{why}")
+        elif not gateway_url(entries(gateway, "spec", "listeners"), "any"):
+            missing.append(
+                f"{name} has no listener that endpoints can be reached by: add one for HTTP without a hostname, or one "
+                "for HTTPS with a hostname that has no '*'"
+            )
     return missing, warnings
 
 

@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.traefik import TRAEFIK
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load_balancer import (
+    load_balancer_annotations,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, StackError, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run
 
@@ -23,6 +26,19 @@ DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
 SPECS = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())["argument_specs"]
 COMPONENTS = DEFAULTS["control_plane_gateway_components"]
 POOL = "198.51.100.10-198.51.100.20"
+
+IDLE_TIMEOUT = "service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout"
+OF_SOMEBODY = {IDLE_TIMEOUT: "350", "example.com/a": "b"}
+IDLE = load_balancer_annotations("v1.36.1-eks-7f9249a")
+ANNOTATIONS = ("control_plane_gateway_annotations", "serving_stack_gateway_annotations")
+STACK = ROLES / "serving_stack"
+STACK_DEFAULTS = yaml.safe_load((STACK / "defaults" / "main.yml").read_text())
+# Without what that role knows only once it has looked at a cluster.
+STACK_VARS = {
+    name: value
+    for name, value in yaml.safe_load((STACK / "vars" / "main.yml").read_text()).items()
+    if name.startswith(("_serving_stack_gateway", "_serving_stack_load", "_serving_stack_class"))
+}
 
 PYTHON = {"ansible_python_interpreter": sys.executable}
 
@@ -53,6 +69,15 @@ FLEETS: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any]]] = {
             "control_plane_gateway_values": {"traefik": {"deployment": {"replicas": 3}}},
         },
     ),
+    "eks": (gateway(), {"load_balancer_annotations": IDLE}),
+    "eks of somebody": (
+        gateway(),
+        {"load_balancer_annotations": IDLE, **dict.fromkeys(ANNOTATIONS, OF_SOMEBODY)},
+    ),
+    "eks without load balancer": (
+        gateway(),
+        {"load_balancer_annotations": IDLE, "control_plane_gateway_service": "NodePort"},
+    ),
     "conflict": (METAL, {"control_plane_gateway_service": "NodePort"}),
     "none": (None, {}),
 }
@@ -77,16 +102,31 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "variables": "control_plane_gateway",
         **{key: f"{{{{ control_plane_gateway_{key} }}}}" for key in ("states", "versions", "values")},
     }
-    seen = {"version": "1.36", "foreign_namespaces": ["default"], "releases": [], "definitions": {}, "recorded": []}
+    seen = {
+        "load_balancer_annotations": "{{ load_balancer_annotations | default({}) }}",
+        "version": "1.36",
+        "foreign_namespaces": ["default"],
+        "releases": [],
+        "definitions": {},
+        "recorded": [],
+    }
     told = {
         "plan": "{{ control_plane_gateway_components | modelplane.fleet.stack_plan(choices, _serving_stack_seen) }}",
         "obstacles": "{{ _control_plane_gateway_obstacles }}",
         "foundation": "{{ _control_plane_gateway_foundation }}",
+        # Of the serving stack, which would be a run of its own otherwise.
+        "workload_gateway": "{{ _serving_stack_gateway }}",
     }
     play = {
         "hosts": "all",
         "gather_facts": False,
-        "vars": {"choices": choices, "_serving_stack_seen": seen, "told": told},
+        "vars": {
+            **STACK_VARS,
+            "_serving_stack_spec": {},
+            "choices": choices,
+            "_serving_stack_seen": seen,
+            "told": told,
+        },
         "vars_files": [str(ROLE / "vars" / "main.yml")],
         "tasks": [
             {
@@ -104,7 +144,9 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     }
     (folder / "play.yml").write_text(json.dumps([play]))
     # As of a role, the defaults yield to the variables of hosts.
-    inventory = {"all": {"vars": {**DEFAULTS, "ansible_connection": "local", **PYTHON}, "hosts": hosts}}
+    inventory = {
+        "all": {"vars": {**STACK_DEFAULTS, **DEFAULTS, "ansible_connection": "local", **PYTHON}, "hosts": hosts}
+    }
     (folder / "hosts.yml").write_text(json.dumps(inventory))
     out, errors = ansible_run.run("ansible-playbook", "-i", "hosts.yml", "play.yml", cwd=folder)
     found = {}
@@ -164,6 +206,35 @@ def test_a_load_balancer_for_a_network_of_ones_own(planned: Mapping[str, Any]) -
     assert values["service"]["spec"] == {"loadBalancerSourceRanges": ["10.0.0.0/8"]}
     assert values["deployment"]["replicas"] == 3
     assert values["deployment"]["terminationGracePeriodSeconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("cloud", {}),
+        ("eks", IDLE),
+        ("eks of somebody", OF_SOMEBODY),
+        ("eks without load balancer", {}),
+    ],
+)
+def test_a_load_balancer_of_eks_lets_requests_be_silent_unless_somebody_says_otherwise(
+    planned: Mapping[str, Any], name: str, wanted: dict[str, str]
+) -> None:
+    service = planned[name]["plan"]["traefik"]["values"]["service"]
+    assert service.get("annotations", {}) == wanted
+    if name == "cloud":
+        assert "annotations" not in service
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("cloud", {}), ("eks", IDLE), ("eks of somebody", OF_SOMEBODY)])
+def test_so_do_those_of_workload_clusters(planned: Mapping[str, Any], name: str, wanted: dict[str, str]) -> None:
+    objects = planned[name]["workload_gateway"]
+    assert [value["kind"] for value in objects] == ["EnvoyProxy", "GatewayClass", "Gateway"]
+    proxy = objects[0]["spec"]
+    assert proxy["provider"]["kubernetes"]["envoyService"].get("annotations", {}) == wanted
+    assert proxy["provider"]["kubernetes"]["envoyDeployment"]["replicas"] == 2
+    assert proxy["shutdown"]["drainTimeout"] == "600s"
+    assert objects[2]["spec"]["listeners"][0]["port"] == 80
 
 
 @pytest.mark.parametrize(

@@ -421,7 +421,7 @@ def test_every_variable_is_specified_and_its_default_is_the_same() -> None:
         ({"serving_stack_states": {"prometheus": "absent"}}, "prometheus"),
         ({"serving_stack_states": {"prometheuss": "managed"}}, "prometheuss"),
         ({"serving_stack_gateway_api_crds": "none"}, "serving_stack_gateway_api_crds"),
-        ({"serving_stack_gateway_listeners": [{"name": "http", "protocol": "HTTPS", "port": 443}]}, "protocol"),
+        ({"serving_stack_gateway_listeners": [{"name": "http", "protocol": "UDP", "port": 443}]}, "protocol"),
     ],
 )
 def test_a_wrong_variable_is_refused_by_name(variables: dict[str, Any], told: str, tmp_path: Path) -> None:

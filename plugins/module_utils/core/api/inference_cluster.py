@@ -271,6 +271,11 @@ class GatewayStatus(Model):
     """The gateway of the cluster."""
 
     address: str | None = Field(default=None, description="External address; without one nothing new is placed here.")
+    url: str | None = Field(
+        default=None,
+        max_length=512,
+        description="What the URLs of its endpoints begin with; absent is http:// and the address.",
+    )
 
 
 class PublishedFabric(Model):

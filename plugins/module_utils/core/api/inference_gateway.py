@@ -10,13 +10,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     CHART_VERSION,
     CHART_VERSION_WORDS,
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
     Column,
+    ListMap,
     Model,
     Rule,
     Words,
     requires,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import Hostname, ListenerTLS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+
+WEB = "web"
+"""Name of the listener for HTTP, which every gateway has: parts of large services are reached by it too."""
 
 
 class MetalLB(Model):
@@ -39,13 +46,43 @@ class Traefik(Model):
     metallb: MetalLB | None = Field(default=None, description="Settings for MetalLB.")
 
 
+class GatewayListener(Model):
+    """A port that the gateway listens on beside port 80."""
+
+    name: Annotated[str, Words(DNS_LABEL_WORDS)] = Field(
+        min_length=1, max_length=63, pattern=DNS_LABEL, description="Name of the listener."
+    )
+    port: int = Field(default=443, ge=1, le=65535, description="Port.")
+    protocol: Literal["HTTPS"] = Field(description="Protocol.")
+    hostname: Hostname | None = Field(default=None, description="Name by which clients ask for it; absent is any.")
+    tls: ListenerTLS = Field(description="Its certificates.")
+
+
 class InferenceGatewaySpec(Spec):
     """What runs the gateway."""
 
-    RULES: ClassVar[tuple[Rule, ...]] = (requires(("IG-1",), "backend", "Traefik", "traefik"),)
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        requires(("IG-1",), "backend", "Traefik", "traefik"),
+        Rule(
+            ids=("IG-3",),
+            message="listeners must be of one port",
+            cel="!has(self.listeners) || self.listeners.all(l, l.port == self.listeners[0].port)",
+            check=lambda spec: len({listener.port for listener in spec.listeners or ()}) <= 1,
+            hint="tell listeners for HTTPS apart by their hostname",
+        ),
+        Rule(
+            ids=("IG-4",),
+            message="listeners must not be one for port 80, or named web: that one is always there",
+            cel=f"!has(self.listeners) || self.listeners.all(l, l.name != '{WEB}' && l.port != 80)",
+            check=lambda spec: all(each.name != WEB and each.port != 80 for each in spec.listeners or ()),
+        ),
+    )
 
     backend: Literal["Traefik"] = Field(description="Proxy that runs the gateway.")
     traefik: Traefik | None = Field(default=None, description="Settings of the Traefik backend.")
+    listeners: Annotated[list[GatewayListener], ListMap(("name",))] | None = Field(
+        default=None, max_length=8, description="Listeners beside that for HTTP on port 80, which is always there."
+    )
 
 
 class InferenceGatewayStatus(Status):

@@ -17,6 +17,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     Rule,
     Words,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.listener import (
+    HTTPS,
+    TLS_RULES,
+    Hostname,
+    ListenerTLS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 _Version = Annotated[str, Words(CHART_VERSION_WORDS), Field(min_length=1, max_length=32, pattern=CHART_VERSION)]
@@ -48,13 +54,40 @@ class StackVersions(Model):
 class StackListener(Model):
     """A port that the gateway listens on."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = TLS_RULES
+
     name: str = Field(min_length=1, max_length=63, description="Name of the listener.")
     port: int = Field(ge=1, le=65535, description="Port.")
-    protocol: Literal["HTTP", "TCP"] = Field(description="Protocol.")
+    protocol: Literal["HTTP", "HTTPS", "TCP"] = Field(description="Protocol.")
+    hostname: Hostname | None = Field(
+        default=None, description="Name by which clients ask for it; with HTTPS one that the certificate has."
+    )
+    tls: ListenerTLS | None = Field(default=None, description="Certificates of a listener for HTTPS.")
+
+
+def _reachable(listener: StackListener) -> bool:
+    """Whether requests of the fleet can take a listener: endpoints are called by their address, or by a name."""
+    if listener.protocol == HTTPS:
+        return bool(listener.hostname) and not str(listener.hostname).startswith("*")
+    return listener.protocol == "HTTP" and not listener.hostname
 
 
 class StackGateway(Model):
     """Settings of the cluster's gateway."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            ids=("SS-2",),
+            message="listeners must have one that the fleet's requests can take",
+            cel=(
+                "!has(self.listeners) || size(self.listeners) == 0 || self.listeners.exists(l, "
+                "(l.protocol == 'HTTP' && !has(l.hostname)) || "
+                "(l.protocol == 'HTTPS' && has(l.hostname) && !l.hostname.startsWith('*')))"
+            ),
+            check=lambda gateway: not gateway.listeners or any(map(_reachable, gateway.listeners)),
+            hint="add one for HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+        ),
+    )
 
     class_name: str = Field(default="envoy", min_length=1, max_length=63, description="Name of the GatewayClass.")
     listeners: Annotated[list[StackListener], ListMap(("name",))] | None = Field(

@@ -73,11 +73,13 @@ def is_composed(cluster: Mapping[str, Any]) -> bool:
 def pools_of(kind: str, composed: bool, written: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """The pools of a cluster (wire form, with defaults) with that of its controllers."""
     added = with_system_pool(kind, [pool for pool in written if pool["role"] != pools.SYSTEM])[0]
+    # An earlier release may have composed another largest size.
+    machine = {field: value for field, value in added.items() if field != "maxNodeCount"}
     if not any(pool["role"] == pools.SYSTEM for pool in written):
         return ({**added, "diskSizeGb": None}, *written)
     return tuple(
         # What the API server fills in says nothing of what was composed.
-        {**pool, "diskSizeGb": None} if composed and added.items() <= pool.items() else pool
+        {**pool, "diskSizeGb": None} if composed and machine.items() <= pool.items() else pool
         for pool in written
     )
 

@@ -34,6 +34,10 @@ _KUBERNETES_VERSIONS = {"EKS": "1.36", "GKE": "1.35"}
 """Default version of the control plane."""
 # The field that names a machine, and the machine of the system pool, which runs the controllers of the serving stack.
 _MACHINES = {"EKS": ("instanceType", "m6i.xlarge"), "GKE": ("machineType", "e2-standard-4")}
+_REPLICAS_OF_A_NODE = 12
+"""How many ModelReplicas one node of the system pool has room for, beside controllers and gateway: each brings pickers
+(two, of 100m and 256Mi), and a node has 4 CPUs and 16 GiB."""
+_LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
 
 
 class InvalidPool(Exception):  # noqa: N818
@@ -107,10 +111,22 @@ def cluster_objects(cluster: Mapping[str, Any], classes: Mapping[str, Mapping[st
     return tuple(objects)
 
 
-def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def system_nodes(gpus: int) -> int:
+    """To how many nodes a system pool may grow beside so many GPUs, of which each may be a ModelReplica of its own.
+
+    Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
+    """
+    most = _LEAST_SYSTEM_NODES
+    while most < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
+        most *= 2
+    return most
+
+
+def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
     """The node pools (wire form) of an EKSCluster or GKECluster with a system pool before them, unless there is one.
 
-    On GKE the numbers of nodes are for each zone.
+    `gpus` are those of all pools at their largest, for which the fleet may place replicas. On GKE all numbers are for
+    each zone.
     """
     pools = [deepcopy(dict(pool)) for pool in node_pools]
     if any(pool.get("role") == "System" for pool in pools):
@@ -124,7 +140,7 @@ def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]]) -> list
         field: machine,
         "nodeCount": 1,
         "minNodeCount": 1,
-        "maxNodeCount": 2,
+        "maxNodeCount": system_nodes(gpus),
     }
     return [system, *pools]
 
@@ -160,7 +176,11 @@ def _cloud_cluster(cluster: Mapping[str, Any], classes: Mapping[str, Mapping[str
     spec["kubernetesVersion"] = block.get("kubernetesVersion") or _KUBERNETES_VERSIONS[source]
     if block.get("credentials"):
         spec["credentials"] = deepcopy(dict(block["credentials"]))
-    spec["nodePools"] = with_system_pool(kind, pools)
+    gpus = sum(
+        composed["maxNodeCount"] * _provisioning(source, pool["className"], classes)["accelerator"]["count"]
+        for composed, pool in zip(pools, cluster["spec"].get("nodePools") or (), strict=True)
+    )
+    spec["nodePools"] = with_system_pool(kind, pools, gpus)
     composed = _object(cluster, kind, cluster["metadata"]["name"], spec)
     try:
         api.parse(composed)

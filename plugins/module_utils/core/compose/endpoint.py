@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
+_HTTP_PORT = 80
+_HTTPS_PORT = 443
 
-def model_endpoint(replica: Mapping[str, Any], gateway_address: str) -> dict[str, Any]:
-    """The ModelEndpoint of a ModelReplica (wire form) behind a gateway: an IPv4 or IPv6 address, or a host name.
 
-    It has the replica's name and labels.
+def model_endpoint(replica: Mapping[str, Any], gateway_url: str) -> dict[str, Any]:
+    """The ModelEndpoint of a ModelReplica (wire form) behind a gateway, with the replica's name and labels.
+
+    `gateway_url` has no path and does not end with a slash.
     """
     metadata = replica["metadata"]
     namespace = metadata.get("namespace") or "default"
@@ -27,8 +30,33 @@ def model_endpoint(replica: Mapping[str, Any], gateway_address: str) -> dict[str
             "namespace": namespace,
             "labels": {**(metadata.get("labels") or {}), **Owner.of(replica).labels()},
         },
-        "spec": {"url": f"http://{url_host(gateway_address)}{path}v1", "rewritePath": path},
+        "spec": {"url": f"{gateway_url}{path}v1", "rewritePath": path},
     }
+
+
+def http_url(address: str) -> str:
+    """The URL of a gateway that takes plain HTTP on port 80 of an address: IPv4, IPv6 or a host name."""
+    return f"http://{url_host(address)}"
+
+
+def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
+    """The URL by which endpoints reach a gateway with these listeners (Gateway API): plain HTTP where it takes it, else
+    HTTPS by a name. "" when it takes neither. Nothing is known of a gateway without listeners: it counts as HTTP.
+
+    Endpoints are called by their address, so a listener for HTTP that asks for a host name is none for them. A
+    certificate is checked by name, so one for HTTPS has to have a name, which has to lead to the gateway.
+    """
+    listeners = list(listeners)
+    plain = [each.get("port") for each in listeners if each.get("protocol") == "HTTP" and not each.get("hostname")]
+    if not listeners or _HTTP_PORT in plain:
+        return http_url(address)
+    if plain:
+        return f"{http_url(address)}:{plain[0]}"
+    for each in listeners:
+        name = str(each.get("hostname") or "")
+        if each.get("protocol") == "HTTPS" and name and not name.startswith("*"):
+            return f"https://{name}" if each.get("port") == _HTTPS_PORT else f"https://{name}:{each.get('port')}"
+    return ""
 
 
 def path_prefix(namespace: str, replica: str) -> str:

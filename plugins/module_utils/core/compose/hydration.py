@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import HUB_CACHE, HUB_FOLDER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
 
 SCRIPT = """\
 set -eu
@@ -43,7 +44,8 @@ fi
 find "$VOLUME" -type f -name '*.incomplete' -exec rm -f {} +
 
 if ! command -v hf >/dev/null 2>&1; then
-  pip install --quiet --target "$HOME/packages" 'huggingface_hub>=0.34,<3'
+  printf '%s' "$PACKAGES" >"$HOME/packages.txt"
+  pip install --quiet --target "$HOME/packages" --require-hashes --only-binary=:all: -r "$HOME/packages.txt"
   PATH="$HOME/packages/bin:$PATH"
   PYTHONPATH="$HOME/packages"
   export PATH PYTHONPATH
@@ -87,6 +89,7 @@ printf 'The volume holds %s.\\n' "$ARTIFACT"
 """
 """What the pod runs (POSIX sh; `hf` is the CLI of huggingface_hub, installed with pip where the image has none).
 
+PACKAGES are the requirements of pip, each with the hashes of the wheels that may be installed for it.
 What users write reaches it by variables alone: REPO, REVISION (or empty), LAYOUT, ARTIFACT (their identity), VOLUME.
 The volume holds ARTIFACT once `.modelplane-hydrated` says so. `.modelplane-hydrating` names what is being downloaded:
 a repeated run downloads the files of that which are missing, and a run for anything else touches nothing and fails:
@@ -151,6 +154,7 @@ def _environment(layout: str) -> dict[str, str]:
         "HF_HUB_DISABLE_TELEMETRY": "1",
         # Each chunk is needed once; kept, they would fill the node's disk.
         "HF_XET_CHUNK_CACHE_SIZE_BYTES": "0",
+        "PACKAGES": PACKAGES,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_CACHE_DIR": "1",
         "PIP_ROOT_USER_ACTION": "ignore",

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import http_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import laxer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
@@ -292,9 +293,13 @@ def _states(
 def _endpoints(
     situation: Situation, composed: Iterable[Object], capacity: Iterable[Cluster], states: Mapping[Key, ReplicaState]
 ) -> tuple[Object, ...]:
-    addresses = {cluster.name: cluster.gateway_address for cluster in capacity if cluster.unknown != _INVALID}
+    urls = {
+        cluster.name: cluster.gateway_address and (cluster.gateway_url or http_url(cluster.gateway_address))
+        for cluster in capacity
+        if cluster.unknown != _INVALID
+    }
     serving = {key: state.serving for key, state in states.items()}
-    return composed_endpoints(situation, composed, addresses, serving)
+    return composed_endpoints(situation, composed, urls, serving)
 
 
 def _control(

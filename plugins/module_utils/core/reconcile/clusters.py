@@ -20,6 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.si
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
+    gateway_url,
     inference_cluster,
 )
 
@@ -86,6 +87,7 @@ def _observed(
         seen=seen,
         storage_class=storage_class(wire),
         gateway_address=gateway_address(previous, seen),
+        gateway_url=gateway_url(previous, seen),
         previous=previous,
     )
     parsed = api.parse({**wire, "status": status.wire(previous)})

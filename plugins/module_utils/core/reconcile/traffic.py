@@ -65,13 +65,13 @@ class Traffic:
 def composed_endpoints(
     situation: Situation,
     replicas: Iterable[Object],
-    addresses: Mapping[str, str],
+    urls: Mapping[str, str],
     serving: Mapping[Key, bool | None],
 ) -> tuple[Object, ...]:
     """The ModelEndpoint of every replica that serves behind a gateway that has an address.
 
-    `addresses` are those that are known, by cluster; `serving` tells of each replica whether it serves, None when
-    nobody can tell now. What cannot be told stays what it was.
+    `urls` are those of the gateways that are known, by cluster, "" of one that has no address. `serving` tells of each
+    replica whether it serves, None when nobody can tell now. What cannot be told stays what it was.
     """
     objects = []
     for wire in replicas:
@@ -83,10 +83,10 @@ def composed_endpoints(
             serves = there is not None
         if serves is False:
             continue
-        if cluster not in addresses:
+        if cluster not in urls:
             objects += [there] if there else []
-        elif addresses[cluster]:
-            objects.append(model_endpoint(wire, addresses[cluster]))
+        elif urls[cluster]:
+            objects.append(model_endpoint(wire, urls[cluster]))
     return tuple(objects)
 
 

@@ -99,6 +99,7 @@ class Pool:
 class Cluster:
     """One InferenceCluster as the scheduler sees it.
 
+    `gateway_url` is empty where the gateway takes plain HTTP on port 80 of its address.
     `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools cannot be told (a class
     is missing, the manifest is invalid): then replicas that run there are left as they are. `silent`: it does not
     answer or is no part of this run, so that nothing can be taken away there.
@@ -109,6 +110,7 @@ class Cluster:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     gateway_address: str = ""
+    gateway_url: str = ""
     not_ready: str = ""
     unknown: str = ""
     silent: bool = False

@@ -192,6 +192,7 @@ def cluster(
         labels=dict(resource.labels),
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in resource.spec.taints or ()),
         gateway_address=address,
+        gateway_url=(status.gateway.url if status and status.gateway else None) or "",
         not_ready=not_ready,
         unknown=unknown,
     )

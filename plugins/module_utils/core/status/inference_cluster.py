@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     Component,
     Object,
@@ -39,12 +39,26 @@ def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | 
     `previous` is the status of the InferenceCluster of before. An address that cannot be read for a moment is no order
     to take every endpoint behind it away.
     """
-    now = ""
-    if seen is not None and not seen.unreachable:
-        now = first_address(
-            seen.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
-        )
-    return now or text(previous, "gateway", "address")
+    return first_address(_gateway(seen)) or text(previous, "gateway", "address")
+
+
+def gateway_url(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
+    """The URL of a workload cluster's gateway where it takes no plain HTTP on port 80 of its address, else "".
+
+    Known for as long as the address is: see `gateway_address`.
+    """
+    gateway = _gateway(seen)
+    address = first_address(gateway)
+    if not address:
+        return text(previous, "gateway", "url")
+    url = endpoint.gateway_url(entries(gateway, "spec", "listeners"), address)
+    return "" if url == endpoint.http_url(address) else url
+
+
+def _gateway(seen: ObservedCluster | None) -> Object | None:
+    if seen is None or seen.unreachable:
+        return None
+    return seen.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
 
 
 def inference_cluster(
@@ -56,6 +70,7 @@ def inference_cluster(
     storage_class: str = "",
     gateway_address: str = "",
     *,
+    gateway_url: str = "",
     previous: Mapping[str, Any] | None = None,
 ) -> Status:
     """The status of an InferenceCluster (wire form).
@@ -69,9 +84,10 @@ def inference_cluster(
     overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
     if pools is not None and (seen is None or seen.unreachable):
         pools = _with_known_nodes(pools, before)
-    return Status(
-        (cluster_ready, backend_ready, overall), _fields(cluster, pools, storage_class, gateway_address, before)
-    )
+    fields = _fields(cluster, pools, storage_class, before)
+    if gateway_address:
+        fields["gateway"] = {"address": gateway_address} | ({"url": gateway_url} if gateway_url else {})
+    return Status((cluster_ready, backend_ready, overall), fields)
 
 
 def _with_known_nodes(pools: Sequence[Mapping[str, Any]], before: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -92,7 +108,6 @@ def _fields(
     cluster: Object,
     pools: Sequence[Mapping[str, Any]] | None,
     storage_class: str,
-    address: str,
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
     name = cluster["metadata"]["name"]
@@ -106,8 +121,6 @@ def _fields(
         found["gpuPools"] = [deepcopy(dict(pool)) for pool in entries(before, "gpuPools")]
     if storage_class:
         found["cache"] = {"storageClassName": storage_class}
-    if address:
-        found["gateway"] = {"address": address}
     return found
 
 

@@ -96,6 +96,12 @@ def _workload(spec: Object) -> Lean:
     return {**_picked("replicas")(spec), **_claims(spec)}
 
 
+def _gateway(spec: Object) -> Lean:
+    found = _picked("gatewayClassName")(spec)
+    listeners = [_picked("protocol", "port", "hostname")(entry) for entry in entries(spec, "listeners")]
+    return {**found, "listeners": listeners} if listeners else found
+
+
 def _claims(value: Object) -> Lean:
     """The parts of a spec that name PersistentVolumeClaims which pods mount, wherever its pod templates are."""
     found: Lean = {key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))}
@@ -155,7 +161,7 @@ def _only_conditions(status: Object) -> Lean:
 _SPECS: Mapping[str, Callable[[Object], Lean]] = {
     "CustomResourceDefinition": _picked("group"),
     "Deployment": _workload,
-    "Gateway": _picked("gatewayClassName"),
+    "Gateway": _gateway,
     "GatewayClass": _picked("controllerName"),
     "Job": _claims,
     "LeaderWorkerSet": _workload,

@@ -95,6 +95,7 @@ class Fleet:
         self.built = folder / "build"
         self.text = MANIFESTS
         self.silent: set[str] = set()
+        self.listeners: list[Object] = [{"name": "http", "protocol": "HTTP", "port": 80}]
         self.shown: Callable[[str, Object], Object] = lambda _cluster, value: up(value)
         self.secrets: list[Object] = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
 
@@ -113,6 +114,7 @@ class Fleet:
                 "apiVersion": "gateway.networking.k8s.io/v1",
                 "kind": "Gateway",
                 "metadata": {"name": "inference-gateway", "namespace": "modelplane-system"},
+                "spec": {"listeners": self.listeners},
                 "status": {"addresses": [{"type": "IPAddress", "value": f"192.0.2.{len(name + name[0])}"}]},
             }
             seen = [self.shown(name, value) for value in self.objects(f"clusters/{name}")]

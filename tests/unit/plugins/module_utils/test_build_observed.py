@@ -49,6 +49,29 @@ def test_what_is_not_ready_gets_no_requests_and_the_next_tier_takes_over(fleet: 
     assert fleet.backends() == ["east", "west"]
 
 
+def test_endpoints_follow_the_listeners_of_their_gateway(fleet: Fleet) -> None:
+    fleet.settle()
+
+    def urls() -> set[str]:
+        ours = [value["spec"]["url"] for value in fleet.objects("control", "ModelEndpoint")]
+        return {url.partition("/team/")[0] for url in ours if "/team/" in url}
+
+    assert urls() == {"http://192.0.2.5"}
+    assert fleet.status("InferenceCluster", "east")["gateway"] == {"address": "192.0.2.5"}
+    fleet.listeners = [{"name": "https", "protocol": "HTTPS", "port": 443, "hostname": "edge.example.com"}]
+    fleet.settle()
+    assert urls() == {"https://edge.example.com"}
+    gateway = {"address": "192.0.2.5", "url": "https://edge.example.com"}
+    assert fleet.status("InferenceCluster", "east")["gateway"] == gateway
+    policies = [value["spec"]["validation"] for value in fleet.objects("control", "BackendTLSPolicy")]
+    assert {"hostname": "edge.example.com", "wellKnownCACertificates": "System"} in policies
+    rewrites = str([value["spec"] for value in fleet.objects("control", "HTTPRoute")])
+    assert "'hostname': 'edge.example.com'" in rewrites, "a listener with a name takes requests for it alone"
+    fleet.silent = {"east", "west"}
+    fleet.settle()
+    assert urls() == {"https://edge.example.com"}
+
+
 def test_h11_a_service_without_any_usable_endpoint_keeps_its_route_once_it_had_one(fleet: Fleet) -> None:
     fleet.edit("  - priority: 1\n    selector: {matchLabels: {provider: together}}\n", "")
     fleet.shown = lambda _cluster, value: down(value)

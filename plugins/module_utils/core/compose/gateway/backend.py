@@ -32,6 +32,15 @@ class ServicePort:
     port: int
 
 
+def gateway_listener(listener: Mapping[str, Any]) -> Object:
+    """A listener of a Gateway for routes of all namespaces, from one of ours in its wire form."""
+    found = {**listener, "allowedRoutes": {"namespaces": {"from": "All"}}}
+    if listener.get("tls"):
+        references = [{"group": "", "kind": "Secret", **each} for each in listener["tls"]["certificateRefs"]]
+        found["tls"] = {"mode": "Terminate", "certificateRefs": references}
+    return found
+
+
 class GatewayBackend(Protocol):
     """A proxy that runs the control gateway. It has to rewrite paths and hosts per backend of a route (extended
     features of Gateway API) and to originate TLS by BackendTLSPolicy."""

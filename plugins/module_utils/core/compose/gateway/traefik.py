@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gate
     HelmRelease,
     Object,
     ServicePort,
+    gateway_listener,
 )
 
 NAMESPACE = "traefik-system"
@@ -25,11 +26,14 @@ _SERVICE = "traefik"
 _RELEASE = "mp-traefik"
 _CLASS = "traefik"
 _CONTROLLER = "traefik.io/gateway-controller"
-_LISTENER = "web"
-_ENTRY_POINT_PORT = 8000
+_WEB = "web"
+_WEB_PORT = 8000
 """A listener has the port of Traefik's entry point `web`, not that of the Service in front of it."""
+_SECURE = "websecure"
+_SECURE_PORT = 8443
+"""As `web`, of listeners for HTTPS."""
 
-STREAM_GRACE_SECONDS = 300
+STREAM_GRACE_SECONDS = 600
 """How long a pod that is going lets token streams finish. Traefik's own default is 10 seconds."""
 _STOP_SECONDS = STREAM_GRACE_SECONDS + 30
 
@@ -56,13 +60,18 @@ class Traefik:
             system_namespace(),
             *(_metallb_objects(addresses, labels) if addresses else ()),
             _gateway_class(labels),
-            _gateway(labels),
+            _gateway(gateway, labels),
         )
 
     def releases(self, gateway: Mapping[str, Any]) -> tuple[HelmRelease, ...]:
         version = gateway["spec"]["traefik"]["version"]
         traefik = HelmRelease(
-            _RELEASE, "traefik", "https://traefik.github.io/charts", version, NAMESPACE, traefik_values()
+            _RELEASE,
+            "traefik",
+            "https://traefik.github.io/charts",
+            version,
+            NAMESPACE,
+            traefik_values(gateway["spec"].get("listeners") or ()),
         )
         if not _address_pool(gateway):
             return (traefik,)
@@ -75,13 +84,16 @@ class Traefik:
 TRAEFIK = Traefik()
 
 
-def traefik_values() -> dict[str, Any]:
-    """The values of the Traefik chart.
+def traefik_values(listeners: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """The values of the Traefik chart, with listeners for HTTPS (wire form), which are all of one port.
 
     Two pods on two nodes, of which one at a time may be evicted, and which let streams finish before they go. Traefik's
     timeouts stay as they are: the one on reading a request (60 seconds) ends with the request's body and never cuts a
     response, which the traffic tests show with a stream longer than that; on writing a response there is none.
     """
+    ports: dict[str, Any] = {_WEB: _entry_point()}
+    if listeners:
+        ports[_SECURE] = {"exposedPort": listeners[0]["port"], **_entry_point()}
     return {
         "providers": {
             "kubernetesGateway": {
@@ -108,15 +120,14 @@ def traefik_values() -> dict[str, Any]:
                 },
             }
         ],
-        "ports": {
-            _LISTENER: {
-                # Load balancers need a moment to see that a pod is going.
-                "transport": {
-                    "lifeCycle": {"requestAcceptGraceTimeout": "10s", "graceTimeOut": f"{STREAM_GRACE_SECONDS}s"}
-                }
-            }
-        },
+        "ports": ports,
     }
+
+
+def _entry_point() -> dict[str, Any]:
+    # Load balancers need a moment to see that a pod is going.
+    life = {"requestAcceptGraceTimeout": "10s", "graceTimeOut": f"{STREAM_GRACE_SECONDS}s"}
+    return {"transport": {"lifeCycle": life}}
 
 
 def _address_pool(gateway: Mapping[str, Any]) -> str:
@@ -161,13 +172,9 @@ def _gateway_class(labels: Mapping[str, str]) -> Object:
     }
 
 
-def _gateway(labels: Mapping[str, str]) -> Object:
-    listener = {
-        "name": _LISTENER,
-        "protocol": "HTTP",
-        "port": _ENTRY_POINT_PORT,
-        "allowedRoutes": {"namespaces": {"from": "All"}},
-    }
+def _gateway(gateway: Mapping[str, Any], labels: Mapping[str, str]) -> Object:
+    web = {"name": _WEB, "protocol": "HTTP", "port": _WEB_PORT}
+    secure = [{**each, "port": _SECURE_PORT} for each in gateway["spec"].get("listeners") or ()]
     return {
         "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
         "kind": "Gateway",
@@ -176,5 +183,5 @@ def _gateway(labels: Mapping[str, str]) -> Object:
             "namespace": constants.SYSTEM_NAMESPACE,
             "labels": dict(labels),
         },
-        "spec": {"gatewayClassName": _CLASS, "listeners": [listener]},
+        "spec": {"gatewayClassName": _CLASS, "listeners": [gateway_listener(each) for each in (web, *secure)]},
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,8 @@ def settled(value: Any) -> Any:
     return value
 
 
-def gateway(programmed: str = "True") -> Any:
-    value = seen.edge_gateway("192.0.2.7")
+def gateway(programmed: str = "True", listeners: Sequence[Any] = ()) -> Any:
+    value = seen.edge_gateway("192.0.2.7", listeners=listeners)
     value["status"]["conditions"] = seen.conditions(Programmed=programmed)
     return value
 
@@ -200,6 +201,12 @@ def test_jobs_that_download() -> None:
         ),
         ([gateway()], (), "DeviceClass gpu.nvidia.com is not there"),
         (
+            [DEVICE_CLASS, gateway(listeners=[{"name": "raw", "protocol": "TCP", "port": 80}])],
+            (),
+            "Gateway modelplane-system/inference-gateway has no listener that endpoints can be reached by: add one for "
+            "HTTP without a hostname, or one for HTTPS with a hostname that has no '*'",
+        ),
+        (
             [DEVICE_CLASS, gateway()],
             ("LeaderWorkerSet", "InferencePool"),
             "the cluster does not serve InferencePool (inference.networking.k8s.io/v1), "
@@ -222,6 +229,15 @@ def test_jobs_that_download() -> None:
 def test_what_the_stack_lacks(objects: list[Any], unserved: tuple[str, ...], message: str) -> None:
     look = observe_cluster(MemoryClient(objects, unserved), EAST)
     assert look.entry["stack"] == {"ready": False, "message": message}
+
+
+def test_listeners_are_told_by_which_endpoints_are_reached() -> None:
+    listener = {"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}
+    shown = gateway(listeners=[{**listener, "name": "https", "tls": {"certificateRefs": [{"name": "east"}]}}])
+    look = observe_cluster(MemoryClient([DEVICE_CLASS, shown]), EAST)
+    assert look.entry["stack"]["ready"] is True
+    (found,) = (value for value in look.entry["objects"] if value["kind"] == "Gateway")
+    assert found["spec"]["listeners"] == [listener]
 
 
 def test_devices_are_compared_on_ready_nodes_of_pools() -> None:

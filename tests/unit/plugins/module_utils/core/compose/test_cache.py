@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     job_name,
     token_copy,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
 
 Make = Callable[..., dict[str, Any]]
 
@@ -514,7 +515,11 @@ def test_hf_is_installed_where_the_image_has_none(machine: Machine) -> None:
     assert result.returncode == 0, result.stderr
     pip, install, *rest = machine.calls
     assert (pip, install) == ("pip", "install")
-    assert rest[:4] == ["--quiet", "--target", f"{machine.folder / 'home'}/packages", "huggingface_hub>=0.34,<3"]
+    home = machine.folder / "home"
+    listed = f"{home}/packages.txt"
+    hashed = ["--require-hashes", "--only-binary=:all:", "-r", listed]
+    assert rest[:7] == ["--quiet", "--target", f"{home}/packages", *hashed]
+    assert Path(listed).read_text() == PACKAGES
     assert machine.names() == {MARKER, "weights-main"}
 
 
@@ -525,6 +530,23 @@ def test_an_installation_that_fails_leaves_no_marker(machine: Machine) -> None:
     assert machine.run(model_cache()).returncode == 9
     assert machine.marker() is None
     assert machine.downloads() == 0
+
+
+def test_nothing_is_installed_without_a_hash() -> None:
+    """Nor without a version; for both architectures, where a package has wheels for each."""
+    requirements = PACKAGES.replace(" \\\n", " ").splitlines()
+    found = {}
+    for line in requirements:
+        requirement, *hashes = line.split()
+        matched = re.fullmatch(r"([a-z0-9][a-z0-9.-]*)==([0-9][0-9a-z.]*)", requirement)
+        assert matched, line
+        assert hashes, line
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes), line
+        found[matched[1]] = len(hashes)
+    assert {"huggingface-hub", "hf-xet", "pyyaml"} <= set(found)
+    assert found["hf-xet"] >= 2
+    assert found["huggingface-hub"] == 1
+    assert not re.search(r"\$|[^ -~\n]", PACKAGES), "it is the value of a variable"
 
 
 HOSTILE = [

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     provider_config_name,
     published_pools,
     storage_class,
+    system_nodes,
     with_system_pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
@@ -101,7 +102,7 @@ def test_eks() -> None:
             "region": "us-west-2",
             "kubernetesVersion": "1.36",
             "nodePools": [
-                {"name": "system", "role": "System", "instanceType": "m6i.xlarge", **SYSTEM_COUNTS},
+                {"name": "system", "role": "System", "instanceType": "m6i.xlarge", **SYSTEM_COUNTS, "maxNodeCount": 4},
                 {
                     "name": "gpu",
                     "role": "GPU",
@@ -272,6 +273,28 @@ def test_a_system_pool_is_added_once(kind: str, machine: str) -> None:
     assert machine in first[0]
     assert with_system_pool(kind, first) == first
     assert written == [{"name": "gpu", "role": "GPU"}]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes"),
+    [(0, 2), (1, 2), (24, 2), (25, 4), (48, 4), (49, 8), (256, 32), (1000, 128), (100_000, 256), (10**9, 256)],
+)
+def test_a_system_pool_grows_with_the_replicas_that_there_may_be(gpus: int, nodes: int) -> None:
+    assert system_nodes(gpus) == nodes
+    assert system_nodes(gpus) <= system_nodes(gpus + 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "nodes"), [({"nodeCount": 3}, 2), ({"nodeCount": 4}, 4), ({"nodeCount": 0, "maxNodeCount": 16}, 16)]
+)
+@pytest.mark.parametrize("source", ["EKS", "GKE"])
+def test_the_largest_size_of_the_system_pool_follows_from_those_of_the_pools(
+    source: str, fields: dict[str, int], nodes: int
+) -> None:
+    """The machines of the class have eight GPUs."""
+    system = built(cluster(source, pool(minNodeCount=0, **{"maxNodeCount": fields["nodeCount"], **fields})))
+    assert system["spec"]["nodePools"][0]["maxNodeCount"] == nodes
+    assert system["spec"]["nodePools"][0]["nodeCount"] == 1
 
 
 def test_a_system_pool_of_the_users_own_is_enough() -> None:

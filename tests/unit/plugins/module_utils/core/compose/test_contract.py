@@ -59,7 +59,7 @@ def placed(deployment: dict[str, Any]) -> list[PlacedEngine]:
 @pytest.mark.parametrize("deployment", deployments())
 def test_replicas_and_endpoints_of_the_examples_are_valid(deployment: dict[str, Any]) -> None:
     replica = model_replica(deployment, "gpu-us-east", 0, placed(deployment))
-    endpoint = model_endpoint(replica, "2001:db8::1")
+    endpoint = model_endpoint(replica, "http://[2001:db8::1]")
     for document in (replica, endpoint):
         assert api.wire(api.parse(document), set_only=True) == document
 

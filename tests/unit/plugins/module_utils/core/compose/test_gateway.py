@@ -63,6 +63,37 @@ def test_objects() -> None:
     }
 
 
+def secure(*hostnames: str, port: int = 443) -> Object:
+    found = gateway()
+    found["spec"]["listeners"] = [
+        {"name": name.partition(".")[0], "port": port, "protocol": "HTTPS", "hostname": name, "tls": CERTIFICATE}
+        for name in hostnames
+    ]
+    return api.wire(api.parse(found))
+
+
+CERTIFICATE = {"certificateRefs": [{"name": "models"}]}
+
+
+def test_listeners_for_https_stand_beside_that_for_http() -> None:
+    wire = secure("models.example.com", "llm.example.com", port=8444)
+    (front,) = (value for value in composed(wire) if value["kind"] == "Gateway")
+    web, first, second = front["spec"]["listeners"]
+    assert [web] == next(value for value in composed(gateway()) if value["kind"] == "Gateway")["spec"]["listeners"]
+    assert first == {
+        "name": "models",
+        "protocol": "HTTPS",
+        "port": 8443,
+        "hostname": "models.example.com",
+        "tls": {"mode": "Terminate", "certificateRefs": [{"group": "", "kind": "Secret", "name": "models"}]},
+        "allowedRoutes": {"namespaces": {"from": "All"}},
+    }
+    assert (second["name"], second["port"]) == ("llm", 8443)
+    ports = backend_of(wire).releases(wire)[0].values["ports"]
+    assert ports["websecure"] == {"exposedPort": 8444, **ports["web"]}
+    assert set(backend_of(gateway()).releases(gateway())[0].values["ports"]) == {"web"}
+
+
 def test_objects_with_metallb() -> None:
     assert kinds(METALLB) == [
         ("Namespace", "modelplane-system"),

@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
     model_endpoint,
     model_replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url, http_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
 
 REQUEST = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1, "selectors": [{"cel": "true"}]}
@@ -174,11 +175,36 @@ def test_the_result_shares_nothing_with_its_source() -> None:
     ],
 )
 def test_h6_the_endpoint_of_a_gateway(make_replica: Callable[..., dict[str, Any]], address: str, host: str) -> None:
-    endpoint = model_endpoint(make_replica(), address)
+    endpoint = model_endpoint(make_replica(), http_url(address))
     assert endpoint["spec"] == {
         "url": f"http://{host}/ml-team/qwen3-8b-6e732e38e8/v1",
         "rewritePath": "/ml-team/qwen3-8b-6e732e38e8/",
     }
+
+
+HTTP = {"protocol": "HTTP", "port": 80}
+HTTPS = {"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "url"),
+    [
+        ([], "http://[2001:db8::1]"),
+        ([HTTP], "http://[2001:db8::1]"),
+        ([HTTPS, HTTP], "http://[2001:db8::1]"),
+        ([{**HTTP, "port": 8080}, HTTPS], "http://[2001:db8::1]:8080"),
+        ([HTTPS], "https://east.example.com"),
+        ([{**HTTPS, "port": 8443}], "https://east.example.com:8443"),
+        # Requests by the address are none for a listener with a name.
+        ([{**HTTP, "hostname": "east.example.com"}, HTTPS], "https://east.example.com"),
+        ([{**HTTPS, "hostname": "*.example.com"}, HTTPS], "https://east.example.com"),
+        ([{**HTTPS, "hostname": "*.example.com"}], ""),
+        ([{"protocol": "HTTPS", "port": 443}], ""),
+        ([{"protocol": "TCP", "port": 80}], ""),
+    ],
+)
+def test_the_url_of_a_gateway_follows_its_listeners(listeners: list[dict[str, Any]], url: str) -> None:
+    assert gateway_url(listeners, "2001:db8::1") == url
 
 
 def test_an_endpoint_of_a_replica_written_by_hand_is_labelled_as_ours(
@@ -186,7 +212,7 @@ def test_an_endpoint_of_a_replica_written_by_hand_is_labelled_as_ours(
 ) -> None:
     replica = make_replica(name="by-hand")
     replica["metadata"]["labels"] = {"team": "a"}
-    endpoint = model_endpoint(replica, "203.0.113.10")
+    endpoint = model_endpoint(replica, "http://203.0.113.10")
     assert endpoint["metadata"] == {
         "name": "by-hand",
         "namespace": "ml-team",

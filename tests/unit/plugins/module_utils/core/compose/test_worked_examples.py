@@ -66,7 +66,7 @@ def test_single_gpu(expected: Expected) -> None:
     )
     request = {**gpus(1), "selectors": [{"cel": MEMORY}]}
     replica = model_replica(source, "gpu-us-east", 0, [PlacedEngine("main", (PlacedMember("gpu-l4", (request,)),))])
-    assert [replica, model_endpoint(replica, "203.0.113.10"), *composed(replica)] == expected("single-gpu")
+    assert [replica, model_endpoint(replica, "http://203.0.113.10"), *composed(replica)] == expected("single-gpu")
 
 
 def test_two_node_gang_with_a_cache(expected: Expected) -> None:

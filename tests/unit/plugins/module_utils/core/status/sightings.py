@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -166,13 +166,14 @@ def ready_cluster(*objects: Object) -> ObservedCluster:
     return ObservedCluster(provisioned=up, stack=up, objects=Objects(objects))
 
 
-def edge_gateway(*values: str) -> Object:
+def edge_gateway(*values: str, listeners: Sequence[Object] = ()) -> Object:
     addresses = [{"type": "IPAddress", "value": value} for value in values]
     metadata = {"name": "inference-gateway", "namespace": "modelplane-system"}
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
         "metadata": metadata,
+        **({"spec": {"listeners": list(listeners)}} if listeners else {}),
         "status": {"addresses": addresses},
     }
 

@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
+    gateway_url,
     inference_cluster,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
@@ -46,6 +47,37 @@ ADDRESSES: dict[str, tuple[Any, ObservedCluster | None, str]] = {
 def test_gateway_address(name: str) -> None:
     previous, observed, address = ADDRESSES[name]
     assert gateway_address(previous, observed) == address
+
+
+HTTPS_ALONE = [{"protocol": "HTTPS", "port": 443, "hostname": "east.example.com"}]
+WITH_URL = {"gateway": {"address": "192.0.2.1", "url": "https://old.example.com"}}
+URLS: dict[str, tuple[Any, ObservedCluster | None, str]] = {
+    "nobody looked": (None, None, ""),
+    "silent, known": (WITH_URL, seen.silent(), "https://old.example.com"),
+    "without address": (WITH_URL, seen.cluster(seen.edge_gateway()), "https://old.example.com"),
+    "plain": (WITH_URL, seen.cluster(seen.edge_gateway("192.0.2.2")), ""),
+    "HTTPS alone": (
+        KNOWN,
+        seen.cluster(seen.edge_gateway("192.0.2.2", listeners=HTTPS_ALONE)),
+        "https://east.example.com",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", URLS)
+def test_the_url_of_a_gateway_is_known_for_as_long_as_its_address(name: str) -> None:
+    previous, observed, url = URLS[name]
+    assert gateway_url(previous, observed) == url
+    gateway = {"address": gateway_address(previous, observed)} | ({"url": url} if url else {})
+    status = inference_cluster(
+        {**seen.EKS, "metadata": {"name": "east"}},
+        pools=POOLS,
+        seen=observed,
+        gateway_address=gateway["address"],
+        gateway_url=url,
+        previous=previous,
+    )
+    assert status.fields.get("gateway", {"address": ""}) == gateway
 
 
 def by_type(status: dict[str, Any]) -> dict[str, Any]:

@@ -241,6 +241,14 @@ def test_defaults_that_the_api_server_fills_in_change_nothing() -> None:
     assert plan(filled) == plan(made)
 
 
+@pytest.mark.parametrize("most", [2, 4, 8])
+def test_the_disk_of_the_system_pool_stays_as_it_is_at_any_size_that_was_composed(most: int) -> None:
+    made = cluster_objects(inference_cluster(), {"l4": inference_class()})[0]
+    made["spec"]["nodePools"][0].update(maxNodeCount=most, diskSizeGb=100)
+    system = plan(made)["node_groups"][0]
+    assert (system["name"], system["disk_size"], system["max_size"]) == ("system", None, most)
+
+
 def test_efa_and_a_capacity_block() -> None:
     pool = gpu(
         "gpu-h200",

@@ -1,0 +1,64 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Listeners of gateways, in the words of the Gateway API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
+    DNS_LABEL,
+    DNS_LABEL_WORDS,
+    Model,
+    Rule,
+    Words,
+    requires,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import DNS_SUBDOMAIN, DNS_SUBDOMAIN_WORDS
+
+HTTPS = "HTTPS"
+# Gateway API: a DNS name, or one with `*` as its first label.
+_HOSTNAME = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_HOSTNAME_WORDS = "must be a DNS name in lower case; its first part may be '*'"
+
+Hostname = Annotated[
+    str,
+    Words(_HOSTNAME_WORDS),
+    Field(min_length=1, max_length=253, pattern=_HOSTNAME),
+]
+
+
+class CertificateRef(Model):
+    """A Secret of type kubernetes.io/tls."""
+
+    name: Annotated[str, Words(DNS_SUBDOMAIN_WORDS)] = Field(
+        min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, description="Name of the Secret."
+    )
+    namespace: Annotated[str, Words(DNS_LABEL_WORDS)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=DNS_LABEL,
+        description="Its namespace; absent is the gateway's own. Another one needs a ReferenceGrant there.",
+    )
+
+
+class ListenerTLS(Model):
+    """How a listener proves who it is. TLS ends at the gateway."""
+
+    certificate_refs: list[CertificateRef] = Field(
+        min_length=1, max_length=8, description="Secrets with the certificates, on the gateway's cluster."
+    )
+
+
+TLS_RULES: tuple[Rule, ...] = (
+    requires(("LI-1",), "protocol", HTTPS, "tls"),
+    Rule(
+        ids=("LI-2",),
+        message="tls is for listeners whose protocol is HTTPS",
+        cel="!has(self.tls) || self.protocol == 'HTTPS'",
+        check=lambda listener: listener.tls is None or listener.protocol == HTTPS,
+        hint="write HTTPS, or leave tls out",
+    ),
+)

@@ -1,0 +1,130 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The gateway of a workload cluster: the objects out of which Envoy Gateway makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import spread_over_nodes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
+
+Object = dict[str, Any]
+
+_CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
+_PROXY = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": constants.WORKLOAD_GATEWAY}
+_METADATA = {"name": constants.WORKLOAD_GATEWAY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE}
+_PODS = {
+    "gateway.envoyproxy.io/owning-gateway-name": constants.WORKLOAD_GATEWAY,
+    "gateway.envoyproxy.io/owning-gateway-namespace": constants.WORKLOAD_GATEWAY_NAMESPACE,
+}
+"""Labels of the pods that Envoy Gateway makes for it."""
+_MIN_DRAIN_SECONDS = 15
+"""How long a pod that is going takes new connections: load balancers need a moment to see that it is going."""
+
+
+@dataclass(frozen=True)
+class GatewayChoices:
+    """What the variables of a cluster and its ServingStack say of its gateway.
+
+    `listeners`: in the form of the ServingStack. `drain_timeout`: seconds that a pod which is going lets streams last;
+    Envoy Gateway gives the pod 300 seconds more than that. `proxy`: `spec` of the EnvoyProxy, merged over ours.
+    `image_registry`: where the images of docker.io are, if elsewhere.
+    """
+
+    class_name: str = "envoy"
+    listeners: Sequence[Mapping[str, Any]] = ()
+    replicas: int = 2
+    drain_timeout: int = 600
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    source_ranges: Sequence[str] = ()
+    proxy: Mapping[str, Any] = field(default_factory=dict)
+    image_registry: str = ""
+    image_pull_secrets: Sequence[str] = ()
+
+
+def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
+    """EnvoyProxy, GatewayClass and Gateway. Raises api.InvalidResource when the listeners are none that can be used."""
+    return (
+        {
+            "apiVersion": "gateway.envoyproxy.io/v1alpha1",
+            "kind": "EnvoyProxy",
+            "metadata": dict(_METADATA),
+            "spec": merged(_proxy(choices), choices.proxy),
+        },
+        {
+            "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+            "kind": "GatewayClass",
+            "metadata": {"name": choices.class_name},
+            "spec": {
+                "controllerName": _CONTROLLER,
+                "parametersRef": {**_PROXY, "namespace": constants.WORKLOAD_GATEWAY_NAMESPACE},
+            },
+        },
+        {
+            "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
+            "kind": "Gateway",
+            "metadata": dict(_METADATA),
+            "spec": {
+                "gatewayClassName": choices.class_name,
+                "listeners": [gateway_listener(listener) for listener in _listeners(choices)],
+            },
+        },
+    )
+
+
+def _listeners(choices: GatewayChoices) -> list[Object]:
+    """The listeners in their wire form, checked as those of a ServingStack are."""
+    if not choices.listeners:
+        return [{"name": "http", "protocol": "HTTP", "port": 80}]
+    stack = {
+        "apiVersion": f"{api.GROUP_INFRASTRUCTURE}/{api.VERSION}",
+        "kind": "ServingStack",
+        "metadata": dict(_METADATA),
+        "spec": {
+            "secrets": [{"type": "Kubeconfig", "name": "none", "key": "kubeconfig"}],
+            "gateway": {"listeners": [_with_number(listener) for listener in choices.listeners]},
+        },
+    }
+    found: list[Object] = api.wire(api.parse(stack))["spec"]["gateway"]["listeners"]
+    return found
+
+
+def _with_number(listener: Mapping[str, Any]) -> Object:
+    """The listener with its port as a number, which a template makes a text of."""
+    port = str(listener.get("port"))
+    return {**listener, "port": int(port)} if port.isdecimal() else dict(listener)
+
+
+def _proxy(choices: GatewayChoices) -> Object:
+    pod: Object = {"topologySpreadConstraints": [spread_over_nodes(_PODS)]}
+    if choices.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in choices.image_pull_secrets]
+    deployment: Object = {"replicas": choices.replicas, "pod": pod}
+    if choices.image_registry:
+        deployment["container"] = {"imageRepository": f"{choices.image_registry}/envoyproxy/envoy"}
+    # Some clouds refuse Local, Envoy Gateway's default; addresses of clients are not needed.
+    service: Object = {"externalTrafficPolicy": "Cluster"}
+    if choices.annotations:
+        service["annotations"] = dict(choices.annotations)
+    if choices.source_ranges:
+        service["loadBalancerSourceRanges"] = list(choices.source_ranges)
+    return {
+        "provider": {
+            "type": "Kubernetes",
+            "kubernetes": {
+                "envoyService": service,
+                "envoyDeployment": deployment,
+                "envoyPDB": {"maxUnavailable": 1},
+            },
+        },
+        "shutdown": {
+            "drainTimeout": f"{choices.drain_timeout}s",
+            "minDrainDuration": f"{min(_MIN_DRAIN_SECONDS, choices.drain_timeout)}s",
+        },
+    }
