@@ -10,6 +10,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
@@ -30,6 +31,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_forks": {"type": "int"},
     "fleet_timeout": {"type": "float"},
     "fleet_retries": {"type": "int"},
+    "fleet_answer_limit": {"type": "int"},
     "fleet_force": {"type": "bool"},
     "fleet_definitions": {"type": "bool"},
     "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
@@ -40,6 +42,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_loop_turns": {"type": "int"},
     "fleet_rollout": {"type": "int"},
     "fleet_allow_empty": {"type": "bool"},
+    "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     "fleet_lock_timeout": {"type": "float"},
     "fleet_table_width": {"type": "int"},
@@ -55,6 +58,7 @@ LEAST: Mapping[str, float] = {
     "fleet_forks": 1,
     "fleet_timeout": 1,
     "fleet_retries": 0,
+    "fleet_answer_limit": 1,
     "fleet_loop_interval": 0,
     "fleet_loop_resync": 0,
     "fleet_loop_turns": 1,
@@ -151,6 +155,10 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         for name, least in LEAST.items()
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]
+    try:
+        AllowedHosts.of(read.get("fleet_endpoint_hosts") or ())
+    except ValueError as error:
+        wrong.append(f"fleet_endpoint_hosts: {error}")
     if read.get("fleet_name") is not None and not is_dns_label(read["fleet_name"]):
         wrong.append("fleet_name must be lower case letters, digits and -, up to 63 characters")
     return wrong

@@ -23,6 +23,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress_config import Credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
+    excluded_networks,
+    inner_host,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
@@ -34,6 +38,8 @@ EGRESS_PORT = 80
 """Of the Service. The requests on it are plain http from gateway to proxy, inside of the cluster."""
 
 _REPLICAS = 2
+_DNS_PORTS = (53, 5353)
+"""Of Services, and of the pods behind them on OpenShift."""
 _PORT_NAME = "http"
 _CHECKSUM_ANNOTATION = "modelplane.ai/egress-config-checksum"
 _USER = 65532
@@ -57,7 +63,7 @@ def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
         _deployment(endpoint, metadata, selector, files, options),
         disruption_budget(metadata, selector),
-        _network_policy(metadata, selector, gateway_namespace),
+        _network_policy(metadata, selector, gateway_namespace, target),
         _service(metadata, selector),
     )
 
@@ -167,18 +173,34 @@ def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
     }
 
 
-def _network_policy(metadata: Mapping[str, Any], selector: Mapping[str, str], gateway_namespace: str) -> Object:
-    """Who reaches the proxy uses the credential, so only the gateway's pods may (and the kubelet, as always)."""
+def _network_policy(
+    metadata: Mapping[str, Any], selector: Mapping[str, str], gateway_namespace: str, target: Target
+) -> Object:
+    """Who reaches the proxy uses the credential, so only the gateway's pods may (and the kubelet, as always).
+
+    Whatever the endpoint's name resolves to, the proxy reaches no metadata service. Of an endpoint inside, which
+    somebody allowed, nobody knows the addresses.
+    """
     gateway = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": gateway_namespace}}}
+    spec: dict[str, Any] = {
+        "podSelector": {"matchLabels": dict(selector)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [gateway], "ports": [{"port": _PORT_NAME, "protocol": "TCP"}]}],
+    }
+    if not inner_host(target.host):
+        outside = [
+            {"ipBlock": {"cidr": cidr, "except": excluded_networks(version)}}
+            for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
+        ]
+        names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
+        spec["policyTypes"] = ["Ingress", "Egress"]
+        # Caches of names on nodes have addresses that are good on one link only.
+        spec["egress"] = [{"to": outside}, {"ports": names}]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": dict(metadata),
-        "spec": {
-            "podSelector": {"matchLabels": dict(selector)},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [gateway], "ports": [{"port": _PORT_NAME, "protocol": "TCP"}]}],
-        },
+        "spec": spec,
     }
 
 

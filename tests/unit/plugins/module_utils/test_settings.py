@@ -34,6 +34,7 @@ def test_what_is_in_order() -> None:
         ({"fleet_invalid": "ignore"}, r"control: value of fleet_invalid must be one of: fail, hold, got: ignore"),
         ({"fleet_forks": "many"}, r"control: argument 'fleet_forks' is of type .*str.*int.*"),
         ({"fleet_images": {"pikcer": "x"}}, r"control: unknown key fleet_images\.pikcer.*"),
+        ({"fleet_endpoint_hosts": ["http://a.svc"]}, r"control: fleet_endpoint_hosts: 'http://a.svc' is none of .*"),
         ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
         ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),
         ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf, .*"),
