@@ -44,6 +44,8 @@ FIELD_MANAGER = "modelplane.fleet"
 _LIST_TIMES = 10
 # And of the largest answer, what they may have in all.
 _LIST_ANSWERS = 8
+# Pages in a row without any object: servers may send some where few objects are as asked for.
+_MOST_EMPTY = 100
 _PAGE = 500
 Query = dict[str, str]
 
@@ -381,6 +383,7 @@ class Client:
         query: Query = {"limit": str(_PAGE), **_selectors(labels, fields)}
         end = time.monotonic() + self._requester.timeout * _LIST_TIMES
         before: set[str] = set()
+        empty = 0
         left = self._requester.answer_limit * _LIST_ANSWERS
         while True:
             call = Call("list", "GET", resource.path(namespace), action, query, kind=resource.kind)
@@ -410,7 +413,8 @@ class Client:
                     action=action,
                     hint="Raise fleet_answer_limit if there is so much",
                 )
-            if more in before or time.monotonic() > end:
+            empty = 0 if listed else empty + 1
+            if more in before or empty > _MOST_EMPTY or time.monotonic() > end:
                 raise Unreachable("the list does not come to an end", cluster=self.name, action=action)
             before.add(more)
             query = {**query, "continue": more}
