@@ -23,10 +23,10 @@ class _Face(in_process._Face):
         super().__init__(module.__name__.rpartition(".")[2], module.ARGUMENTS, given, task)
 
     def warn(self, text: str) -> None:
-        self.warnings.append(remove_values(text, self._secrets))
+        self.warnings.append(self._shown(text))
 
     def log(self, text: str) -> None:
-        self.logged.append(remove_values(text, self._secrets))
+        self.logged.append(self._shown(text))
 
 
 def run_module(module: Any, given: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:

@@ -148,6 +148,12 @@ _LIMITS = r"""
       - How often a request is sent again when the server is busy (429), has a fault (5xx) or breaks the connection.
     type: int
     default: 5
+  answer_limit:
+    description:
+      - The largest answer that is taken of a server, in MiB; a list comes in pages of 500 objects, and may have eight
+        times as much in all. What is larger is an error of its cluster.
+    type: int
+    default: 64
 """
 _NEEDS = r"""
 requirements:

@@ -65,3 +65,17 @@ options:
     choices: [fail, hold]
     default: fail
 """
+
+    ENDPOINT_HOSTS = r"""
+options:
+  endpoint_hosts:
+    description:
+      - Hosts inside of the cluster or of its cloud that ModelEndpoints may lead to all the same. Each is a host
+        (V(vllm.models.svc.cluster.local)), a suffix (V(*.models.svc.cluster.local)) or a CIDR (V(10.96.8.0/24)).
+      - Refused without it are names and addresses of metadata services of clouds, names of the cluster
+        (C(*.svc), C(*.svc.*), C(*.cluster.local)), and the ranges that Kubernetes distributions take for Services by
+        default.
+    type: list
+    elements: str
+    default: []
+"""

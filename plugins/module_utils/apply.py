@@ -97,22 +97,37 @@ class _Wanted:
 def run(settings: Settings) -> Outcomes:
     """Apply a build everywhere. Raises StoreError when the build as a whole cannot be used, and ApiError when the lock
     of the fleet is somebody else's; what concerns one cluster fails that cluster alone."""
-    with _locked(settings):
-        return _run(settings)
+    with _locked(settings) as locked:
+        return _run(locked)
 
 
 @contextlib.contextmanager
-def _locked(settings: Settings) -> Iterator[None]:
-    """The lock of the fleet, renewed meanwhile through a connection of its own."""
+def _locked(settings: Settings) -> Iterator[Settings]:
+    """The lock of the fleet, renewed meanwhile through a connection of its own; without it nothing is written."""
     if settings.lease is None or settings.control is None:
-        yield
+        yield settings
         return
     holder, duration = settings.lease
-    with contextlib.closing(settings.control(None)) as client:
+    with settings.control(None) as client:
         lease = Lease(client, lease_name(settings.options.fleet), SYSTEM_NAMESPACE, holder, duration)
         lease.renew()
-        with lease.kept():
-            yield
+        with lease.kept() as lost:
+            yield replace(
+                settings,
+                control=_until(lost, settings.control),
+                targets=[replace(target, connect=_until(lost, target.connect)) for target in settings.targets],
+            )
+
+
+def _until(lost: Callable[[], bool], connect: Connect) -> Connect:
+    """The same client, which writes until the lock is lost."""
+
+    def there(control: Client | None) -> Client:
+        client = connect(control)
+        client.write_until(lost)
+        return client
+
+    return there
 
 
 def _run(settings: Settings) -> Outcomes:
@@ -128,7 +143,7 @@ def _run(settings: Settings) -> Outcomes:
         wanted, state, plan, held = _read(settings)
         settings = replace(settings, options=replace(settings.options, held_labels=held))
     control, fault = _control(settings)
-    try:
+    with control or contextlib.nullcontext():
         sources = Sources(control)
         for name, found in wanted.items():
             if isinstance(found, _Wanted):
@@ -146,9 +161,6 @@ def _run(settings: Settings) -> Outcomes:
             name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
             for name, outcome in fan_out(work, settings.forks).items()
         }
-    finally:
-        if control is not None:
-            control.close()
     return Outcomes(
         {target.name: done[f"cluster {target.name}"] for target in settings.targets},
         Failure(str(fault)) if fault else done.get("control"),

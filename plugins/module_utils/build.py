@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, picture, report, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
@@ -27,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
@@ -66,6 +68,7 @@ class Settings:
     clusters an edit of a deployment reaches at a time. `state`: where the fleet's state is, in the build folder or on
     the control cluster, as `observations` show it; in the latter case resources may be there as well. `preview` is a
     folder that in check mode gets what would be built. `drain` are InferenceClusters that are to be emptied.
+    `endpoint_hosts`: what endpoints may lead to inside of the cluster and its cloud.
     """
 
     resources: tuple[str, ...]
@@ -81,6 +84,7 @@ class Settings:
     state: Literal["folder", "control"] = "folder"
     preview: str = ""
     drain: tuple[str, ...] = ()
+    endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
 
 
 @dataclass(frozen=True)
@@ -106,15 +110,20 @@ class State:
     statuses: Mapping[Ref, Mapping[str, Any]]
 
 
-def read_manifests(paths: Sequence[str], folder: str = "", more: Sequence[Source] = ()) -> Loaded:
+def read_manifests(
+    paths: Sequence[str], folder: str = "", more: Sequence[Source] = (), *, endpoint_hosts: AllowedHosts | None = None
+) -> Loaded:
     """All resources below `paths` and in `more`, with every problem of reading them as well.
 
-    Raises StoreError when one of them is in the build folder: what is built must not be read as a manifest.
+    Without `endpoint_hosts` nobody asks where endpoints lead. Raises StoreError when one of them is in the build
+    folder: what is built must not be read as a manifest.
     """
     sources, unread = manifests.read(paths)
     if folder:
         _refuse_overlap(paths, [source.name for source in sources], folder)
     loaded = load([*sources, *more])
+    if endpoint_hosts is not None:
+        loaded = loaded.refusing(refused_endpoints((*loaded.resources, *loaded.unresolved), endpoint_hosts))
     return replace(loaded, problems=(*unread, *loaded.problems))
 
 
@@ -227,7 +236,7 @@ def _pages(
 def _load(settings: Settings, more: Sequence[Source] = ()) -> Loaded:
     if not settings.resources and settings.state == "folder":
         raise StoreError("there are no manifests to read: fleet_resources is empty")
-    loaded = read_manifests(settings.resources, settings.folder, more)
+    loaded = read_manifests(settings.resources, settings.folder, more, endpoint_hosts=settings.endpoint_hosts)
     if loaded.errors and (settings.invalid == "fail" or not loaded.can_be_held):
         raise ManifestError(loaded.errors)
     return loaded

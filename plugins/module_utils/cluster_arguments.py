@@ -18,6 +18,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 CONTROL = "control"
 
 
+LIMITS: dict[str, Any] = {
+    "timeout": {"type": "float", "default": 30.0},
+    "retries": {"type": "int", "default": 5},
+    "answer_limit": {"type": "int", "default": 64},
+}
 # Part of an Ansible argument spec: the counterpart of the doc fragment `clusters`.
 CLUSTERS: dict[str, Any] = {
     "clusters": {
@@ -28,8 +33,7 @@ CLUSTERS: dict[str, Any] = {
     },
     "control": {"type": "dict", "options": OPTIONS},
     "forks": {"type": "int", "default": 32},
-    "timeout": {"type": "float", "default": 30.0},
-    "retries": {"type": "int", "default": 5},
+    **LIMITS,
     "on_error": {"type": "str", "choices": ["fail", "report"], "default": "fail"},
 }
 
@@ -98,12 +102,15 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _limits(params: Mapping[str, Any]) -> dict[str, Any]:
-    timeout, retries = params.get("timeout"), params.get("retries")
+    timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise ArgumentsError("timeout: has to be a number of seconds above 0")
     if retries is not None and retries < 0:
         raise ArgumentsError("retries: has to be 0 or more")
+    if largest is not None and largest < 1:
+        raise ArgumentsError("answer_limit: has to be at least 1 (MiB)")
     return {
         **({"timeout": float(timeout)} if timeout is not None else {}),
         **({"retries": int(retries)} if retries is not None else {}),
+        **({"answer_limit": int(largest)} if largest is not None else {}),
     }

@@ -27,8 +27,7 @@ ARGUMENTS: dict[str, Any] = {
     "chdir": {"type": "path"},
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
     "control": {"type": "dict", "options": OPTIONS},
-    "timeout": {"type": "float", "default": 30.0},
-    "retries": {"type": "int", "default": 5},
+    **cluster_arguments.LIMITS,
 }
 """The argument spec of what `declared` reads."""
 

@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import re
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.deadline import TlsSocket, pools, within
 from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
@@ -28,6 +30,12 @@ _SECONDS = 20.0
 # A token with less life than this is renewed.
 _FRESH_SECONDS = 300.0
 _CONNECTIONS = 32
+_CHUNK = 1 << 16
+# An answer may take longer than each wait for it, but not for ever.
+_ANSWER_TIMES = 3
+_LARGEST_ANSWER = 64 << 20
+# What an answer of another shape than Google's leads to in google-auth.
+_NO_ANSWER = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 # Servers of the machine itself, which no proxy reaches.
 _METADATA = ("metadata.google.internal", "169.254.169.254")
 _GIVE = (
@@ -179,7 +187,7 @@ class Tokens:
             raise self._refused(error, unreachable=_unreachable(error)) from None
         except google.HTTPError as error:
             raise self._refused(error, unreachable=True) from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, *_NO_ANSWER) as error:
             raise self._refused(error) from None
 
     def _refused(self, error: Exception, *, unreachable: bool = False) -> LoginError:
@@ -239,8 +247,44 @@ def forget() -> None:
 def connections(proxy: str, ca_file: str) -> Any:
     """Kept connections, through a proxy or (empty) without."""
     google = load_google()
-    settings: dict[str, Any] = {"maxsize": _CONNECTIONS, **({"ca_certs": ca_file} if ca_file else {})}
-    return google.ProxyManager(proxy, **settings) if proxy else google.PoolManager(**settings)
+    context = ssl.create_default_context(cafile=ca_file or None)
+    context.sslsocket_class = TlsSocket
+    settings: dict[str, Any] = {"maxsize": _CONNECTIONS, "ssl_context": context}
+    manager = google.ProxyManager(proxy, **settings) if proxy else google.PoolManager(**settings)
+    manager.pool_classes_by_scheme = pools()
+    return manager
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of any code, as google-auth takes it."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes = field(repr=False)
+
+
+def ask(method: str, url: str, ca_file: str = "", *, seconds: float | None = None, **more: Any) -> Answer:
+    """The answer of one of Google's servers, once. `seconds`: for each wait; all of it ends after three times as long.
+
+    Raises urllib3's HTTPError, also for an answer that has no end, and what no server's numbers lead to (OSError,
+    ValueError, ArithmeticError, MemoryError).
+    """
+    seconds = _SECONDS if seconds is None else seconds
+    settings = {"timeout": seconds, "retries": False, "redirect": False, **more, "preload_content": False}
+    with within(seconds * _ANSWER_TIMES, _LARGEST_ANSWER):
+        response = connections_to(url, ca_file).request(method, url, **settings)
+        try:
+            data = bytearray()
+            for piece in response.stream(_CHUNK, decode_content=True):
+                data += piece
+                if len(data) > _LARGEST_ANSWER:
+                    raise load_google().HTTPError(f"the answer is larger than {_LARGEST_ANSWER >> 20} MiB")
+        except BaseException:
+            response.close()
+            raise
+        response.release_conn()
+    return Answer(response.status, response.headers, bytes(data))
 
 
 def connections_to(url: str, ca_file: str = "") -> Any:
@@ -258,9 +302,7 @@ class _Ways:
         self._ca_file = ca_file
 
     def request(self, method: str, url: str, **more: Any) -> Any:
-        return connections_to(url, self._ca_file).request(
-            method, url, **{"timeout": _SECONDS, "retries": False, "redirect": False, **more}
-        )
+        return ask(method, url, self._ca_file, **more)
 
 
 def _of_gcloud() -> str:
@@ -311,7 +353,7 @@ def _message(answer: Any) -> str:
     """The message of an API's answer (`{"error": {"message": ..}}`)."""
     try:
         error = json.loads(answer).get("error")
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, AttributeError, RecursionError):
         return ""
     return str(error.get("message") or "") if isinstance(error, dict) else ""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
@@ -25,6 +26,7 @@ RESOURCES: dict[str, Any] = {
     "resources": {"type": "list", "elements": "path", "required": True},
     "chdir": {"type": "path"},
 }
+ENDPOINT_HOSTS: dict[str, Any] = {"endpoint_hosts": {"type": "list", "elements": "str", "default": []}}
 # A person reads some; the whole list is in the result.
 _MOST_WARNINGS = 20
 
@@ -58,7 +60,16 @@ def settings(module: AnsibleModule) -> Settings:
         state=params.get("state") or "folder",
         preview=params.get("preview") or "",
         drain=tuple(params.get("drain") or ()),
+        endpoint_hosts=endpoint_hosts(module),
     )
+
+
+def endpoint_hosts(module: AnsibleModule) -> AllowedHosts:
+    """The argument `endpoint_hosts`."""
+    try:
+        return AllowedHosts.of(module.params["endpoint_hosts"])
+    except ValueError as error:
+        module.fail_json(msg=f"endpoint_hosts: {error}")
 
 
 def _composing(params: Mapping[str, Any]) -> Composing:

@@ -10,6 +10,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
@@ -39,6 +40,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_forks": {"type": "int"},
     "fleet_timeout": {"type": "float"},
     "fleet_retries": {"type": "int"},
+    "fleet_answer_limit": {"type": "int"},
     "fleet_force": {"type": "bool"},
     "fleet_definitions": {"type": "bool"},
     "fleet_control_gateway": {"type": "str", "choices": ["managed", "provided"]},
@@ -50,6 +52,7 @@ OF_FLEET: dict[str, Any] = {
     "fleet_rollout": {"type": "int"},
     "fleet_stream_grace": {"type": "int"},
     "fleet_allow_empty": {"type": "bool"},
+    "fleet_endpoint_hosts": {"type": "list", "elements": "str"},
     "fleet_images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
     **{
         f"fleet_{name}": {key: part for key, part in option.items() if key != "default"}
@@ -72,6 +75,7 @@ LEAST: Mapping[str, float] = {
     "fleet_forks": 1,
     "fleet_timeout": 1,
     "fleet_retries": 0,
+    "fleet_answer_limit": 1,
     "fleet_loop_interval": 0,
     "fleet_loop_resync": 0,
     "fleet_loop_turns": 1,
@@ -185,6 +189,10 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]
     wrong += network_problems(read.get("fleet_network_sources"), "fleet_network_sources")
+    try:
+        AllowedHosts.of(read.get("fleet_endpoint_hosts") or ())
+    except ValueError as error:
+        wrong.append(f"fleet_endpoint_hosts: {error}")
     if read.get("fleet_name") is not None and not is_dns_label(read["fleet_name"]):
         wrong.append("fleet_name must be lower case letters, digits and -, up to 63 characters")
     return wrong

@@ -133,14 +133,15 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
+  - modelplane.fleet.fleet.endpoint_hosts
 attributes:
   check_mode:
     support: full
     description: Decides and compares, and writes nothing.
   diff_mode:
     support: full
-    description: Shows every file that is added, changed or removed. Values of environment variables whose name speaks
-      of a secret are masked.
+    description: Shows every file that is added, changed or removed. What looks like a secret is masked, such as values
+      of variables, flags, headers, parameters of URLs and JSON whose names speak of one, private keys and known tokens.
   idempotent:
     support: full
     description: The same manifests and the same folder give the same files.
@@ -218,6 +219,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    ENDPOINT_HOSTS,
     RESOURCES,
     file_diff,
     prepare,
@@ -240,6 +242,7 @@ ARGUMENTS: dict[str, Any] = {
         "preview": {"type": "path"},
         "drain": {"type": "list", "elements": "str", "default": []},
         **SCHEDULING,
+        **ENDPOINT_HOSTS,
         "path": {"type": "path", "required": True},
         "lock_timeout": {"type": "float", "default": 60},
         "allow_empty": {"type": "bool", "default": False},

@@ -118,7 +118,8 @@ ARGUMENTS: dict[str, Any] = {
         "secret": connections.secret_option("private_key", required=True),
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        **{name: cluster_arguments.CLUSTERS[name] for name in ("control", "timeout", "retries")},
+        "control": cluster_arguments.CLUSTERS["control"],
+        **cluster_arguments.LIMITS,
     },
     "supports_check_mode": True,
 }

@@ -90,13 +90,13 @@ holder:
   sample: runner-7/nightly-4711
 """
 
-import contextlib
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
     CLUSTERS,
+    LIMITS,
     ArgumentsError,
     control_connection,
 )
@@ -120,8 +120,7 @@ ARGUMENTS: dict[str, Any] = {
         "duration": {"type": "float", "default": 60.0},
         "wait": {"type": "float"},
         "create_namespace": {"type": "bool", "default": True},
-        "timeout": CLUSTERS["timeout"],
-        "retries": CLUSTERS["retries"],
+        **LIMITS,
     },
     "supports_check_mode": True,
 }
@@ -136,7 +135,7 @@ def work(module: AnsibleModule) -> None:
         connection = control_connection(module.params)
         if connection is None:
             module.fail_json(msg="control is empty")
-        with contextlib.closing(connect(connection, write_cache=not module.check_mode)) as client:
+        with connect(connection, write_cache=not module.check_mode) as client:
             module.exit_json(changed=False, holder=_holder(module, client))
     except (ApiError, ArgumentsError) as error:
         module.fail_json(msg=str(error))

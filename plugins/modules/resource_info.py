@@ -20,6 +20,7 @@ options:
     default: true
 extends_documentation_fragment:
   - modelplane.fleet.fleet
+  - modelplane.fleet.fleet.endpoint_hosts
   - modelplane.fleet.attributes.read_only
 """
 
@@ -62,14 +63,16 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    ENDPOINT_HOSTS,
     RESOURCES,
+    endpoint_hosts,
     fail,
     prepare,
     warn,
 )
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**RESOURCES, "fail_on_error": {"type": "bool", "default": True}},
+    "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, "fail_on_error": {"type": "bool", "default": True}},
     "supports_check_mode": True,
 }
 
@@ -77,7 +80,7 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
-    loaded = build.read_manifests(module.params["resources"])
+    loaded = build.read_manifests(module.params["resources"], endpoint_hosts=endpoint_hosts(module))
     warn(module, loaded, errors=False)
     if loaded.errors and module.params["fail_on_error"]:
         fail(module, loaded.errors)

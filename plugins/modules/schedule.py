@@ -21,6 +21,7 @@ options:
 extends_documentation_fragment:
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
+  - modelplane.fleet.fleet.endpoint_hosts
   - modelplane.fleet.attributes.read_only
 seealso:
   - module: modelplane.fleet.build
@@ -114,6 +115,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+    ENDPOINT_HOSTS,
     RESOURCES,
     prepare,
     run,
@@ -123,7 +125,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
 from ansible_collections.modelplane.fleet.plugins.module_utils.settings import SCHEDULING
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**RESOURCES, **SCHEDULING, "path": {"type": "path"}},
+    "argument_spec": {**RESOURCES, **SCHEDULING, **ENDPOINT_HOSTS, "path": {"type": "path"}},
     "supports_check_mode": True,
 }
 

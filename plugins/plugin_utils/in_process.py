@@ -21,6 +21,7 @@ from ansible.module_utils.common.parameters import remove_values
 from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action.normal import ActionModule as AsModule
 from ansible.utils.display import Display
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 
@@ -95,14 +96,36 @@ class _Face:
             self.fail_json(msg=message)
 
     def warn(self, text: str) -> None:
-        Display().warning(remove_values(text, self._secrets))
+        Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
         """What goes on in a long wait: seen with -v while it lasts."""
-        Display().v(remove_values(text, self._secrets))
+        Display().v(self._shown(text))
+
+    def _shown(self, text: str) -> str:
+        return printable(remove_values(text, self._secrets), _KEPT)
 
     def exit_json(self, **result: Any) -> NoReturn:
-        raise _Ended({"changed": False, **result}, self._secrets)
+        raise _Ended(_printable({"changed": False, **result}), self._secrets)
 
     def fail_json(self, msg: str, **result: Any) -> NoReturn:
-        raise _Ended({"changed": False, **result, "msg": msg, "failed": True}, self._secrets)
+        raise _Ended(_printable({"changed": False, **result, "msg": msg, "failed": True}), self._secrets)
+
+
+# Keys of results whose texts are for people, wherever they are in a result; all other keys have data.
+_FOR_PEOPLE = frozenset(
+    {"errors", "findings", "message", "messages", "msg", "notes", "problems", "services", "table", "unreachable"}
+    | {"warnings", "warnings_found"}
+)
+_KEPT = "\n\t"
+
+
+def _printable(value: Any, for_people: bool = False) -> Any:
+    """A result with escapes in place of what a terminal could take for a command in its texts for people."""
+    if isinstance(value, str):
+        return printable(value, _KEPT) if for_people else value
+    if isinstance(value, Mapping):
+        return {key: _printable(each, for_people or key in _FOR_PEOPLE) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_printable(each, for_people) for each in value]
+    return value

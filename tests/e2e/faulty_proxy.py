@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from ansible_collections.modelplane.fleet.tests import sick
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.processes import Port
@@ -54,12 +55,14 @@ class Odds:
 class FaultyProxy:
     """Starts when it is made and works until `stop`; use it as a context manager.
 
-    `odds` may be changed at any time. `met` counts the faults by their names in Odds, `connections` what was accepted.
+    `odds` may be changed at any time, and so may `sick`, the name of a sickness (`tests/sick.py`) that all answers
+    have, or empty. `met` counts the faults by their names in Odds, `connections` what was accepted.
     """
 
     def __init__(self, plane: ControlPlane, folder: Path, token: str = "proxy-token", seed: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.odds = Odds()
+        self.sick = ""
         self.met: Counter[str] = Counter()
         self.connections = 0
         self.token = token
@@ -223,6 +226,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {proxy.token}":
             self._status(401, "Unauthorized", "Unauthorized")
             return
+        if proxy.sick and (proxy.sick not in sick.OF_LISTS or "limit=" in self.path):
+            self._send(sick.MODES[proxy.sick]())
+            return
         fault = proxy.draw()
         if fault == "busy":
             self._status(429, "TooManyRequests", "too many requests, please try again later", {"Retry-After": "1"})
@@ -233,6 +239,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     # The names that the standard library calls.
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on  # noqa: N815
+
+    def _send(self, pieces: sick.Pieces) -> None:
+        """All of it, for as long as somebody reads."""
+        self.close_connection = True
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                self.wfile.write(piece)
+            elif self.server.proxy.stopped.wait(piece):
+                return
 
     def _ask(self, body: bytes | None, fault: str) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_THE_HOP}

@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.modules import apply, cluster_info
+from ansible_collections.modelplane.fleet.tests import sick
 from ansible_collections.modelplane.fleet.tests.e2e import fleets
 from ansible_collections.modelplane.fleet.tests.e2e.faulty_proxy import REFUSED, SILENT, FaultyProxy, Odds
 from ansible_collections.modelplane.fleet.tests.e2e.live_fleet import LiveFleet, Run
@@ -29,6 +31,7 @@ from ansible_collections.modelplane.fleet.tests.e2e.snapshots import Snapshot, d
 from ansible_collections.modelplane.fleet.tests.kube.client import PASSING
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.kube.fleet import Fleet
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 SEED = 20
 # Of so many kills one hits ansible-playbook alone: what it has started works on for a while.
@@ -281,13 +284,44 @@ def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, Fau
     course.judge(sentinel, "two", first.output)
 
 
+def test_clusters_that_answer_nonsense_fail_alone(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is silent does: each with an error that names it, while the others are looked at and worked on."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    west = {"name": "west", "kubeconfig": str(fleet.workloads["west"].kubeconfig)}
+    common = {"timeout": 3, "retries": 0, "on_error": "report"}
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sick-tests", "namespace": "default"}}
+    applying = {**common, "record": "sick-tests", "objects": [wanted]}
+    alone = run_module(cluster_info, {**common, "clusters": [west]})["clusters"]["west"]
+    with contextlib.ExitStack() as stack:
+        others = []
+        for mode in sick.MODES:
+            proxy = stack.enter_context(FaultyProxy(fleet.workloads["east"], tmp_path / mode, TOKEN))
+            proxy.sick = mode
+            others.append({"name": mode.lower(), "kubeconfig": str(proxy.kubeconfig)})
+        names = sorted(each["name"] for each in others)
+        looked = run_module(cluster_info, {**common, "clusters": [*others, west]})
+        applied = run_module(apply, {**applying, "clusters": [*others, west]})
+    run_module(apply, {**applying, "objects": [], "state": "absent", "clusters": [west]})
+    assert looked["clusters"]["west"] == alone
+    assert not applied["clusters"]["west"]["failed"]
+    assert applied["clusters"]["west"]["changed"]
+    assert sorted(looked["failed_clusters"]) == sorted(applied["failed_clusters"]) == names
+    for name in names:
+        assert any(line.startswith(f"cluster {name}: ") for line in looked["warnings"])
+        assert f"cluster {name}: " in applied["clusters"][name]["msg"]
+    assert TOKEN not in str([looked, applied])
+
+
 def test_servers_that_answer_with_errors_at_random(course: Course, proxies: dict[str, FaultyProxy]) -> None:
     course.arrive("two")
     course.declare("edited")
     with Sentinel(course.live) as sentinel:
         for proxy in proxies.values():
             proxy.odds = Odds(busy=0.04, unavailable=0.04, internal=0.04, cut=0.04)
-        disturbed = course.run()
+        # What is renewed late is lost, and errors take their time.
+        disturbed = course.run(fleet_lease=30)
         met: Counter[str] = Counter()
         for proxy in proxies.values():
             proxy.odds = Odds()

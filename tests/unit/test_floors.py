@@ -31,7 +31,7 @@ FLOORS = [
     ),
     ("module_utils/stores", "module_utils/kubernetes", "module_utils/connections"),
     ("module_utils/google_tokens",),
-    ("module_utils/cloud", "module_utils/libraries", "module_utils/proxies"),
+    ("module_utils/cloud", "module_utils/deadline", "module_utils/libraries", "module_utils/proxies"),
     ("module_utils/core/picture", "module_utils/core/report"),
     ("module_utils/core/table",),
     (

@@ -55,6 +55,20 @@ class Loaded:
         read = self._read.get(problem.ref) if problem.ref else None
         return read.locate(problem) if read else problem
 
+    def refusing(self, problems: Iterable[Problem]) -> Loaded:
+        """The same with errors of resources (with `ref`, canonical path) that are no matter of the manifests alone."""
+        found = [self.locate(problem) for problem in problems]
+        refs = {problem.ref for problem in found if problem.ref is not None}
+        if not found:
+            return self
+        return replace(
+            self,
+            resources=tuple(resource for resource in self.resources if resource.ref not in refs),
+            unresolved=tuple(resource for resource in self.unresolved if resource.ref not in refs),
+            problems=(*self.problems, *found),
+            invalid=self.invalid | refs,
+        )
+
     @property
     def errors(self) -> tuple[Problem, ...]:
         return tuple(problem for problem in self.problems if problem.severity == "error")

@@ -8,31 +8,118 @@ import re
 
 MASK = "********"
 _NAME = re.compile(r"token|secret|pass|pwd|key|credential|auth|private|cert|dsn", re.IGNORECASE)
-# `--api-key=value` and `--api-key value`; a flag that only counts tokens or names a file is masked too, which costs
-# nothing but a look at the file.
-_FLAG_NAME = r"--?[\w.-]*(?:token|secret|pass|pwd|key|credential|auth)[\w.-]*"
-_FLAG = re.compile(rf"(?P<flag>{_FLAG_NAME})(?P<gap>=|\s+)\S+", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@", re.IGNORECASE)
-_KNOWN = re.compile(r"\b(?:hf_|sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|ASIA|nvapi-)[A-Za-z0-9_\-]{8,}")
+# `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
+_FLAG = re.compile(r"(?P<flag>(?<![\w-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
+_LONE_FLAG = re.compile(r"^ *- ['\"]?(?P<flag>--?(?P<name>[A-Za-z][\w.-]*))['\"]?$")
+# `--header=Name: value` and `-H 'Name: value'`, as curl and others take headers.
+_HEADER_FLAG = r"(?:--(?:[\w-]+-)?headers?|-H)"
+_HEADER = re.compile(
+    rf"(?P<flag>(?<![\w-]){_HEADER_FLAG}(?:=|\s+)(?:''|\\?['\"])?)(?P<name>[\w-]+)(?P<colon>\s*:\s*)(?P<value>[^'\"\\\n]+)"
+)
+_LONE_HEADER_FLAG = re.compile(rf"^ *- ['\"]?{_HEADER_FLAG}['\"]?$")
+_PLAIN_HEADERS = re.compile(r"accept|content-|user-agent$|host$|cache-control$|connection$", re.IGNORECASE)
+# A header by its own name, wherever it stands: in a command, in JSON, in what a server repeats of a request.
+_CREDENTIAL_HEADER = re.compile(
+    r"(?P<name>\b(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token|secret|auth|signature))"
+    r"\\?['\"]?\s*[:=]\s*\[?\\?['\"]?)(?P<value>(?:[A-Za-z][\w-]*\s+)?[^\s'\"\\,;\]})]{6,})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"(?P<scheme>\bBearer\s+)(?:(?=\S*\d)[^\s'\"\\,;*]{8,}|[^\s'\"\\,;*]{16,})", re.IGNORECASE)
+_USER_INFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@", re.IGNORECASE)
+_QUERY = re.compile(
+    r"(?P<name>[?&;](?:sig|code|[\w.%-]{0,40}(?:signature|token|secret|passw(?:or)?d|pwd|key|credential|auth))=)"
+    r"[^&\s'\"#\\]+",
+    re.IGNORECASE,
+)
+# Who knows such an address may use it.
+_WEBHOOK = re.compile(
+    r"(?P<place>https?://(?:hooks\.[\w.-]{1,80}/|[\w.-]{0,80}webhook\.office\.com/|[\w.:-]{1,80}/(?:api/)?(?:web)?hooks/"
+    r"|api\.telegram\.org/bot))[^\s'\"\\]+",
+    re.IGNORECASE,
+)
+# "name": "value", also with the quotes that YAML doubles, and the same within a quoted text.
+_JSON = re.compile(
+    r"""(?P<name>(?P<q>''|["'])(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)(?P=q)(?P<value>(?:\\.|(?!(?P=q)).)+)(?P=q)"""
+)
+_ESCAPED_JSON = re.compile(
+    r"""(?P<name>(?P<q>\\")(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)(?P=q)(?P<value>(?:\\\\.|(?!(?P=q)).)+)(?P=q)"""
+)
+_PRIVATE_KEY = re.compile(
+    r"(?P<begin>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----).*?"
+    r"(?P<end>-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
+)
+_KNOWN = re.compile(
+    r"\b(?:hf_|sk-|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_|ya29\.|k8s-aws-v1\.)"
+    r"[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*|\beyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
+)
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
-_LONE_FLAG = re.compile(rf"^ *- ['\"]?{_FLAG_NAME}['\"]?$", re.IGNORECASE)
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
+_LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "signature")
+_LAST_ALONE = frozenset({"key", "pass", "pwd", "auth", "dsn"})
+# `--api-key-file`, `--secret-name` and `--allow-credentials` tell about a secret, and hold none.
+_ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "policy", "length", "ttl"})
+_SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
 
 def secret_like(name: str) -> bool:
     """Whether an environment variable of this name, or an argument that says this, is likely to hold a secret."""
-    return bool(_NAME.search(name) or _USER_INFO.search(name) or _KNOWN.search(name))
+    return bool(_NAME.search(name)) or masked(name) != name
 
 
 def masked(text: str) -> str:
-    """YAML text as `manifest_text` writes it, without literal secrets: values of environment variables and flags whose
-    names speak of one, user and password in URLs, and tokens of a known shape."""
+    """YAML text as `manifest_text` writes it, or any other, without literal secrets.
+
+    Those are values of environment variables, flags, headers, parameters of URLs and JSON whose names speak of one,
+    private keys, addresses of webhooks, and tokens of a known shape.
+    """
+    text = _PRIVATE_KEY.sub(rf"\g<begin>{MASK}\g<end>", text)
     return "\n".join(_masked_text(line) for line in _without_values(text.split("\n")))
 
 
 def _masked_text(line: str) -> str:
-    line = _FLAG.sub(rf"\g<flag>\g<gap>{MASK}", line)
+    line = _HEADER.sub(_header, line)
+    line = _CREDENTIAL_HEADER.sub(rf"\g<name>{MASK}", line)
+    line = _BEARER.sub(rf"\g<scheme>{MASK}", line)
+    for pattern in (_JSON, _ESCAPED_JSON):
+        line = pattern.sub(_json, line)
+    line = _FLAG.sub(_flag, line)
     line = _USER_INFO.sub(rf"\g<scheme>{MASK}@", line)
+    line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
+    line = _QUERY.sub(rf"\g<name>{MASK}", line)
     return _KNOWN.sub(MASK, line)
+
+
+def _header(found: re.Match[str]) -> str:
+    return found[0] if _PLAIN_HEADERS.match(found["name"]) else f"{found['flag']}{found['name']}{found['colon']}{MASK}"
+
+
+def _json(found: re.Match[str]) -> str:
+    hides = _names_secret(found["key"]) and not _is_special_token(found["key"], found["value"])
+    return f"{found['name']}{found['q']}{MASK}{found['q']}" if hides else found[0]
+
+
+def _flag(found: re.Match[str]) -> str:
+    hides = _names_secret(found["name"]) and not _is_special_token(found["name"], found["value"])
+    return f"{found['flag']}{found['gap']}{MASK}" if hides else found[0]
+
+
+def _names_secret(name: str) -> bool:
+    """Whether the name of a flag or a field says that its value is a secret, by its words."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words or words[0] in _SWITCHES:
+        return False
+    last = words[-1]
+    if last in _LAST_ALONE or last.endswith(_LAST):
+        return True
+    return last not in _ABOUT and any(word.startswith(_SECRETS) for word in words)
+
+
+def _is_special_token(name: str, value: str) -> bool:
+    """Whether it is a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    return name.lower().endswith("token") and value.strip("'\"").startswith(("<", "["))
 
 
 def _without_values(lines: list[str]) -> list[str]:
@@ -54,10 +141,22 @@ def _without_values(lines: list[str]) -> list[str]:
             hidden = indent
             continue
         elif (
-            found and _LONE_FLAG.match(found[-1]) and line.lstrip().startswith("- ") and "--" not in line[: indent + 5]
+            found
+            and line.lstrip().startswith("- ")
+            and "--" not in line[: indent + 5]
+            and _takes_a_secret(found[-1], line)
         ):
             found.append(" " * indent + f"- {MASK}")
             hidden = indent
             continue
         found.append(line)
     return found
+
+
+def _takes_a_secret(flag: str, value: str) -> bool:
+    """Whether a line of a list is the flag whose value, the next line, is a secret."""
+    said = value.strip(" '\"").removeprefix("- ").strip(" '\"")
+    if _LONE_HEADER_FLAG.match(flag):
+        return not _PLAIN_HEADERS.match(said)
+    lone = _LONE_FLAG.match(flag)
+    return lone is not None and _names_secret(lone["name"]) and not _is_special_token(lone["name"], said)

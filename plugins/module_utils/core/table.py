@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
@@ -88,7 +89,7 @@ def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]
                 reason, width, initial_indent="    ", subsequent_indent="      ", break_on_hyphens=False
             )
             lines += [line.replace(_NO_BREAK, " ") for line in wrapped]
-    return lines if rows else []
+    return [printable(line) for line in lines] if rows else []
 
 
 def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:

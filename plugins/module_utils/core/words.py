@@ -32,6 +32,7 @@ def short_value(value: object) -> str:
         text = json.dumps(value)
     else:
         text = type(value).__name__
+    text = printable(text)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 

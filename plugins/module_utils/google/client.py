@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
-from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens, connections_to
+from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Tokens, ask
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts, retry_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import explain
 from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
@@ -76,7 +76,7 @@ class Client:
 
     def answers(self, service: str, path: str, what: str) -> Iterator[dict[str, Any]]:
         """The pages of a list."""
-        token = ""
+        token, before = "", set[str]()
         while True:
             sign = "&" if "?" in path else "?"
             page = f"{sign}pageToken={quote(token, safe='')}" if token else ""
@@ -85,6 +85,9 @@ class Client:
             token = str(answer.get("nextPageToken") or "")
             if not token:
                 return
+            if token in before:
+                raise GoogleError(what, "the list does not come to an end", hint=_NETWORK)
+            before.add(token)
 
     def _token(self, what: str, refused: str) -> str:
         try:
@@ -106,23 +109,23 @@ class Client:
         if quota:
             headers["X-Goog-User-Project"] = quota
         try:
-            answer = connections_to(url, self._ca_file).request(
+            answer = ask(
                 method,
                 url,
+                self._ca_file,
+                seconds=_READ_SECONDS,
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
                 timeout=google.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
-                retries=False,
-                redirect=False,
             )
-        except (google.HTTPError, OSError, UnicodeError) as error:
+        except (google.HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
             raise _RefusedError(_unreachable(what, url, error)) from None
         if not 200 <= answer.status < 300:
             refused = from_answer(what, answer.status, answer.data, filter(None, (token, old_token)))
             raise _RefusedError(refused, retry_after(answer.headers.get("Retry-After"), time.time()))
         try:
             found = json.loads(answer.data or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise GoogleError(what, f"the answer of {urlsplit(url).netloc} is no JSON object", hint=_NETWORK)

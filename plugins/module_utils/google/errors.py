@@ -120,7 +120,7 @@ def _hint(codes: Iterable[str], message: str) -> str:
 def _error(body: bytes) -> Mapping[str, Any]:
     try:
         found = json.loads(body or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     # Lists of one come from methods that stream.
     found = found[0] if isinstance(found, list) and found else found

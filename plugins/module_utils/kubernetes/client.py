@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discov
     group_path,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    UNEXPECTED,
     ApiError,
     Gone,
     Invalid,
@@ -26,17 +27,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unreachable,
     parse_status,
+    unexpected,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import Call, Object, Requester
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.requester import (
+    WRITES,
+    Call,
+    Object,
+    Requester,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import Answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import LARGEST_ANSWER, Answer
 
 FIELD_MANAGER = "modelplane.fleet"
-# Verbs of Client.requests that change something on the server. What was only tried is counted as "dry-run".
-WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 # Of the timeout of a request, what all pages of a list may take.
 _LIST_TIMES = 10
+# And of the largest answer, what they may have in all.
+_LIST_ANSWERS = 8
+# Pages in a row without any object: servers may send some where few objects are as asked for.
+_MOST_EMPTY = 100
 _PAGE = 500
 Query = dict[str, str]
 
@@ -63,11 +72,14 @@ class Client:
         server: str = "",
         timeout: float = 30.0,
         retries: int = 5,
+        answer_limit: int = LARGEST_ANSWER,
         write_cache: bool = True,
     ) -> None:
         """`resolve` is asked for the target with the first request, and again when the credentials are refused."""
         self.name = name
-        self._requester = Requester(name, resolve, server=server, timeout=timeout, retries=retries)
+        self._requester = Requester(
+            name, resolve, server=server, timeout=timeout, retries=retries, answer_limit=answer_limit
+        )
         self._write_cache = write_cache
         self._discovery: Discovery | None = None
         self._discovered = ""
@@ -93,12 +105,19 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        """Raise Unexpected in place of what an answer of another shape than an API server's led to."""
         self.close()
+        if isinstance(error, UNEXPECTED):
+            raise unexpected(error, self.name) from error
 
     def close(self) -> None:
         """Close the connections. A request after it opens new ones."""
         self._requester.close()
+
+    def write_until(self, lost: Callable[[], bool]) -> None:
+        """Raise LockLost in place of every further write once `lost` says so."""
+        self._requester.lost = lost
 
     def target(self) -> Target:
         """Where the server is, and how to be let in."""
@@ -368,10 +387,13 @@ class Client:
         query: Query = {"limit": str(_PAGE), **_selectors(labels, fields)}
         end = time.monotonic() + self._requester.timeout * _LIST_TIMES
         before: set[str] = set()
+        empty = 0
+        left = self._requester.answer_limit * _LIST_ANSWERS
         while True:
             call = Call("list", "GET", resource.path(namespace), action, query, kind=resource.kind)
             try:
-                page = self._requester.json(call)
+                answer, _unsure = self._requester.answer(call)
+                page = self._requester.parsed(call, answer)
             except Gone:
                 # The server forgot the version that the pages are of: all at once, as client-go's pager does.
                 if "limit" not in query:
@@ -387,7 +409,16 @@ class Client:
             more = str(metadata.get("continue") or "")
             if not more:
                 return Listing(tuple(items), str(metadata.get("resourceVersion") or ""))
-            if more in before or time.monotonic() > end:
+            left -= len(answer.body)
+            if left < 0:
+                raise Unreachable(
+                    f"the list is larger than {self._requester.answer_limit * _LIST_ANSWERS >> 20} MiB",
+                    cluster=self.name,
+                    action=action,
+                    hint="Raise fleet_answer_limit if there is so much",
+                )
+            empty = 0 if listed else empty + 1
+            if more in before or empty > _MOST_EMPTY or time.monotonic() > end:
                 raise Unreachable("the list does not come to an end", cluster=self.name, action=action)
             before.add(more)
             query = {**query, "continue": more}

@@ -62,7 +62,7 @@ class Connection:
 
     A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
     arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
-    `retries` is how often one that may be repeated is.
+    `retries` is how often one that may be repeated is. `answer_limit`: MiB of one answer.
     """
 
     name: str
@@ -81,6 +81,7 @@ class Connection:
     verify: bool = True
     timeout: float = 30.0
     retries: int = 5
+    answer_limit: int = 64
     impersonate: str = ""
     standard: bool = False
 
@@ -107,6 +108,7 @@ def connect(connection: Connection, control: Client | None = None, *, write_cach
         server=server,
         timeout=connection.timeout,
         retries=connection.retries,
+        answer_limit=connection.answer_limit << 20,
         write_cache=write_cache,
     )
 

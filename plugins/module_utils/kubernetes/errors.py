@@ -10,14 +10,22 @@ No text holds a token, a key or a kubeconfig.
 from __future__ import annotations
 
 import json
+import os
 import re
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 
 # The longest text of a server that is passed on.
 _LONGEST = 1000
+
+
+def shown(text: str, keep: str = "") -> str:
+    """What a server said as people may see it: without secrets, and without what a terminal takes for a command."""
+    return printable(masked(text), keep)
 
 
 class ApiError(Exception):
@@ -33,15 +41,15 @@ class ApiError(Exception):
     def __init__(
         self, message: str, *, cluster: str, action: str = "", code: int = 0, reason: str = "", hint: str = ""
     ) -> None:
-        # Messages of servers are printed to terminals. Line breaks are kept, as secrets are masked line by line.
-        message = printable(message, keep="\n")
+        # Servers and what they run write these texts, and terminals show them.
+        message = shown(message, keep="\n")
         super().__init__(message)
         self.message = message
         self.cluster = cluster
         self.action = action
         self.code = code
         self.reason = reason
-        self.hint = printable(hint) or type(self).hint
+        self.hint = shown(hint) or type(self).hint
 
     def __str__(self) -> str:
         text = f"cluster {self.cluster}: "
@@ -91,7 +99,7 @@ class Conflict(ApiError):
 
     def __init__(self, message: str, *, managers: tuple[tuple[str, str], ...] = (), **told: Any) -> None:
         super().__init__(message, **told)
-        self.managers = managers
+        self.managers = tuple((shown(manager), shown(field)) for manager, field in managers)
 
 
 class Invalid(ApiError):
@@ -99,7 +107,7 @@ class Invalid(ApiError):
 
     def __init__(self, message: str, *, causes: tuple[tuple[str, str], ...] = (), **told: Any) -> None:
         super().__init__(message, **told)
-        self.causes = causes
+        self.causes = tuple((shown(field), shown(text)) for field, text in causes)
 
 
 class Gone(ApiError):
@@ -120,6 +128,23 @@ class Unexpected(ApiError):
     """An answer that violates the Kubernetes API, or a bug of this collection in reading one."""
 
     hint = "If this is an API server that nothing stands in front of, please report it as a fault of modelplane.fleet"
+
+
+class LockLost(ApiError):
+    """The lock under which was written is somebody else's by now, or nobody can tell."""
+
+    hint = "Another run may be at work on the fleet, so nothing more is changed: run again when it has ended"
+
+
+UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
+"""What answers of another shape than those of an API server lead to where they are read."""
+
+
+def unexpected(error: BaseException, cluster: str) -> Unexpected:
+    """The error of a cluster over one of UNEXPECTED, with the place in the code."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=cluster)
 
 
 # What the field manager conflict of a server-side apply says: whose the field is.
@@ -158,13 +183,16 @@ def from_answer(
     of a Secret the server's text is passed on without the values it quotes.
     """
     status = parse_status(body)
-    reason = str(status.get("reason") or "")
-    message = str(status.get("message") or "") or _plain(code, body, hide)
-    details = status.get("details")
-    causes = tuple(_causes(details if isinstance(details, Mapping) else {}))
+    hide = tuple(hide)
     # What the server repeats of an object is in its refusals of that object.
     quoted = kind == "Secret" and code not in (401, 403, 404, 409)
-    message = hidden(message, hide, quoted=quoted)
+    reason = hidden(str(status.get("reason") or ""), hide)
+    message = hidden(str(status.get("message") or "") or _plain(code, body, hide), hide, quoted=quoted)
+    details = status.get("details")
+    causes = tuple(
+        (cause, hidden(text, hide, quoted=quoted), hidden(field, hide))
+        for cause, text, field in _causes(details if isinstance(details, Mapping) else {})
+    )
     told: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
     if unfit(code, message):
         return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **told)
@@ -177,7 +205,7 @@ def from_answer(
         )
         return Conflict(message, managers=managers, hint=_conflict_hint(managers), **told)
     if found is Invalid:
-        fields = tuple((field, hidden(text, hide, quoted=quoted)) for _cause, text, field in causes)
+        fields = tuple((field, text) for _cause, text, field in causes)
         return Invalid(message, causes=fields, **told)
     return found(message, **told)
 

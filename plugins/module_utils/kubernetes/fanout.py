@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unexpected
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    UNEXPECTED,
+    ApiError,
+    unexpected,
+)
 
 T = TypeVar("T")
-_UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T | ApiError]:
@@ -30,10 +31,8 @@ def fan_out(work: Mapping[str, Callable[[], T]], width: int = 32) -> dict[str, T
             return action()
         except ApiError as error:
             return error
-        except _UNEXPECTED as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            where = f"{os.path.basename(place.filename)}:{place.lineno}"
-            return Unexpected(f"{type(error).__name__} in {where} over what it answers", cluster=name)
+        except UNEXPECTED as error:
+            return unexpected(error, name)
 
     with ThreadPoolExecutor(max_workers=max(1, min(width, len(work))), thread_name_prefix="cluster") as pool:
         futures = {name: pool.submit(attempt, name, action) for name, action in work.items()}

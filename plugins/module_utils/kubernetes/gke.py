@@ -10,17 +10,16 @@ import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import hidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, hidden, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 
 _API = "https://container.googleapis.com"
-_SECONDS = 20.0
 _KEY_RETRIES = 20
 _KEY_SECONDS = 120.0
 
@@ -57,19 +56,21 @@ def describe(
     url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
     token = _grant(credentials_file, "", ca_file=ca_file).token
     try:
-        answer = google_tokens.connections_to(url, ca_file).request(
-            "GET", url, headers={"Authorization": f"Bearer {token}"}, timeout=_SECONDS
-        )
-    except HTTPError as error:
+        answer = google_tokens.ask("GET", url, ca_file, headers={"Authorization": f"Bearer {token}"})
+    except (HTTPError, OSError, *UNEXPECTED) as error:
         raise AccessError(f"Google: no answer: {type(error).__name__}") from None
     try:
         found = json.loads(answer.data)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = {}
     if answer.status != 200:
-        said = (found.get("error") or {}).get("message") if isinstance(found, dict) else None
-        raise AccessError(f"GKE: {name}: HTTP {answer.status}: {hidden(str(said or ''), [token])}")
-    return _address(found, name)
+        refused = found.get("error") if isinstance(found, dict) else None
+        said = refused.get("message") if isinstance(refused, dict) else ""
+        raise AccessError(f"GKE: {name}: HTTP {answer.status}: {shown(hidden(str(said or ''), [token]))}")
+    try:
+        return _address(found, name)
+    except UNEXPECTED:
+        raise AccessError(f"GKE: {name}: {urlsplit(url).netloc} answers with something that is no cluster") from None
 
 
 def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:

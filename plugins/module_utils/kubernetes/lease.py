@@ -14,10 +14,11 @@ import datetime
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    UNEXPECTED,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -94,23 +95,31 @@ class Lease:
                 self._keep(self.client.replace({**found, "spec": {**spec, "leaseDurationSeconds": 1}}))
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[threading.Event]:
-        """Renew it in the background, three times within its duration. The event is set when it was lost."""
-        lost, done = threading.Event(), threading.Event()
+    def kept(self) -> Iterator[Callable[[], bool]]:
+        """Renew it in the background, three times within its duration; yield what tells whether it was lost.
+
+        It is lost when somebody else took it, and when it was not renewed within its duration, whatever a server
+        answers, or takes to answer.
+        """
+        done = threading.Event()
+        renewed = time.monotonic()
+        taken = False
+
+        def lost() -> bool:
+            return taken or time.monotonic() - renewed > self.duration
 
         def renew() -> None:
-            renewed = time.monotonic()
-            while not done.wait(self.duration / 3):
+            nonlocal renewed, taken
+            while not lost() and not done.wait(self.duration / 3):
+                asked = time.monotonic()
                 try:
                     self.renew()
-                    renewed = time.monotonic()
+                    renewed = asked
                 except Conflict:
-                    lost.set()
-                    return
-                except ApiError:
-                    if time.monotonic() - renewed > self.duration:
-                        lost.set()
-                        return
+                    taken = True
+                except (ApiError, *UNEXPECTED):
+                    # Until its duration is over, somebody may answer yet.
+                    continue
 
         thread = threading.Thread(target=renew, name=f"lease-{self.name}", daemon=True)
         thread.start()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +70,7 @@ def observe_fleet(
     if control is None:
         wanted = expected(resources)
         return FleetLook(no_control(), _looks(connections, wanted.cluster, None, width, write_cache), skipped)
-    with closing(connect(control, write_cache=write_cache)) as client:
+    with connect(control, write_cache=write_cache) as client:
         seen = observe_control(client, expected(resources))
         wanted = expected([*seen.resources, *resources])
         return FleetLook(seen, _looks(connections, wanted.cluster, client, width, write_cache), skipped)
@@ -85,7 +84,7 @@ def _looks(
     write_cache: bool,
 ) -> dict[str, ClusterLook]:
     def look(connection: Connection) -> ClusterLook:
-        with closing(connect(connection, control, write_cache=write_cache)) as client:
+        with connect(connection, control, write_cache=write_cache) as client:
             return observe_cluster(client, wanted(connection.name))
 
     found = fan_out({each.name: lambda each=each: look(each) for each in connections}, width)  # type: ignore[misc]

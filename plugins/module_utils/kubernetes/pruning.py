@@ -18,14 +18,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Conflict,
     Forbidden,
     NotServed,
-    Throttled,
-    Unauthorized,
-    Unreachable,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import Live
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RECORD_LABEL, RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Result, going, result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
+    WHOLE_SERVER,
+    Result,
+    going,
+    result,
+)
 
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
 
@@ -93,7 +95,7 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
                 results.append(result(value, "skipped", f"kept, although it is no longer wanted: {kept}", before=value))
                 continue
             found = _delete(client, value, check_mode)
-        except (Unreachable, Unauthorized, Throttled):
+        except WHOLE_SERVER:
             raise
         except Conflict:
             message = "it was replaced by another object of that name meanwhile: left alone"

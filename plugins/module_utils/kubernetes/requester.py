@@ -11,18 +11,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ConnectionInvalid,
+    LockLost,
     Unauthorized,
     Unreachable,
     from_answer,
     hidden,
     parse_status,
+    shown,
     unfit,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import (
@@ -41,6 +43,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transp
 # What one request may take on a server that was not there for the one before.
 _SHORT_SECONDS = 5.0
 _MOST_WARNINGS = 50
+WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+"""Verbs of Requester.sent that change something on the server. What was only tried is counted as "dry-run"."""
+# Characters of a token that is part of no other word.
+_LONG = 16
 
 Object = dict[str, Any]
 
@@ -63,15 +69,29 @@ class Call:
 
 
 class Requester:
-    """Sends requests to one server. Safe for several threads."""
+    """Sends requests to one server. Safe for several threads.
 
-    def __init__(self, name: str, resolve: Callable[[], Target], *, server: str, timeout: float, retries: int) -> None:
+    `lost`: whether the lock was lost under which they are sent; nothing is written from then on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        resolve: Callable[[], Target],
+        *,
+        server: str,
+        timeout: float,
+        retries: int,
+        answer_limit: int = LARGEST_ANSWER,
+    ) -> None:
         self.name = name
         self.server = server
         self.sent: Counter[str] = Counter()
         self.warnings: list[str] = []
         self.timeout = timeout
         self.retries = retries
+        self.answer_limit = answer_limit
+        self.lost: Callable[[], bool] = lambda: False
         self.lock = threading.RLock()
         self._resolve = resolve
         self._target: Target | None = None
@@ -150,12 +170,25 @@ class Requester:
                 return {value, password}
         return set()
 
+    def _without_token(self, data: bytes) -> bytes:
+        """Return what a server sent with a mask for the token that it was sent.
+
+        Whatever it repeats the token in, an object, a condition or an event, may be shown or written somewhere. Short
+        ones, as passwords are, may be part of any word: those are masked in errors alone.
+        """
+        for value in self._credentials():
+            if len(value) >= _LONG and value.encode() in data:
+                data = data.replace(value.encode(), MASK.encode())
+        return data
+
     def answer(self, call: Call) -> tuple[Answer, bool]:
         """The answer after all attempts, and whether an earlier attempt may have had its effect as well."""
         timeout = min(self.timeout, _SHORT_SECONDS) if self._down else self.timeout
         attempts = Attempts(0 if self._down else self.retries, timeout)
         unsure = renewed = False
         while True:
+            if call.verb in WRITES and self.lost():
+                raise LockLost("the lock of the fleet was lost", cluster=self.name, action=call.action)
             transport = self._opened(call)
             self._count(call.verb)
             try:
@@ -175,6 +208,7 @@ class Requester:
                     raise self._unreachable(call, error) from None
                 continue
             self._down = False
+            answer = replace(answer, body=self._without_token(answer.body))
             self._hear(answer)
             if answer.code == 401 and not renewed and self._renew(call):
                 renewed = True
@@ -224,7 +258,7 @@ class Requester:
                 if not line.strip():
                     continue
                 try:
-                    event = json.loads(line)
+                    event = json.loads(self._without_token(bytes(line)))
                     kind, item = str(event["type"]), event["object"]
                 except (ValueError, KeyError, TypeError, RecursionError):
                     return
@@ -238,7 +272,7 @@ class Requester:
                         code, json.dumps(item), cluster=self.name, action=call.action, hide=self._credentials()
                     )
                 yield kind, item
-            if time.monotonic() > deadline or len(rest) > LARGEST_ANSWER:
+            if time.monotonic() > deadline or len(rest) > self.answer_limit:
                 return
 
     def _opened(self, call: Call) -> Transport:
@@ -246,7 +280,7 @@ class Requester:
             target = self.target(call)
             try:
                 if self._transport is None or self._transport.outdated():
-                    self._transport = Transport(target)
+                    self._transport = Transport(target, self.answer_limit)
             except AccessError as error:
                 raise self._no_access(call, error) from None
             return self._transport
@@ -279,7 +313,7 @@ class Requester:
             self.sent[verb] += 1
 
     def _warn(self, text: str) -> None:
-        text = printable(hidden(text, self._credentials()))
+        text = shown(hidden(text, self._credentials()))
         if text not in self.warnings and len(self.warnings) < _MOST_WARNINGS:
             self.warnings.append(text)
 

@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     ApiError,
     Conflict,
     Invalid,
+    LockLost,
     NotFound,
     NotServed,
     Throttled,
@@ -45,7 +46,9 @@ _MOST_RACES = 3
 # Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
 _REPEATED = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )[{\[](?:.*[}\]](?=: )|.*$)", re.DOTALL)
 _VOLATILE = ("managedFields", "resourceVersion", "generation")
-_WHOLE_SERVER = (Unreachable, Unauthorized, Throttled)
+WHOLE_SERVER = (Unreachable, Unauthorized, Throttled, LockLost)
+"""Errors after which nothing more is sent to a server."""
+
 _TWIN = "-modelplane-check"
 
 
@@ -120,7 +123,7 @@ class Sender:
             if self.check_mode and found.action == "created":
                 self._would_be_new.add(found.key)
             return found
-        except _WHOLE_SERVER:
+        except WHOLE_SERVER:
             raise
         except ApiError as error:
             return result(wanted, "failed", refusal(error), before=before)

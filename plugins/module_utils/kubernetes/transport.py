@@ -27,16 +27,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes impor
     certifi,
     urllib3,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
-    AccessError,
-    ClientCertificate,
-    basic,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.deadline import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.deadline import (
     EndlessError,
     TlsSocket,
     pools,
     within,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
+    AccessError,
+    ClientCertificate,
+    basic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
@@ -48,8 +48,8 @@ _CHUNK = 1 << 16
 # An answer may take longer than each wait for it, but not for ever: a trickle would never run into a socket's timeout.
 _ANSWER_TIMES = 3
 LARGEST_ANSWER = 64 << 20
-"""Bytes, unpacked, of an answer, or of an event of a watch. A page of a list has 500 objects; of large ones there are
-few."""
+"""Bytes, unpacked, of an answer, or of an event of a watch, unless something else is asked for. A page of a list has
+500 objects; of large ones there are few."""
 _LARGEST_ERROR = 1 << 20
 # Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
 _FAULTS = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
@@ -68,9 +68,10 @@ class Answer:
 class Transport:
     """Connections to one server, made when they are needed. Safe for several threads."""
 
-    def __init__(self, target: Target) -> None:
-        """Raises AccessError for certificates and proxies that cannot be used."""
+    def __init__(self, target: Target, limit: int = LARGEST_ANSWER) -> None:
+        """`limit`: bytes of the largest answer. Raises AccessError for certificates and proxies that cannot be used."""
         self._target = target
+        self._limit = limit
         self._proxy = target.proxy or environment_proxy(target.server)
         self._certificate = target.credentials.certificate()
         self._connections = _api_client(target, self._proxy, self._certificate).rest_client.pool_manager
@@ -95,8 +96,9 @@ class Transport:
         Raises TransportError where there is no whole answer, AccessError where there are no credentials.
         """
         try:
-            with within(timeout * _ANSWER_TIMES, LARGEST_ANSWER):
-                return _whole(self._request(method, path, query, body, content_type, (timeout, timeout)))
+            with within(timeout * _ANSWER_TIMES, self._limit):
+                response = self._request(method, path, query, body, content_type, (timeout, timeout))
+                return _whole(response, self._limit)
         except _FAULTS as error:
             raise self._explain(error, timeout) from None
 
@@ -110,7 +112,7 @@ class Transport:
                 if 200 <= response.status < 300:
                     yield response.stream(_CHUNK, decode_content=True)
                 else:
-                    yield _whole(response)
+                    yield _whole(response, self._limit)
         except _FAULTS as error:
             raise self._explain(error, timeout) from None
         finally:
@@ -220,9 +222,9 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _whole(response: Any) -> Answer:
+def _whole(response: Any, limit: int) -> Answer:
     """The answer, unpacked. A connection whose body was not read to its end is not used again."""
-    limit = LARGEST_ANSWER if 200 <= response.status < 300 else _LARGEST_ERROR
+    limit = limit if 200 <= response.status < 300 else min(limit, _LARGEST_ERROR)
     pieces = []
     size = 0
     try:
@@ -234,7 +236,7 @@ def _whole(response: Any) -> Answer:
                     f"the answer (HTTP {response.status}) is larger than {limit >> 20} MiB",
                     sent=True,
                     permanent=True,
-                    hint="Is this the address of an API server?",
+                    hint="Is this the address of an API server? Otherwise raise fleet_answer_limit",
                 )
     except BaseException:
         response.close()

@@ -23,6 +23,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_metadata,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress_config import Credential
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
+    excluded_networks,
+    inner_host,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import (
     admit,
     network_policy,
@@ -39,6 +43,8 @@ EGRESS_PORT = 80
 """Of the Service. The requests on it are plain http from gateway to proxy, inside of the cluster."""
 
 _REPLICAS = 2
+_DNS_PORTS = (53, 5353)
+"""Of Services, and of the pods behind them on OpenShift."""
 _PORT_NAME = "http"
 _CHECKSUM_ANNOTATION = "modelplane.ai/egress-config-checksum"
 _USER = 65532
@@ -63,7 +69,12 @@ def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway
         _deployment(endpoint, metadata, selector, files, options),
         disruption_budget(metadata, selector),
         # Who reaches the proxy uses the credential.
-        network_policy(metadata, {"matchLabels": selector}, admit([pods_of(gateway_namespace)], _PORT_NAME)),
+        network_policy(
+            metadata,
+            {"matchLabels": selector},
+            admit([pods_of(gateway_namespace)], _PORT_NAME),
+            _destinations(target),
+        ),
         _service(metadata, selector),
     )
 
@@ -171,6 +182,20 @@ def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
         },
         "volumeMounts": [{"name": name, "mountPath": path, "readOnly": True} for name, path in mounts],
     }
+
+
+def _destinations(target: Target) -> list[dict[str, Any]] | None:
+    """The egress rules of the proxy: whatever the endpoint's name resolves to, it reaches no metadata service. None for
+    an endpoint inside, which somebody allowed: nobody knows its addresses."""
+    if inner_host(target.host):
+        return None
+    outside = [
+        {"ipBlock": {"cidr": cidr, "except": excluded_networks(version)}}
+        for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
+    ]
+    names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
+    # Caches of names on nodes have addresses that are good on one link only.
+    return [{"to": outside}, {"ports": names}]
 
 
 def _service(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> Object:

@@ -23,17 +23,22 @@ _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 def network_policy(
-    metadata: Mapping[str, Any], selector: Mapping[str, Any], ingress: Iterable[Mapping[str, Any]]
+    metadata: Mapping[str, Any],
+    selector: Mapping[str, Any],
+    ingress: Iterable[Mapping[str, Any]],
+    egress: Iterable[Mapping[str, Any]] | None = None,
 ) -> Object:
-    """A NetworkPolicy for the pods of a label selector, which nobody reaches but by these rules."""
+    """A NetworkPolicy for the pods of a label selector, which nobody reaches but by the rules of `ingress`. They reach
+    nobody but by those of `egress`; without it, whomever they like."""
+    rules = {"ingress": list(ingress)} | ({} if egress is None else {"egress": list(egress)})
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": dict(metadata),
         "spec": {
             "podSelector": deepcopy(dict(selector)),
-            "policyTypes": ["Ingress"],
-            "ingress": deepcopy(list(ingress)),
+            "policyTypes": [direction.capitalize() for direction in rules],
+            **deepcopy(rules),
         },
     }
 

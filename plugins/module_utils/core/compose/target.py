@@ -4,17 +4,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import embedded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 
 HTTP = "http"
 HTTPS = "https"
 _DEFAULT_PORTS = {HTTP: 80, HTTPS: 443}
 _HOST_LIMIT = 253
+# Resolvers take such a name for an IPv4 address (WHATWG URL, "ends in a number").
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]*")
 _EXAMPLE = "write a URL such as https://api.example.com or http://203.0.113.10:8000"
 
 AddressType = Literal["IPv4", "IPv6", "FQDN"]
@@ -107,10 +111,11 @@ def _check_address(address: IPv4Address | IPv6Address) -> None:
     """Raise for an address that Kubernetes refuses in an EndpointSlice (validation of discovery.k8s.io/v1)."""
     if getattr(address, "scope_id", None):
         raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
+    inside = embedded(address)
     faults = {
-        "means the machine itself": address.is_loopback or address.is_unspecified,
-        "is good on one network link only": address.is_link_local,
-        "is a multicast address": address.is_multicast,
+        "means the machine itself": any(each.is_loopback or each.is_unspecified for each in inside),
+        "is good on one network link only": any(each.is_link_local for each in inside),
+        "is a multicast address": any(each.is_multicast for each in inside),
     }
     for fault, found in faults.items():
         if found:
@@ -125,7 +130,7 @@ def _name(text: str) -> str:
         raise InvalidUrl(f"the host of the url, {name}, has letters beyond a-z: write it in its xn-- form")
     if len(name) > _HOST_LIMIT or not all(is_dns_label(label) for label in labels):
         raise InvalidUrl(f"the host of the url, {name}, is no DNS name and no IP address")
-    if labels[-1].isdigit():
+    if labels[-1].isdigit() or _HEXADECIMAL.fullmatch(labels[-1]):
         raise InvalidUrl(f"the host of the url, {name}, is no IP address")
     if len(labels) == 1:
         raise InvalidUrl(f"the host of the url, {name}, has no domain: write it in full, such as {name}.example.com")

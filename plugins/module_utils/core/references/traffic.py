@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource, wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_fault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
@@ -33,6 +34,18 @@ def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
     if spec.credential is not None and parse_url(spec.url).scheme == HTTP:
         hint = "Write https:// if the backend speaks it"
         yield warning("sends the key of spec.credential unencrypted", "spec.url", hint)
+
+
+def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> Iterator[Problem]:
+    """Every ModelEndpoint whose host belongs to the inside of the cluster or its cloud, and is not allowed."""
+    for endpoint in resources:
+        if not isinstance(endpoint, ModelEndpoint) or endpoint_fault(wire(endpoint)):
+            continue
+        host = parse_url(endpoint.spec.url).host
+        said = inner_host(host)
+        if said and not allowed.has(host):
+            hint = f"Name a host outside, or let who runs the fleet add {host} to fleet_endpoint_hosts"
+            yield Problem(f"the host of the url, {host}, {said}", "spec.url", hint=hint, ref=endpoint.ref)
 
 
 def service_priorities(service: Any, _fleet: object) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, stated, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 
 Truth = Literal["True", "False", "Unknown"]
@@ -166,6 +167,6 @@ def listed(names: Iterable[str], limit: int = 3) -> str:
 
 
 def cut(message: str, limit: int = _LONGEST) -> str:
-    """A text that somebody else wrote, in one line of at most `limit` characters."""
-    line = printable(" ".join(message[: 8 * limit].split()))
+    """A text that somebody else wrote, in one line of at most `limit` characters, without secrets."""
+    line = printable(" ".join(masked(message[: 8 * limit]).split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     stated,
     text,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
@@ -54,7 +55,7 @@ def model_endpoint(
     service = next((text(value, "metadata", "name") for value in wanted if value["kind"] == "Service"), "")
     routing = {"routing": {"backendName": service}} if service else {}
     if fault:
-        message = f"Invalid spec.url: {text(endpoint, 'spec', 'url')}: {fault}"
+        message = f"Invalid spec.url: {masked(text(endpoint, 'spec', 'url'))}: {fault}"
         return Status((Condition(_ROUTING, "False", "InvalidURL", message), ready(False, before, message)))
     if control is None and not waiting:
         message = "the control cluster has not been observed"

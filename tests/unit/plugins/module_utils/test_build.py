@@ -13,6 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import PLAN_FILE, Changes
@@ -343,6 +344,29 @@ def test_services_are_told_with_their_endpoints_weights_and_notes(fleet: Fleet) 
         ["team/lost", "/team/lost/", "0", "of", "0"],
         ["withheld", "until", "an", "endpoint", "is", "usable:", "it", "has", "no", "endpoint"],
     ]
+
+
+INSIDE = SERVICES.replace("https://models.example.com", "http://metadata.google.internal")
+
+
+def test_an_endpoint_inside_is_an_error_with_its_line(fleet: Fleet) -> None:
+    fleet.write(services=INSIDE)
+    with pytest.raises(build.ManifestError) as error:
+        fleet.run()
+    (problem,) = error.value.problems
+    assert str(problem) == (
+        f"{fleet.manifests / 'services.yaml'}:10, document 2, ModelEndpoint team/spare, spec.url: the host of the url, "
+        "metadata.google.internal, is the metadata service of a cloud. Name a host outside, or let who runs the fleet "
+        "add metadata.google.internal to fleet_endpoint_hosts"
+    )
+
+
+def test_an_endpoint_inside_gets_nothing_while_it_is_held_and_all_once_it_is_allowed(fleet: Fleet) -> None:
+    fleet.write(services=INSIDE)
+    fleet.run(invalid="hold")
+    assert "metadata.google.internal" not in str(list(fleet.objects("EndpointSlice")))
+    fleet.run(endpoint_hosts=AllowedHosts.of(["metadata.google.internal"]))
+    assert "metadata.google.internal" in str(list(fleet.objects("EndpointSlice")))
 
 
 def test_many_endpoints_are_cut_and_fit_the_width(fleet: Fleet) -> None:

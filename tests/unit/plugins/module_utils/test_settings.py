@@ -41,6 +41,7 @@ def test_what_is_in_order() -> None:
             {"fleet_network_sources": {"gateway": ["ok"], "metrics": ["Not ok"]}},
             r"control: fleet_network_sources\.metrics: 'Not ok' is no name of a namespace",
         ),
+        ({"fleet_endpoint_hosts": ["http://a.svc"]}, r"control: fleet_endpoint_hosts: 'http://a.svc' is none of .*"),
         ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
         ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1, and must be at least 0"),
         ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),

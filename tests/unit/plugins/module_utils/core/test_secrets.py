@@ -45,6 +45,110 @@ def test_arguments(args: list[str]) -> None:
     assert "vllm/vllm-openai:v0.23.0" in shown
 
 
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\nMIIE{SECRET}\n{SECRET}\n-----END RSA PRIVATE KEY-----\n"
+PLANTS = {
+    "bearer in a command": ["curl", "-fsS", f"http://a/ --oauth2-bearer {SECRET} 'Authorization: Bearer {SECRET}'"],
+    "bearer alone": [f"Bearer {SECRET}"],
+    "bearer, lower case": [f"authorization=bearer {SECRET}"],
+    "basic": [f"Authorization: Basic {SECRET}"],
+    "another scheme": [f"Proxy-Authorization: Negotiate {SECRET}"],
+    "header flag": [f"--header=X-Api: {SECRET}"],
+    "header flag, two arguments": ["--header", f"X-Api: {SECRET}", "--port=1"],
+    "short header flag": ["-H", f"X-Api: {SECRET}"],
+    "header flag in a shell": [f"curl -H 'X-Api: {SECRET} and more {SECRET}' http://a/"],
+    "header flag in a shell, double quotes": [f'curl -H "X-Api: {SECRET}" http://a/'],
+    "header flag of another name": [f"--otlp-headers=X-Api: {SECRET}"],
+    "header without a flag": [f"x-goog-api-key: {SECRET}"],
+    "cookie": [f"Cookie: session={SECRET}"],
+    "cookie that is set": [f"Set-Cookie: id={SECRET}; Path=/"],
+    "signature of Azure": [f"https://a.blob.core.windows.net/m?sv=2024&sig={SECRET}&se=2026"],
+    "signature of AWS": [f"https://b.s3.amazonaws.com/m?X-Amz-Credential={SECRET}&X-Amz-Signature={SECRET}"],
+    "token of AWS": [f"https://b.s3.amazonaws.com/m?X-Amz-Security-Token={SECRET}"],
+    "signature of Google": [f"https://storage.googleapis.com/b/m?X-Goog-Signature={SECRET}"],
+    "token in a URL": [f"https://a.example/m?a=1&token={SECRET}"],
+    "key in a URL": [f"https://a.example/m?api_key={SECRET}#x"],
+    "JSON": [f'{{"user": "me", "password": "{SECRET}"}}'],
+    "JSON with a quote in it": [f'{{"password": "a\\"{SECRET}"}}'],
+    "JSON, camel case": [f'--config={{"accessToken":"{SECRET}","n":1}}'],
+    "JSON within JSON": ['{"a": "{\\"clientSecret\\": \\"' + SECRET + '\\"}"}'],
+    "Python": [f"{{'api_key': '{SECRET}'}}"],
+    "PEM": [PEM],
+    "PEM on one line": [PEM.replace("\n", "\\n")],
+    "PEM that is cut": [PEM[:60]],
+    "OpenSSH": [PEM.replace("RSA", "OPENSSH")],
+    "PGP": [PEM.replace("RSA PRIVATE KEY", "PGP PRIVATE KEY BLOCK")],
+    "Slack": [f"https://hooks.slack.com/services/T000/B000/{SECRET}"],
+    "Teams": [f"https://me.webhook.office.com/webhookb2/{SECRET}@a/IncomingWebhook/b"],
+    "Discord": [f"https://discord.com/api/webhooks/1/{SECRET}"],
+    "Mattermost": [f"https://chat.example:8065/hooks/{SECRET}"],
+    "Telegram": [f"https://api.telegram.org/bot1:{SECRET}/sendMessage"],
+    "JWT": [f"eyJhbGciOiJSUzI1NiJ9.{SECRET}.{SECRET}"],
+    "Google": [f"ya29.{SECRET}"],
+    "EKS": [f"k8s-aws-v1.{SECRET}"],
+    "camel case flag": [f"--apiKey={SECRET}"],
+    "user info": [f"https://me:{SECRET}@a.example/"],
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+@pytest.mark.parametrize("how", ["arguments", "plain variable", "message"])
+def test_plants(name: str, how: str) -> None:
+    if how == "arguments":
+        text = container(args=PLANTS[name])
+    elif how == "plain variable":
+        text = container(env=[{"name": "OPTIONS", "value": " ".join(PLANTS[name])}])
+    else:
+        text = " ".join(PLANTS[name])
+    shown = masked(text)
+    assert SECRET not in shown
+    assert MASK in shown
+
+
+ORDINARY = [
+    "--model=Qwen/Qwen3-8B",
+    "--port=8000",
+    "--tokenizer=mistralai/Mistral-7B",
+    "--tokenizer-mode mistral",
+    "--tokenizer-pool-size=4",
+    "--max-num-batched-tokens=8192",
+    "--max-num-batched-tokens 8192",
+    "--num-speculative-tokens=5",
+    "--allow-credentials --port 8000",
+    "--enable-auto-tool-choice",
+    "--api-key-file=/run/keys/api",
+    "--ssl-keyfile=/run/tls/tls.key",
+    "--reasoning-end-token=</think>",
+    '--speculative-config={"method": "ngram", "num_speculative_tokens": 5}',
+    '--hf-overrides={"eos_token": "</s>", "tokenizer_class": "LlamaTokenizer"}',
+    '--kv-transfer-config={"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+    "--header=Content-Type: application/json",
+    "-H 'Accept: text/event-stream'",
+    "https://huggingface.co/Qwen/Qwen3-8B?revision=main&design=2",
+    "curl -fsS http://localhost:8000/health",
+    "the server wants a bearer token, and basic authentication is off",
+    "rbac.authorization.k8s.io/v1",
+    "--authorization-mode=RBAC",
+    "-----BEGIN CERTIFICATE-----",
+    "a monkey --passes by",
+    'Post "https://lws-webhook-service.lws-system.svc:443/mutate?timeout=10s": context deadline exceeded',
+    'admission webhook "vpod.kb.io" denied the request: "token" is no name',
+    'spec.containers[0].env[0].name: Invalid value: "api_key": a valid name is upper case',
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_arguments_stay(text: str) -> None:
+    assert masked(text) == text
+    whole = container(args=[text, "--dtype", "auto"])
+    assert masked(whole) == whole
+
+
+def test_lists_of_ordinary_arguments_stay() -> None:
+    flags = [part for text in ORDINARY if text.startswith("--") and " " not in text for part in text.split("=", 1)]
+    whole = container(args=flags)
+    assert masked(whole) == whole
+
+
 def test_what_is_no_secret_stays() -> None:
     text = container(
         args=["--model=Qwen/Qwen3-8B", "--port=8000"],

@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
 from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Token
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
+from ansible_collections.modelplane.fleet.tests.sick import MODES
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
     Proxy,
+    Raw,
     Reply,
     Request,
     Reset,
@@ -328,3 +334,36 @@ def test_the_project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     google_tokens.forget()
     with pytest.raises(GoogleError, match=r"none is given, and the credentials name none\. Give project"):
         session.project({"credentials_file": str(tmp_path / "user.json")})
+
+
+@pytest.mark.parametrize("mode", ["drip", "huge", "deep", "HTML", "truncated", "length", "bomb"])
+def test_an_answer_that_is_none_comes_to_an_end(google: Server, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setattr(google_client, "_READ_SECONDS", 0.5)
+    monkeypatch.setattr(google_client, "_RETRY_SECONDS", 0.1)
+    google.always = lambda _request: Raw(MODES[mode]())
+    assert fault(google)
+
+
+def test_a_list_that_goes_on_with_itself(google: Server) -> None:
+    google.always = lambda _request: Reply(200, {"items": [], "nextPageToken": "again"})
+    with pytest.raises(GoogleError, match="the list does not come to an end"):
+        list(client(google).pages("compute", "projects/p/global/networks", "items", "look"))
+
+
+@pytest.mark.parametrize("mode", ["drip", "huge", "bomb", "truncated"])
+def test_a_token_server_comes_to_an_end(google: Server, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    monkeypatch.setattr(google_tokens, "_SECONDS", 0.5)
+    google.always = lambda _request: Raw(MODES[mode]())
+    ways = google_tokens._Ways("")
+    with pytest.raises((HTTPError, OSError)):
+        ways.request("POST", f"{google.url}/token")
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b'{"endpoint": [], "masterAuth": []}', b"[" * 100_000, b'{"masterAuth": "x"}', b""]
+)
+def test_where_a_cluster_is_that_nobody_can_read(google: Server, monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    monkeypatch.setattr(gke, "_grant", lambda *_args, **_more: Grant("token"))
+    google.always = lambda _request: Reply(200, body)
+    with pytest.raises(AccessError):
+        gke.describe("p", "l", "c", endpoint=google.url)

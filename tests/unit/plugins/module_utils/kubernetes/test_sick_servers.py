@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import time
@@ -14,8 +13,16 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    LockLost,
+    Unexpected,
+    Unreachable,
+)
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
+from ansible_collections.modelplane.fleet.tests.sick import HUGE, MODES, OK, drip, endless, packed
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
     Raw,
     Reply,
@@ -29,42 +36,28 @@ TIMEOUT = 0.5
 FACTOR = 20
 """Of the timeout, what one read may take at most, on a busy machine too. For ever is what it is compared with."""
 
-OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-HUGE = 1 << 40
-
-
-def drip(before: bytes, piece: bytes) -> Iterator[bytes | float]:
-    """A piece now and then, so that no wait for one runs into the timeout."""
-    yield before
-    for _ in range(10_000):
-        yield TIMEOUT / 5
-        yield piece
+PAUSE = TIMEOUT / 5
 
 
 def page(items: Any, **metadata: Any) -> dict[str, Any]:
     return {"kind": "ConfigMapList", "apiVersion": "v1", "metadata": metadata, "items": items}
 
 
-def packed(size: int) -> bytes:
-    return gzip.compress(b" " * size)
-
-
 SICK: dict[str, Any] = {
-    "a status line that drips": lambda: Raw(drip(b"H", b"T")),
-    "headers that drip": lambda: Raw(drip(OK, b"X-A: b\r\n")),
-    "a header that never ends": lambda: Raw(itertools.chain([OK + b"X-A: "], itertools.repeat(b"a" * 65536))),
-    "a body that drips": lambda: Raw(drip(OK + b"Content-Length: 100000\r\n\r\n", b" ")),
-    "chunks that drip": lambda: Raw(drip(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n")),
-    "a body that never ends": lambda: Raw(
-        itertools.chain([OK + b"Content-Length: %d\r\n\r\n" % HUGE], itertools.repeat(b" " * 65536))
-    ),
-    "a body that is packed a thousand times": lambda: Reply(200, packed(1 << 27), {"Content-Encoding": "gzip"}),
+    "a status line that drips": lambda: Raw(drip(b"H", b"T", PAUSE)),
+    "headers that drip": lambda: Raw(drip(OK, b"X-A: b\r\n", PAUSE)),
+    "a header that never ends": lambda: Raw(endless(OK + b"X-A: ", b"a")),
+    "a body that drips": lambda: Raw(drip(OK + b"Content-Length: 100000\r\n\r\n", b" ", PAUSE)),
+    "chunks that drip": lambda: Raw(drip(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n", PAUSE)),
+    "a body that never ends": lambda: Raw(MODES["huge"]()),
+    "a body that is packed a thousand times": lambda: Raw(MODES["bomb"]()),
     "a body that is no gzip": lambda: Reply(200, b"{}", {"Content-Encoding": "gzip"}),
     "a body that is cut": lambda: Reply(200, page([config_map("a")]), cut=20),
-    "a body that is shorter than told": lambda: Raw([OK + b"Content-Length: 100\r\n\r\n{}"]),
-    "deep JSON": lambda: Reply(200, b'{"items":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
+    "a body that is shorter than told": lambda: Raw(MODES["truncated"]()),
+    "a body that is longer than told": lambda: Raw(MODES["length"]()),
+    "deep JSON": lambda: Raw(MODES["deep"]()),
     "a deep error": lambda: Reply(403, b'{"kind":"Status","details":' + b"[" * 200_000),
-    "no JSON": lambda: Reply(200, b"<html><body>Please log in</body></html>", {"Content-Type": "text/html"}),
+    "no JSON": lambda: Raw(MODES["HTML"]()),
     "no text": lambda: Reply(200, bytes(range(256))),
     "a list": lambda: Reply(200, b"[]"),
     "items that are no list": lambda: Reply(200, page({"a": 1})),
@@ -73,17 +66,13 @@ SICK: dict[str, Any] = {
     "items whose name is a number": lambda: Reply(200, page([{"metadata": {"name": 1}}])),
     "metadata that is a text": lambda: Reply(200, {**page([]), "metadata": "x"}),
     "a list that goes on with itself": lambda: Reply(200, page([config_map("a")], **{"continue": "again"})),
-    "elsewhere": lambda: Reply(302, b"", {"Location": "https://169.254.169.254/"}),
+    "elsewhere": lambda: Raw(MODES["redirect"]()),
     "an error that is none": lambda: Reply(403, {**status(403, "Forbidden"), "details": [1], "message": {"a": 1}}),
     "an error that is packed a thousand times": lambda: Reply(403, packed(1 << 27), {"Content-Encoding": "gzip"}),
-    "an error that never ends": lambda: Raw(
-        itertools.chain([b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n" % HUGE], itertools.repeat(b"a" * 65536))
-    ),
+    "an error that never ends": lambda: Raw(endless(b"HTTP/1.1 403 No\r\nContent-Length: %d\r\n\r\n" % HUGE, b"a")),
     "an error of half-open tags": lambda: Reply(403, b"<" * 1_000_000),
     "an error of half-open braces": lambda: Reply(422, status(422, "Invalid", "{" * 500_000)),
-    "a chunk of less than nothing": lambda: Raw(
-        itertools.chain([OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n"], itertools.repeat(b" " * 65536))
-    ),
+    "a chunk of less than nothing": lambda: Raw(endless(OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n", b" ")),
     "a chunk of less than that": lambda: Raw([OK + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n\r\n"]),
     "a length of thirty digits": lambda: Raw([b"HTTP/1.1 403 No\r\nContent-Length: 1" + b"0" * 30 + b"\r\n\r\n{}"]),
     "a reset in the middle": lambda: Stream([b'{"items": ['], whole=False),
@@ -134,6 +123,7 @@ def test_a_list_that_is_always_new_comes_to_an_end(client: Client, server: Serve
     server.always = lambda _request: Reply(200, page([], **{"continue": str(next(numbers))}))
     with pytest.raises(Unreachable, match="the list does not come to an end"):
         client.list("v1", "ConfigMap")
+    assert next(numbers) <= 110
 
 
 @pytest.mark.integration
@@ -198,3 +188,90 @@ def test_a_watch_ends_at_what_is_no_event(client: Client, server: Server, line: 
     server.always = lambda _request: Stream([line + b"\n"])
     with pytest.raises(Unreachable, match="the server ends every watch at once"):
         list(client.watch("v1", "ConfigMap", resource_version="1", timeout=5))
+
+
+def asking(server: Server, authority: Authority, **more: Any) -> Client:
+    given: dict[str, Any] = {"server": server.url, "ca_file": str(authority.path), "timeout": 60, "retries": 0, **more}
+    return connect(Connection("west", **given))
+
+
+@pytest.mark.integration
+def test_what_is_taken_of_a_server_is_a_setting(server: Server, authority: Authority) -> None:
+    server.always = lambda _request: Reply(200, page([config_map("a", text="x" * (1 << 20))] * 2))
+    with asking(server, authority, answer_limit=4) as large:
+        assert len(large.list("v1", "ConfigMap").items) == 2
+    with asking(server, authority, answer_limit=1) as little, pytest.raises(ApiError) as error:
+        little.list("v1", "ConfigMap")
+    assert "larger than 1 MiB" in str(error.value) or "does not come to an end" in str(error.value)
+
+
+@pytest.mark.integration
+def test_all_pages_of_a_list_have_a_limit(server: Server, authority: Authority) -> None:
+    numbers = itertools.count()
+    item = config_map("a", text="x" * (700 << 10))
+    server.always = lambda _request: Reply(200, page([item], **{"continue": str(next(numbers))}))
+    told = r"the list is larger than 8 MiB\. Raise fleet_answer_limit"
+    with asking(server, authority, answer_limit=1) as client, pytest.raises(Unreachable, match=told):
+        client.list("v1", "ConfigMap")
+    assert next(numbers) == 12
+
+
+TOKEN = "planted-token-of-some-length"
+
+
+@pytest.mark.integration
+def test_no_text_of_a_server_has_its_credentials(server: Server, authority: Authority) -> None:
+    """Not of its errors, whichever part of them, nor of its objects and events."""
+    said = f"{TOKEN}\x1b[2J"
+    with asking(server, authority, token=TOKEN) as client:
+        cause = {"reason": "FieldManagerConflict", "message": f'conflict with "{said}"', "field": f".data.{said}"}
+        server.always = lambda _request: Reply(409, status(409, "Conflict", said, causes=[cause]))
+        with pytest.raises(Conflict) as conflict:
+            client.apply(config_map("a"))
+        assert conflict.value.managers == (("********\\x1b[2J", ".data.********\\x1b[2J"),)
+        server.always = lambda _request: Reply(422, status(422, said, said, causes=[cause]))
+        with pytest.raises(Invalid) as invalid:
+            client.apply(config_map("a"))
+        told = [conflict.value, invalid.value.causes, invalid.value.reason, conflict.value.hint, invalid.value]
+        assert TOKEN not in str(told)
+        assert "\x1b" not in str(invalid.value) + str(invalid.value.causes)
+        event = {**config_map("a"), "message": said, "status": {"conditions": [{"message": said}]}}
+        server.always = lambda _request: Reply(200, page([event]))
+        assert TOKEN not in str(client.list("v1", "ConfigMap").items)
+        line = json.dumps({"type": "ADDED", "object": event}).encode()
+        server.always = lambda _request: Stream([line + b"\n"])
+        ((_kind, seen),) = itertools.islice(client.watch("v1", "ConfigMap", resource_version="1", timeout=60), 1)
+        assert seen["message"].startswith("********")
+
+
+@pytest.mark.integration
+def test_what_a_server_makes_of_its_token_is_no_secret_to_others(server: Server, authority: Authority) -> None:
+    """A short password may be part of any word, which stays as it is."""
+    server.always = lambda _request: Reply(200, page([config_map("planted")]))
+    with asking(server, authority, token="planted") as client:
+        (item,) = client.list("v1", "ConfigMap").items
+    assert item["metadata"]["name"] == "planted"
+
+
+@pytest.mark.integration
+def test_what_is_read_wrong_is_an_error_of_its_cluster(server: Server, authority: Authority) -> None:
+    server.always = lambda _request: Reply(200, {**config_map("a"), "spec": [1]})
+    told = r"cluster west: AttributeError in test_sick_servers\.py:\d+ over what it answers"
+    with pytest.raises(Unexpected, match=told), asking(server, authority) as client:
+        (client.get("v1", "ConfigMap", "a", "here") or {})["spec"].get("replicas")
+
+
+@pytest.mark.integration
+def test_nothing_is_written_once_the_lock_is_lost(server: Server, authority: Authority) -> None:
+    lost = False
+    server.always = lambda _request: Reply(200, config_map("a"))
+    with asking(server, authority) as client:
+        client.write_until(lambda: lost)
+        client.apply(config_map("a"))
+        lost = True
+        before = len(server.asked)
+        with pytest.raises(LockLost, match="apply ConfigMap here/a: the lock of the fleet was lost"):
+            client.apply(config_map("a"))
+        assert len(server.asked) == before
+        client.apply(config_map("a"), dry_run=True)
+        assert client.get("v1", "ConfigMap", "a", "here") is not None

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
+from ansible_collections.modelplane.fleet.tests.schemas import check
 
 Object = dict[str, Any]
 
@@ -116,10 +118,55 @@ def test_streams_may_end_before_a_pod_goes() -> None:
 
 def test_only_the_gateway_may_use_the_credential() -> None:
     spec = composed(endpoint())["NetworkPolicy"]["spec"]
-    assert spec["policyTypes"] == ["Ingress"]
+    assert "Ingress" in spec["policyTypes"]
     (rule,) = spec["ingress"]
     labels = {"kubernetes.io/metadata.name": "traefik-system"}
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": labels}}]
+
+
+def reaches(spec: Object, address: str, port: int) -> bool:
+    """Whether a NetworkPolicy lets its pods send to an address outside of the cluster."""
+    if "Egress" not in spec["policyTypes"]:
+        return True
+    for rule in spec["egress"]:
+        blocks = [peer["ipBlock"] for peer in rule.get("to", ())]
+        there = "to" not in rule or any(
+            holds(block["cidr"], address) and not any(holds(each, address) for each in block["except"])
+            for block in blocks
+        )
+        if there and ("ports" not in rule or port in {each["port"] for each in rule["ports"]}):
+            return True
+    return False
+
+
+def holds(network: str, address: str) -> bool:
+    return ip_network(network).version == ip_address(address).version and ip_address(address) in ip_network(network)
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "let"),
+    [
+        ("203.0.113.5", 443, True),
+        ("10.20.0.15", 8443, True),
+        ("2001:db8::1", 443, True),
+        ("169.254.169.254", 80, False),
+        ("100.100.100.200", 80, False),
+        ("fd00:ec2::254", 80, False),
+        ("10.96.0.10", 53, True),
+        # The cache of names on the node.
+        ("169.254.20.10", 53, True),
+    ],
+)
+def test_a_proxy_reaches_no_metadata_service_whatever_its_name_resolves_to(address: str, port: int, let: bool) -> None:
+    policy = composed(endpoint())["NetworkPolicy"]
+    check(policy)
+    assert reaches(policy["spec"], address, port) is let
+
+
+def test_a_proxy_reaches_what_was_allowed_inside() -> None:
+    policy = composed(endpoint("http://vllm.models.svc.cluster.local:8000"))["NetworkPolicy"]
+    check(policy)
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
 @pytest.mark.parametrize(

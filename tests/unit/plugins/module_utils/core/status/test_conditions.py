@@ -125,6 +125,11 @@ def test_hold_takes_only_what_was_known() -> None:
         assert hold("Ready", past, otherwise) is otherwise
 
 
+def test_texts_of_others_have_no_secrets_and_no_commands() -> None:
+    assert cut("pull failed: Authorization: Bearer s3cr3t-0123\x1b[2J") == "pull failed: Authorization: ********"
+    assert cut("it is\x1b[2J so\u202e") == "it is\\x1b[2J so\\u202e"
+
+
 def test_texts_are_cut() -> None:
     assert listed(["c", "a", "b", "a"]) == "a, b, c"
     assert listed("edcba") == "a, b, c and 2 more"

@@ -200,3 +200,8 @@ def test_a_service_that_nobody_looks_at_keeps_its_routing() -> None:
     )
     unseen = model_service(seen.SERVICE, seen.resolution(True), [route], "192.0.2.1", None, previous=before)
     assert unseen.wire(before, 1, LATER) == before
+
+
+def test_a_password_in_a_url_is_not_told() -> None:
+    status = model_endpoint(seen.endpoint("https://me:hunter2@a.example"), [], Objects(), "it has a password")
+    assert "hunter2" not in str(status)

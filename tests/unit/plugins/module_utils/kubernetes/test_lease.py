@@ -1,0 +1,147 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""A lock that nobody can renew, and what becomes of what is done under it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils import apply
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import lease
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import Lease
+
+HOLDER = "here/run"
+
+
+class Control:
+    """A control cluster whose Lease is ours, until a write of it fails with `fault`."""
+
+    name = "control"
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.failed = threading.Event()
+        self.version = 0
+        self.until: Callable[[], bool] | None = None
+
+    def __enter__(self) -> Control:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def write_until(self, lost: Callable[[], bool]) -> None:
+        self.until = lost
+
+    def get(self, *_: str) -> dict[str, Any]:
+        return {"metadata": {"resourceVersion": str(self.version)}, "spec": {"holderIdentity": HOLDER}}
+
+    def replace(self, value: dict[str, Any]) -> dict[str, Any]:
+        if self.fault is not None:
+            self.failed.set()
+            raise self.fault
+        self.version += 1
+        return {**value, "metadata": {"resourceVersion": str(self.version)}}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """For as long as it takes: a test that waits for ever fails by being ended."""
+    pause = threading.Event()
+    while not condition():
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock of leases, which stands still until a test moves `now`."""
+    made = SimpleNamespace(now=0.0, monotonic=lambda: made.now)
+    monkeypatch.setattr(lease, "time", made)
+    return made
+
+
+@pytest.mark.usefixtures("clock")
+def test_a_lock_that_another_run_took_is_lost() -> None:
+    control: Any = Control()
+    held = Lease(control, "lock", "here", HOLDER, duration=0.03)
+    held.renew()
+    with held.kept() as lost:
+        wait_until(lambda: control.version > 2)
+        assert not lost()
+        control.fault = Conflict("taken by another", cluster="control")
+        wait_until(lost)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Unreachable("nobody answers", cluster="control"),
+        ApiError("odd", cluster="control"),
+        AttributeError("'list' object has no attribute 'get'"),
+        RecursionError("deep"),
+    ],
+)
+def test_a_lock_that_nobody_renews_is_lost_when_its_time_is_over(clock: SimpleNamespace, fault: Exception) -> None:
+    control: Any = Control()
+    held = Lease(control, "lock", "here", HOLDER, duration=0.03)
+    held.renew()
+    with held.kept() as lost:
+        control.fault = fault
+        assert control.failed.wait()
+        assert not lost()
+        control.fault = None
+        before = control.version
+        wait_until(lambda: control.version > before)
+        assert not lost()
+        control.fault = fault
+        clock.now += 0.04
+        assert lost()
+
+
+def test_a_server_that_does_not_answer_in_time_loses_the_lock(clock: SimpleNamespace) -> None:
+    """While the renewal still waits for its answer."""
+    control: Any = Control()
+    held = Lease(control, "lock", "here", HOLDER, duration=0.03)
+    asked, answered = threading.Event(), threading.Event()
+    held.renew()
+
+    def replace(value: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        answered.wait()
+        return value
+
+    control.replace = replace
+    with held.kept() as lost:
+        assert asked.wait()
+        assert not lost()
+        clock.now += 0.04
+        assert lost()
+        answered.set()
+
+
+@pytest.mark.usefixtures("clock")
+def test_no_cluster_is_written_to_once_the_lock_is_lost() -> None:
+    made: list[Any] = []
+
+    def connect(_control: Any) -> Any:
+        made.append(Control())
+        return made[-1]
+
+    settings = apply.Settings(
+        "", targets=[apply.Target("east", connect)], control=connect, lease=(HOLDER, 0.03), record="x"
+    )
+    with apply._locked(settings) as locked:
+        (keeper,) = made
+        assert locked.control is not None
+        clients: list[Any] = [locked.control(None), locked.targets[0].connect(None)]
+        assert keeper.until is None
+        assert not any(client.until() for client in clients)
+        keeper.fault = Conflict("taken by another", cluster="control")
+        wait_until(lambda: all(client.until() for client in clients))
