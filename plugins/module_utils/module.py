@@ -56,6 +56,7 @@ def settings(module: AnsibleModule) -> Settings:
         state=params.get("state") or "folder",
         preview=params.get("preview") or "",
         drain=tuple(params.get("drain") or ()),
+        hosts=tuple(params.get("hosts") or ()),
     )
 
 
