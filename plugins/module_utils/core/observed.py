@@ -140,11 +140,11 @@ class ObservedCluster:
     """
 
     unreachable: str = ""
-    declared: bool = False
     provisioned: Component | None = None
     stack: Component = field(default_factory=Component)
     objects: Objects = field(default_factory=Objects)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    declared: bool = False
 
 
 @dataclass(frozen=True)
