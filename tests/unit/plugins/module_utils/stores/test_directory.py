@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -452,9 +452,9 @@ class Disk:
         for name, call in (("open", record_open), ("replace", replace), ("unlink", unlink), ("fsync", fsync)):
             patch.setattr(os, name, call)
 
-    def after(self, count: int, *, lazy: bool) -> dict[str, str]:
-        """The files when the power fails after so many calls. `lazy`: nothing reached the disk that was not synced, but
-        for names of files whose content did not; else all names did, and content that was not synced is gone."""
+    def after(self, count: int, reached: Callable[[str, str], bool]) -> dict[str, str]:
+        """The files when the power fails after so many calls. Of those calls that were not synced, these `reached` the
+        disk, in whatever order they were made; content that was not synced is gone."""
         found = dict(self.start)
         contents = set()
         waiting: list[tuple[str, str]] = []
@@ -474,8 +474,16 @@ class Disk:
                 waiting = [each for each in waiting if os.path.dirname(each[1]) != name.removeprefix("./")]
             else:
                 waiting.append((call, name))
-        settle([] if lazy else waiting)
+        settle([each for each in waiting if reached(*each)])
         return found
+
+
+REACHED: dict[str, Callable[[str, str], bool]] = {
+    "nothing": lambda _call, _name: False,
+    "everything": lambda _call, _name: True,
+    "removals": lambda call, _name: call == "unlink",
+    "what is made of state": lambda _call, name: not is_state(name),
+}
 
 
 def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path) -> None:
@@ -493,18 +501,20 @@ def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path)
     state = [(call, name) for call, name in disk.calls if is_state(name)]
     assert {"content", "replace", "unlink"} <= {call for call, _ in state}
     for count in range(len(disk.calls) + 1):
-        for lazy in (True, False):
-            left = disk.after(count, lazy=lazy)
+        for mode, reached in REACHED.items():
+            left = disk.after(count, reached)
             there = {name for name in left if is_state(name)}
             assert all(left[name] in (disk.start.get(name), wanted.get(name)) for name in there)
             assert set(filter(is_state, disk.start)) <= there or set(filter(is_state, wanted)) <= there
-            if count % 19 == 0:
-                again = tmp_path / f"again-{count}-{lazy}"
+            made = {name for name in left if not is_state(name)} - disk.start.keys()
+            assert not made or set(filter(is_state, wanted)) <= there, "state is there before what is made of it"
+            if count % 29 == 0:
+                again = tmp_path / f"again-{count}-{mode}"
                 for name, text in left.items():
                     (again / name).parent.mkdir(parents=True, exist_ok=True)
                     (again / name).write_text(text)
                 build.build(settings(again, resources))
-                assert tree(again) == wanted, (count, lazy)
+                assert tree(again) == wanted, (count, mode)
 
 
 @contextlib.contextmanager
