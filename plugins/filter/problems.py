@@ -14,6 +14,7 @@ description:
   - Looks through the variables that the playbooks of this collection read, before anything is done with them.
   - Misspelt names, wrong types and choices, and connections that lead nowhere are told all at once. No value of a
     connection is repeated.
+  - With O(groups), so are misspelt groups, and an inventory in which nothing of the fleet is a host.
 positional: host, hosts
 options:
   _input:
@@ -33,6 +34,10 @@ options:
     description: Whether there have to be manifests and a build folder.
     type: bool
     default: true
+  groups:
+    description: The groups of the inventory with their hosts, as Ansible has them in C(groups).
+    type: dict
+    default: {}
 seealso:
   - plugin: modelplane.fleet.connections
     plugin_type: filter
@@ -77,7 +82,7 @@ _ROLES = {
 }
 
 
-def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True) -> list[str]:
+def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: Any = None) -> list[str]:
     """What is wrong with the variables of a fleet."""
     from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
 
@@ -95,6 +100,7 @@ def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True) -> list[s
         },
         build=build,
         of_roles=of_roles,
+        groups={str(name): [str(member) for member in members] for name, members in (groups or {}).items()},
     )
 
 

@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
     ObservationError,
     Observed,
+    fields,
+    identity,
     parse,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
@@ -30,16 +32,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
-    HEADER,
+    HOW_TO_RESTORE,
     PLAN_FILE,
     REPORT_FILE,
     Changes,
     DirectoryStore,
     StoreError,
+    file_text,
+    is_state,
+    is_whole_report,
     object_path,
     plan_text,
     state_files,
@@ -68,7 +74,8 @@ class Settings:
     clusters an edit of a deployment reaches at a time. `state`: where the fleet's state is, in the build folder or on
     the control cluster, as `observations` show it; in the latter case resources may be there as well. `preview` is a
     folder that in check mode gets what would be built. `drain` are InferenceClusters that are to be emptied.
-    `endpoint_hosts`: what endpoints may lead to inside of the cluster and its cloud.
+    `endpoint_hosts`: what endpoints may lead to inside of the cluster and its cloud. `hosts`: the clusters that the
+    inventory has hosts for.
     """
 
     resources: tuple[str, ...]
@@ -85,6 +92,7 @@ class Settings:
     preview: str = ""
     drain: tuple[str, ...] = ()
     endpoint_hosts: AllowedHosts = field(default_factory=AllowedHosts)
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,7 @@ def scheduled(folder: str) -> list[Mapping[str, Any]]:
 
 def decide(settings: Settings) -> Outcome:
     """Read and decide; write nothing. Raises ManifestError and StoreError."""
-    return _decide(settings, DirectoryStore(settings.folder).read() if settings.folder else {})
+    return _decide(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 
 def draw(decided: Plan, changes: Changes) -> str:
@@ -151,11 +159,12 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
     # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes. The
     # manifests are read under the lock, so that a run that waited does not undo what a later one decided.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
-        before = store.read()
+        before = _read(store, settings)
         outcome = _decide(settings, before)
         after = _files(outcome)
-        pages = {name: text for name, text in before.items() if name == REPORT_FILE}
-        changes = store.compare({name: text for name, text in before.items() if name not in pages}, after)
+        pages = {name: text for name, text in before.items() if name == REPORT_FILE and is_whole_report(text)}
+        changes = store.compare({name: text for name, text in before.items() if name != REPORT_FILE}, after)
+        _refuse_lost(settings.folder, before, changes, outcome.loaded)
         warnings: tuple[str, ...] = ()
         new_pages = pages
         if settings.check_mode:
@@ -168,11 +177,15 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
             new_pages, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
         if settings.check_mode and settings.preview:
-            page, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.preview, REPORT_FILE))
+            page, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
             preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
         after |= new_pages
     return replace(outcome, changes=store.compare(before, after), after=after, warnings=warnings)
+
+
+def _read(store: DirectoryStore, settings: Settings) -> dict[str, str]:
+    return store.read(elsewhere=settings.state == "control")
 
 
 def touched(outcome: Outcome) -> list[str]:
@@ -258,7 +271,22 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
             )
 
 
+def _refuse_strangers(loaded: Loaded, hosts: Iterable[str]) -> None:
+    """Raise StoreError for hosts that are no cluster of the fleet: nobody would look at one whose host is misspelt."""
+    refs = {*(each.ref for each in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
+    known = {ref.name for ref in refs if ref.kind in ("InferenceCluster", "EKSCluster", "GKECluster")}
+    strangers = sorted(set(hosts) - known)
+    if strangers:
+        hints = dict.fromkeys(nearest_name(name, known) for name in strangers)
+        raise StoreError(
+            f"{', '.join(strangers)}: a host of workload_clusters, and no InferenceCluster of the fleet. "
+            f"{' '.join(hints)} Correct the name, or set fleet_cluster where the host is called otherwise. Of a "
+            "cluster that left the fleet take the host out, once teardown with --limit took away what is there"
+        )
+
+
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
+    _refuse_strangers(loaded, settings.hosts)
     resources = _drained((*loaded.resources, *loaded.unresolved), settings.drain)
     if state.existing and not settings.allow_empty:
         _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
@@ -321,15 +349,32 @@ def _observation(path: str, data: bytes) -> Any:
     return found[0].value
 
 
+def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loaded: Loaded) -> None:
+    """Raise StoreError for a file that was cut off and would go. It may be of a resource whose manifest has errors now,
+    of which everything is to stay, and nobody can make it again."""
+    for name in changes.removed if loaded.invalid else ():
+        place = os.path.join(folder, name)
+        read = list(documents(Source(place, before[name].encode())))
+        if not read or any(document.problems for document in read):
+            raise StoreError(
+                f"{place} is no longer what was written there (its end is missing), and cannot be made again while "
+                "manifests have errors: correct them first, or restore it, as from Git"
+            )
+
+
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
-    """The status of each resource as of the last run."""
+    """The status of each resource as of the last run. Raises StoreError where that is state and cannot be read; of
+    others nothing is known then."""
     found: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
-        for document in documents(Source(os.path.join(folder, name), text.encode())):
-            if not document.problems and isinstance(document.value, Mapping):
-                metadata = document.value["metadata"]
-                ref = Ref(document.value["kind"], metadata.get("namespace", ""), metadata["name"])
-                found[ref] = document.value["status"]
+        place = os.path.join(folder, name)
+        read = [document.value for document in documents(Source(place, text.encode())) if not document.problems]
+        value = read[0] if len(read) == 1 else None
+        group, kind, namespace, called = identity(value)
+        if group and kind and called and fields(value, "status"):
+            found[Ref(kind, namespace, called)] = fields(value, "status")
+        elif is_state(name):
+            raise StoreError(f"{place} is no longer what was written there (it has no status); {HOW_TO_RESTORE}")
     return found
 
 
@@ -347,31 +392,50 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
     found = []
     for name, text in state_files(files).items():
         place = os.path.join(folder, name)
-        for document in documents(Source(place, text.encode())):
+        read = list(documents(Source(place, text.encode())))
+        if not read:
+            raise StoreError(f"{place} is no longer what was written there (nothing is in it); {HOW_TO_RESTORE}")
+        for document in read:
             problems = list(document.problems)
             if not problems:
                 try:
-                    api.parse(document.value)
+                    if api.parse(document.value).kind not in ("ModelReplica", "ModelEndpoint"):
+                        problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=place)]
                 except api.InvalidResource as error:
                     problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
             if problems:
                 lines = "\n".join(str(problem) for problem in problems)
-                raise StoreError(
-                    f"{place} is no longer what was written there; restore it, or delete it to have the replica placed "
-                    f"anew:\n{lines}"
-                )
+                raise StoreError(f"{place} is no longer what was written there; {HOW_TO_RESTORE}:\n{lines}")
             found.append(document.value)
     return found
 
 
+def _known_statuses(outcome: Outcome) -> set[str]:
+    """Where the status is that earlier runs knew of each resource, of composed ones and of those whose manifests have
+    errors too."""
+    loaded = outcome.loaded
+    refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
+    refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
+    return {
+        object_path("status", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
+        for ref in refs & set(outcome.plan.situation.statuses)
+    }
+
+
 def _files(outcome: Outcome) -> dict[str, str]:
     decided = outcome.plan
-    files = {object_path("control", value): HEADER + to_yaml(value) for value in (*decided.control, *outcome.published)}
-    for cluster, objects in decided.clusters.items():
-        for value in objects:
-            files[object_path(f"clusters/{cluster}", value)] = HEADER + to_yaml(value)
-    if decided.situation.observed is not None:
-        for value in statuses(decided, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")):
-            files[object_path("status", value)] = HEADER + to_yaml(value)
+    placed = [("control", value) for value in (*decided.control, *outcome.published)]
+    placed += [(f"clusters/{cluster}", value) for cluster, objects in decided.clusters.items() for value in objects]
+    files = {}
+    if decided.situation.observed is None:
+        # What earlier runs knew of what is still there: not to look is no order to forget it.
+        there = _known_statuses(outcome)
+        files = {name: text for name, text in status_files(outcome.before).items() if name in there}
+    else:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        placed += [("status", value) for value in statuses(decided, now)]
+    for top, value in placed:
+        name = object_path(top, value)
+        files[name] = file_text(name, to_yaml(value))
     files[PLAN_FILE] = plan_text(table.document(decided))
     return files

@@ -61,6 +61,7 @@ def settings(module: AnsibleModule) -> Settings:
         preview=params.get("preview") or "",
         drain=tuple(params.get("drain") or ()),
         endpoint_hosts=endpoint_hosts(module),
+        hosts=tuple(params.get("hosts") or ()),
     )
 
 

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -107,6 +109,14 @@ KNOWN = frozenset(
 OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
+_NO_GROUPS: Mapping[str, Collection[str]] = {}
+CONTROL_PLANE = "control_plane"
+WORKLOAD_CLUSTERS = "workload_clusters"
+_LIKE = {
+    CONTROL_PLANE: re.compile("control(clusters?)?$"),
+    WORKLOAD_CLUSTERS: re.compile("workload|(?!control).*cluster"),
+}
+"""The groups that playbooks look for, and other names, without all but letters and digits, that mean them."""
 
 
 def problems(
@@ -116,12 +126,14 @@ def problems(
     *,
     build: bool,
     of_roles: Mapping[str, Collection[str]] = _NO_ROLES,
+    groups: Mapping[str, Collection[str]] = _NO_GROUPS,
 ) -> list[str]:
     """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
     host). `build`: whether there have to be manifests and a build folder. `of_roles`: what variables of roles begin
-    with, and those that there are. Of what makes up a connection no value is repeated."""
+    with, and those that there are. `groups`: the groups of the inventory with their hosts. Of what makes up a
+    connection no value is repeated."""
     known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
-    found = _unknown({host: fleet, **clusters}, known)
+    found = misnamed(groups) + _unknown({host: fleet, **clusters}, known)
     found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
     for name, variables in clusters.items():
         found += [f"{name}: {message}" for message in _wrong(variables, OF_CLUSTER)]
@@ -139,6 +151,43 @@ def problems(
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
         found.append(f"{host}: fleet_resources is not set: it says where the manifests of the fleet are")
     return found
+
+
+def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
+    """A line for each group that playbooks look for in vain while there is one with a similar name, and one for an
+    inventory with hosts none of which is of the fleet. No inventory at all is fine: a fleet may be files only."""
+    if not set(groups.get("all") or ()) - {"localhost"}:
+        return []
+    others = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
+    missing = [name for name in _LIKE if not groups.get(name)]
+    found = []
+    for name in missing:
+        alike = _alike(name, others)
+        if alike:
+            found.append(
+                f"the inventory has a group {alike}, which no playbook of modelplane.fleet reads, and no host in "
+                f"{name}. Did you mean {name}?"
+            )
+    if not found and len(missing) == 2:
+        shown = f"its groups are {', '.join(others[:10])}" if others else "its hosts are in no group"
+        found.append(
+            f"nothing of the fleet is a host of the inventory: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, "
+            f"and {shown}. Name them so, or run without an inventory (-i localhost,) for a fleet that is files only"
+        )
+    return found
+
+
+def _alike(wanted: str, names: Iterable[str]) -> str:
+    """The name of a group that was meant to be another one, "" for none."""
+    by_folded = {_folded(name): name for name in names if name not in _LIKE}
+    # Kubespray's kube_control_plane is a group of its own.
+    found = difflib.get_close_matches(_folded(wanted), by_folded, n=1, cutoff=0.86)
+    found = found or [each for each in by_folded if _LIKE[wanted].match(each)]
+    return by_folded[found[0]] if found else ""
+
+
+def _folded(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collection[str]]) -> list[str]:

@@ -15,7 +15,8 @@ description:
   - The ModelReplicas among the files are the state of the fleet. The next run starts from them, so keep the folder, for
     example in Git.
   - No cluster is contacted. Without O(observations) each counts as ready with the capacity that its pools declare,
-    unless the C(status) of its manifest says otherwise, and every replica counts as serving.
+    unless the C(status) of its manifest says otherwise, behind the address that earlier runs knew of it, and every
+    replica counts as serving. The status that earlier runs wrote stays.
 options:
   resources:
     description:
@@ -43,6 +44,13 @@ options:
     type: list
     elements: str
     default: []
+  hosts:
+    description:
+      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor an EKSCluster
+        or a GKECluster that somebody wrote, is an error.
+    type: list
+    elements: str
+    default: []
   preview:
     description:
       - A folder that in check mode gets what would be built, so that it can be compared with the clusters. It is the
@@ -51,11 +59,12 @@ options:
   observations:
     description:
       - A file that says what was seen of the fleet, YAML or JSON. Endpoints, routes, caches and edits then follow what
-        is ready, and the status of every resource is written below C(status/).
+        is ready, and the status of every resource is written below C(status/). A cluster that is not in it counts as
+        declared as long as nobody ever looked at it, else as it was last.
       - C(control) has C(unreachable), C(objects), C(secrets) (C(namespace), C(name), C(keys) that have a value) and
         C(controller) (C(ready), C(message)); C(clusters) has for each cluster C(unreachable), C(provisioned) and
-        C(stack) (both C(ready), C(message)), C(nodes) by pool and C(objects). Objects are as an API server shows them;
-        Secrets with values are refused.
+        C(stack) (both C(ready), C(message)), C(nodes) by pool and C(objects), or V(true) in C(declared) alone, where
+        nobody looks. Objects are as an API server shows them; Secrets with values are refused.
     type: path
   rollout:
     description:
@@ -241,6 +250,7 @@ ARGUMENTS: dict[str, Any] = {
         "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
         "preview": {"type": "path"},
         "drain": {"type": "list", "elements": "str", "default": []},
+        "hosts": {"type": "list", "elements": "str", "default": []},
         **SCHEDULING,
         **ENDPOINT_HOSTS,
         "path": {"type": "path", "required": True},
@@ -272,7 +282,7 @@ def work(module: AnsibleModule) -> None:
         module.fail_json(msg=problem)
     outcome = run(module, build.build, settings(module))
     strangers = [
-        f"{module.params['observations']}: clusters: {name} is no InferenceCluster of the manifests, so it is ignored"
+        f"{name} was observed and is no InferenceCluster of the manifests, so what was seen of it is ignored"
         for name in outcome.plan.strangers
     ]
     warn(module, outcome.loaded, more=[*outcome.warnings, *outcome.plan.warnings, *strangers])

@@ -46,6 +46,13 @@ options:
     type: list
     elements: str
     default: []
+  declared:
+    description:
+      - Names of further clusters of the fleet that nobody looks at, as their objects are files.
+      - They are written to O(path) as such, and count as their manifests declare them. They win over O(others).
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
@@ -219,6 +226,7 @@ ARGUMENTS: dict[str, Any] = {
         "chdir": {"type": "path"},
         "path": {"type": "path"},
         "others": {"type": "list", "elements": "str", "default": []},
+        "declared": {"type": "list", "elements": "str", "default": []},
     },
     "supports_check_mode": True,
 }
@@ -259,6 +267,7 @@ def _look(module: AnsibleModule) -> FleetLook:
         control_connection(params),
         [api.wire(resource) for resource in loaded.resources],
         others=params["others"],
+        declared=params["declared"],
         width=forks(params),
         write_cache=not module.check_mode,
     )

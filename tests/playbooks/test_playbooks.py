@@ -71,9 +71,15 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plan", "site", "status", "drain", "loop", "teardown"])
-def test_variables_are_looked_through_before_anything_is_done(tmp_path: Path, name: str) -> None:
+def test_variables_are_looked_through_before_anything_is_done(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    inventory = tmp_path_factory.mktemp("inventory") / "hosts.yml"
+    inventory.write_text(SAMPLE.read_text().replace("control_plane:", "controlplane:"))
     variables = {"fleet_build": str(tmp_path / "build"), "fleet_biuld": "x", "fleet_invalid": "ignore"}
-    output = failed(play(name, inventory=SAMPLE, **variables))
+    output = failed(play(name, inventory=inventory, **variables))
+    assert "the inventory has a group controlplane" in output
+    assert "Did you mean control_plane?" in output
     assert "fleet_biuld is no variable of modelplane.fleet" in output
     assert "Did you mean fleet_build?" in output
     assert "value of fleet_invalid must be one of: fail, hold, got: ignore" in output

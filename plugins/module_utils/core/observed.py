@@ -12,6 +12,7 @@ Values of Secrets are never among them, only which keys have one. `parse` and `w
     clusters:
       <InferenceCluster>:
         unreachable: ""                          # why it did not answer; else objects must be given
+        declared: false                          # true, alone: its objects are files, and nobody looks at it
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
@@ -133,8 +134,9 @@ class ObservedCluster:
     """What was seen of one workload cluster.
 
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
-    stays true. `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving
-    stack. `nodes` are the nodes per pool that are Ready.
+    stays true. `declared`: nobody looks at it, as its objects are files; it counts as its manifest declares it.
+    `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
+    `nodes` are the nodes per pool that are Ready.
     """
 
     unreachable: str = ""
@@ -142,6 +144,7 @@ class ObservedCluster:
     stack: Component = field(default_factory=Component)
     objects: Objects = field(default_factory=Objects)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    declared: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,8 @@ def _component_wire(component: Component) -> dict[str, Any]:
 
 
 def _cluster_wire(cluster: ObservedCluster) -> dict[str, Any]:
+    if cluster.declared:
+        return {"declared": True}
     provisioned = {"provisioned": _component_wire(cluster.provisioned)} if cluster.provisioned else {}
     return {
         "unreachable": cluster.unreachable,
@@ -266,7 +271,15 @@ def _component(value: Any, path: str) -> Component:
 
 
 def _cluster(value: Any, path: str) -> ObservedCluster:
-    found = _map(value, path, "unreachable", "provisioned", "stack", "nodes", "objects")
+    found = _map(value, path, "unreachable", "declared", "provisioned", "stack", "nodes", "objects")
+    declared = found.get("declared", False)
+    if not isinstance(declared, bool):
+        raise ObservationError(f"{path}.declared", short_value(declared), "true or false")
+    if declared:
+        if told := sorted(key for key in found if key != "declared" and found[key]):
+            expected = "nothing beside declared, which says that nobody looked at the cluster"
+            raise ObservationError(f"{path}.{told[0]}", "", expected)
+        return ObservedCluster(declared=True)
     provisioned = found.get("provisioned")
     nodes = _map(found.get("nodes"), f"{path}.nodes")
     for pool, count in nodes.items():

@@ -64,6 +64,16 @@ def _cut(key: str) -> str:
     return key[: KEY_CHARACTERS - 1] + "…"
 
 
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that nothing has: the known one that looks most like it, or the first of them."""
+    names = sorted(known)
+    match = difflib.get_close_matches(name, names, n=1)
+    if match:
+        return f"Did you mean {match[0]}?"
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"The fleet has {', '.join(names[:10])}{more}." if names else "The fleet has none."
+
+
 def nearest_key(key: object, known: Iterable[str]) -> str:
     """A hint for an unknown key: the known one that looks most like it, or all of them."""
     names = sorted(known)

@@ -29,11 +29,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
 
 @dataclass(frozen=True)
 class FleetLook:
-    """What was seen. `others` are clusters of the fleet that are no part of this run."""
+    """What was seen. `others` are clusters of the fleet that are no part of this run, `declared` those that nobody
+    looks at, as their objects are files."""
 
     control: ControlLook
     clusters: Mapping[str, ClusterLook]
     others: Sequence[str] = ()
+    declared: Sequence[str] = ()
 
     @property
     def requests(self) -> int:
@@ -42,12 +44,10 @@ class FleetLook:
 
     def document(self) -> dict[str, Any]:
         """The observation: what `core.observed.parse` reads."""
-        skipped = {name: unreachable(NOT_THIS_RUN) for name in self.others}
-        looks = {**skipped, **self.clusters}
-        return {
-            "control": dict(self.control.entry),
-            "clusters": {name: dict(look.entry) for name, look in sorted(looks.items())},
-        }
+        entries: dict[str, dict[str, Any]] = {name: dict(unreachable(NOT_THIS_RUN).entry) for name in self.others}
+        entries |= {name: {"declared": True} for name in self.declared}
+        entries |= {name: dict(look.entry) for name, look in self.clusters.items()}
+        return {"control": dict(self.control.entry), "clusters": dict(sorted(entries.items()))}
 
 
 def observe_fleet(
@@ -56,6 +56,7 @@ def observe_fleet(
     resources: Sequence[Object],
     *,
     others: Iterable[str] = (),
+    declared: Iterable[str] = (),
     width: int = 32,
     write_cache: bool = True,
 ) -> FleetLook:
@@ -66,14 +67,15 @@ def observe_fleet(
     cluster cannot be: all that is there would count as gone.
     """
     names = {connection.name for connection in connections}
-    skipped = sorted(set(others) - names)
+    files = sorted(set(declared) - names)
+    skipped = sorted(set(others) - names - set(files))
     if control is None:
         wanted = expected(resources)
-        return FleetLook(no_control(), _looks(connections, wanted.cluster, None, width, write_cache), skipped)
+        return FleetLook(no_control(), _looks(connections, wanted.cluster, None, width, write_cache), skipped, files)
     with connect(control, write_cache=write_cache) as client:
         seen = observe_control(client, expected(resources))
         wanted = expected([*seen.resources, *resources])
-        return FleetLook(seen, _looks(connections, wanted.cluster, client, width, write_cache), skipped)
+        return FleetLook(seen, _looks(connections, wanted.cluster, client, width, write_cache), skipped, files)
 
 
 def _looks(

@@ -29,10 +29,16 @@ def read_objects(folder: str, *, own: bool = False) -> list[Object]:
     found: list[Object] = []
     for path in _files(folder):
         try:
+            if not (own or path.is_file()):
+                # A FIFO would keep everybody waiting.
+                raise StoreError(f"{path} is no file: remove it from the folder")
             data = read_text(path).encode() if own else path.read_bytes()
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-        for document in documents(Source(str(path), data)):
+        read = list(documents(Source(str(path), data)))
+        if own and not read:
+            raise StoreError(f"{path} is not what was written there (nothing is in it): build the fleet again")
+        for document in read:
             if document.problems:
                 raise StoreError("\n".join(map(str, document.problems)))
             value: Object = document.value

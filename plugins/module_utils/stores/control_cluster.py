@@ -95,17 +95,18 @@ class ControlCluster:
     def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
 
-        What an API server shows tells what is there, and a build folder how it was written. Of a cluster that did not
-        answer it is the build folder alone; nothing is applied there either.
+        What an API server shows tells what is there, and a build folder how it was written. Of a cluster that nobody
+        looked at, or that did not answer, it is the build folder alone; nothing is applied there either.
         """
         label = OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
-        silent = {name for name, cluster in self._observed.clusters.items() if cluster.unreachable}
+        looks = self._observed.clusters
+        shown = {name for name, cluster in looks.items() if not cluster.unreachable and not cluster.declared}
         built = list(self._built(ref))
         written = {(place, *identity(value)): value for place, value in built if place}
         found = [(place, written.get((place, *identity(value)), value)) for place, value in self._composed(ref, label)]
-        return [*found, *((place, value) for place, value in built if place in silent)]
+        return [*found, *((place, value) for place, value in built if place and place not in shown)]
 
     def _composed(self, ref: Ref, label: str) -> Iterator[tuple[str, Object]]:
         places = [("", self._observed.control)] + [

@@ -11,6 +11,12 @@
 Files are written one by one, each with an atomic rename, ModelReplicas first and removals last. So a run that is killed
 leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
 same place. Only files that begin with our first line are ever changed or removed.
+
+State is what no other file tells: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them,
+and what was last known of clusters, of the gateway, and of what volumes hold. It is on the disk before anything is made
+of it, and goes after that, so all this holds for a power failure too. A file of it ends with a line of three dots: one
+that was cut off is an error and never counts as absent. All other files are made again from it, whatever is left of
+them.
 """
 
 from __future__ import annotations
@@ -20,23 +26,36 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 _MARK = "# Written by modelplane.fleet."
 HEADER = f"{_MARK} Changes made here are overwritten.\n"
+STATE_HEADER = f"{_MARK} Changes made here are overwritten. The last line is that of three dots.\n"
+_END = "...\n"
 PLAN_FILE = "plan.json"
 _PLAN_MARK = '"generator": "modelplane.fleet"'
 REPORT_FILE = "report.html"
 _REPORT_MARK = '<meta name="generator" content="modelplane.fleet"'
+_REPORT_START = '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+_REPORT_END = "</html>\n"
 LOCK_FILE = ".modelplane.lock"
 _FOLDERS = ("control", "clusters", "status")
 _TEMPORARY = ".modelplane-tmp"
-_REPLICA_PREFIX = "modelreplica-"
+_OBJECT = re.compile("(control|status|clusters/[^/]+)/(cluster-scoped|namespaces/[^/]+)/([a-z0-9]+)-[^/]+[.]yaml")
+_REPLICA = "modelreplica"
+# By the first folder.
+_STATE_KINDS = {
+    "control": frozenset({_REPLICA, "modelendpoint"}),
+    "clusters": frozenset({"persistentvolumeclaim", "job"}),
+    "status": frozenset({"inferencecluster", "inferencegateway", "modelcache"}),
+}
 
 
 class StoreError(Exception):
@@ -62,6 +81,7 @@ class DirectoryStore:
         if not folder.strip():
             raise StoreError("the build folder has an empty name: set fleet_build")
         self.folder = Path(folder)
+        self._may_only_read = ""
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{folder} is a file, and the build needs a folder: choose another fleet_build")
 
@@ -69,7 +89,8 @@ class DirectoryStore:
     def lock(self, timeout: float) -> Iterator[None]:
         """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
 
-        The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next.
+        The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next. Who
+        may only read the folder waits for a run that holds it, and keeps nobody out: such a run changes nothing.
         """
         path = self.folder / LOCK_FILE
         deadline = time.monotonic() + timeout
@@ -80,6 +101,9 @@ class DirectoryStore:
                     "end, or raise fleet_lock_timeout"
                 )
             time.sleep(0.1)
+        if descriptor == _NOBODY:
+            yield
+            return
         try:
             os.truncate(descriptor, 0)
             os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode())
@@ -90,11 +114,16 @@ class DirectoryStore:
             os.close(descriptor)
 
     def _try_lock(self, path: Path) -> int | None:
-        """A descriptor that holds the lock, or None when another run does."""
+        """A descriptor that holds the lock, or None when another run does; _NOBODY where none does and none can be
+        made, as the folder may only be read."""
+        self._may_only_read = ""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and self.folder.is_dir():
+                self._may_only_read = error.strerror or ""
+                return self._wait_for_writer(path)
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         try:
             # It is truncated, which another name of it would show.
@@ -115,23 +144,45 @@ class DirectoryStore:
         os.close(descriptor)
         return None
 
-    def read(self) -> dict[str, str]:
-        """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read: what
-        cannot be read must not count as absent, or replicas would be placed anew."""
+    def _wait_for_writer(self, path: Path) -> int | None:
+        """_NOBODY unless a run holds the lock that may write the folder."""
+        try:
+            descriptor = _open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return _NOBODY
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return _NOBODY
+
+    def read(self, *, elsewhere: bool = False) -> dict[str, str]:
+        """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read, and
+        on state that was cut off: it must not count as absent, or replicas would be placed anew. Of any other file a
+        part may be left, as it is made again. `elsewhere`: the state is on a control cluster, and all but the volumes
+        of caches is made again."""
         found = {}
         for path in self._files():
-            text = read_text(path)
-            if not text.startswith(_MARK):
+            name = path.relative_to(self.folder).as_posix()
+            whole = is_state(name) and not (elsewhere and name.partition("/")[0] != "clusters")
+            text = read_text(path, cut=not whole)
+            if whole:
+                _refuse_torn(path, text)
+            if not text.startswith(_MARK) and not (_OBJECT.fullmatch(name) and HEADER.startswith(text)):
                 raise StoreError(
                     f"{path} was not written by modelplane.fleet (its first line is not ours), so it is neither "
                     "changed nor removed: move it out of the build folder"
                 )
-            found[path.relative_to(self.folder).as_posix()] = text
-        for name, mark in ((PLAN_FILE, _PLAN_MARK), (REPORT_FILE, _REPORT_MARK)):
+            found[name] = text
+        for name, is_ours in ((PLAN_FILE, _is_plan), (REPORT_FILE, _is_report)):
             path = self.folder / name
             if os.path.lexists(path):
-                found[name] = read_text(path)
-                if mark not in found[name]:
+                found[name] = read_text(path, cut=True)
+                if not is_ours(found[name]):
                     raise StoreError(
                         f"{path} was not written by modelplane.fleet: move it, or choose another fleet_build"
                     )
@@ -161,47 +212,103 @@ class DirectoryStore:
 
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
         """Bring the folder from where `changes` was computed to `files`; the lock is held by the caller."""
+        if self._may_only_read:
+            # Without the lock: another run may write at the same time.
+            raise StoreError(f"{self.folder} cannot be written: {self._may_only_read}")
         self._clean()
+        if changes:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         removed = set(changes.removed)
-        for name in self.order(changes):
-            if name in removed:
-                self._remove(self.folder / name)
-            else:
-                self._replace(self.folder / name, files[name])
+        for (_, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
+            folders: set[Path] = set()
+            for name in names:
+                path = self.folder / name
+                folders.update((path.parent, *path.parent.parents))
+                if name in removed:
+                    self._remove(path)
+                else:
+                    self._replace(path, files[name], sync=state)
+            if state:
+                self._sync(folder for folder in folders if folder.is_relative_to(self.folder))
 
     @staticmethod
     def order(changes: Changes) -> list[str]:
-        """The files in the order in which they are dealt with. ModelReplicas are the state, so they appear before, and
-        disappear after, what is made from them."""
-        written = sorted((*changes.added, *changes.changed), key=lambda name: (not _is_replica(name), name))
-        return written + sorted(changes.removed, key=lambda name: (_is_replica(name), name))
+        """The files in the order in which they are dealt with. State appears before, and disappears after, what is made
+        from it, ModelReplicas first and last."""
+        written = sorted((*changes.added, *changes.changed), key=lambda name: (_rank(name), name))
+        return written + sorted(changes.removed, key=lambda name: (-_rank(name), name))
 
     def _remove(self, path: Path) -> None:
         """Remove a file, and the folders that it leaves empty."""
         try:
-            path.unlink(missing_ok=True)
+            with self._folder(path.parent) as folder:
+                os.unlink(path.name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
         except OSError as error:
             raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
-        for parent in path.parents:
-            if parent == self.folder:
+        for empty in path.parents:
+            if empty == self.folder:
                 break
-            with contextlib.suppress(OSError):
-                parent.rmdir()
+            try:
+                with self._folder(empty.parent) as folder:
+                    os.rmdir(empty.name, dir_fd=folder)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                break
 
-    def _replace(self, path: Path, text: str) -> None:
+    def _replace(self, path: Path, text: str, *, sync: bool) -> None:
+        # A name that nobody has put a link at.
+        temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # A name that nobody has put a link at.
-            temporary = path.with_name(f".{secrets.token_hex(8)}{_TEMPORARY}")
-            with os.fdopen(_open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "w", encoding="utf-8") as stream:
-                stream.write(text)
-                if _is_replica(path.relative_to(self.folder).as_posix()):
-                    # The state has to survive a power failure; all else is made from it again.
-                    stream.flush()
-                    os.fsync(stream.fileno())
-            os.replace(temporary, path)
+            with self._folder(path.parent, create=True) as folder:
+                with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=folder), "w", encoding="utf-8") as stream:
+                    stream.write(text)
+                    if sync:
+                        stream.flush()
+                        os.fsync(stream.fileno())
+                os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
+
+    def _sync(self, folders: Iterable[Path]) -> None:
+        """Have the names in these folders on the disk, and that of the build folder."""
+        for each in folders:
+            try:
+                with self._folder(each) as descriptor:
+                    os.fsync(descriptor)
+            except FileNotFoundError:
+                # It was empty, and went.
+                continue
+            except OSError as error:
+                raise StoreError(f"{each} cannot be written: {error.strerror}") from error
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self.folder.resolve().parent, _FOLDER)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _folder(self, path: Path, *, create: bool = False) -> Iterator[int]:
+        """A descriptor of a folder of the build. No link is followed on the way below the build folder itself, whatever
+        somebody puts there meanwhile. Raises StoreError for one, and OSError."""
+        descriptor = os.open(self.folder, _FOLDER)
+        place = self.folder
+        try:
+            for name in path.relative_to(self.folder).parts:
+                place /= name
+                below = _open_folder(place, descriptor, create=create)
+                os.close(descriptor)
+                descriptor = below
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _clean(self) -> None:
         """Remove what a killed run left half-written."""
@@ -213,6 +320,27 @@ class DirectoryStore:
                 for name in names:
                     if name.endswith(_TEMPORARY):
                         self._remove(Path(folder, name))
+
+
+_NOBODY = -1
+"""In place of a descriptor: nobody holds the lock, and it cannot be taken."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def _open_folder(path: Path, above: int, *, create: bool) -> int:
+    """Open a folder by its name in the one above. Raises StoreError for a link, and for what is no folder."""
+    try:
+        return os.open(path.name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
+    except FileNotFoundError:
+        if not create:
+            raise
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            refuse_foreign_folder(path)
+        raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path.name, dir_fd=above)
+    return _open_folder(path, above, create=False)
 
 
 def _open(path: Path, flags: int) -> int:
@@ -263,10 +391,11 @@ def refuse_foreign_folder(path: Path) -> None:
         _refuse_foreign(path, mode, stat.S_ISDIR)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file of the build. Raises StoreError, for a link and for what is no file too."""
+def read_text(path: Path, *, cut: bool = False) -> str:
+    """The text of a file of the build; with `cut`, one that may end within a character. Raises StoreError, for a link
+    and for what is no file too."""
     try:
-        with os.fdopen(_open(path, os.O_RDONLY), encoding="utf-8") as stream:
+        with os.fdopen(_open(path, os.O_RDONLY), encoding="utf-8", errors="replace" if cut else "strict") as stream:
             return stream.read()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
@@ -284,22 +413,76 @@ def _holder(path: Path) -> str:
         return "another run"
 
 
-def _is_replica(name: str) -> bool:
-    return name.startswith("control/") and name.rpartition("/")[2].startswith(_REPLICA_PREFIX)
+def _kind(name: str) -> str:
+    """The kind, in lower case, of the object that a file of the build holds; "" for another file."""
+    found = _OBJECT.fullmatch(name)
+    return found[3] if found else ""
+
+
+def is_state(name: str) -> bool:
+    """Whether a file of the build tells what no other one does, so that it cannot be made again."""
+    return _kind(name) in _STATE_KINDS.get(name.partition("/")[0], ())
+
+
+def _rank(name: str) -> int:
+    """0 for ModelReplicas, 1 for other state, 2 for what is made of it."""
+    return 2 if not is_state(name) else int(_kind(name) != _REPLICA)
+
+
+def _refuse_torn(path: Path, text: str) -> None:
+    """Raise StoreError for a file of the state that was cut off. Earlier releases wrote no end that could be missing,
+    but a last line that ends."""
+    if text.startswith(STATE_HEADER):
+        whole = text.endswith(f"\n{_END}")
+    elif text.startswith(_MARK):
+        whole = text.count("\n") > 1 and text.endswith("\n")
+    else:
+        # Neither is what somebody else wrote, which is told otherwise.
+        whole = not _MARK.startswith(text)
+    if not whole:
+        raise StoreError(f"{path} is no longer what was written there (its end is missing); {HOW_TO_RESTORE}")
+
+
+HOW_TO_RESTORE = (
+    "restore it, as from Git, or delete it: a replica is then placed anew, and what was known of a cluster is forgotten"
+)
+
+
+def _is_plan(text: str) -> bool:
+    """Whether plan.json is ours, or the beginning of ours."""
+    if _PLAN_MARK in text:
+        return True
+    with contextlib.suppress(ValueError):
+        json.loads(text)
+        return False
+    start = '{\n "'
+    return text.startswith(start) or start.startswith(text)
+
+
+def _is_report(text: str) -> bool:
+    """Whether the page is ours, or the beginning of ours."""
+    torn = _REPORT_START.startswith(text) or (text.startswith(_REPORT_START) and "</head>" not in text)
+    return _REPORT_MARK in text or torn
+
+
+def is_whole_report(text: str) -> bool:
+    """Whether nothing of the page is missing."""
+    return text.endswith(_REPORT_END)
 
 
 def state_files(files: Mapping[str, str]) -> dict[str, str]:
-    """The files of a build that the next run starts from: ModelReplicas and ModelEndpoints."""
-    return {
-        name: text
-        for name, text in files.items()
-        if _is_replica(name) or (name.startswith("control/") and "/modelendpoint-" in name)
-    }
+    """The ModelReplicas and ModelEndpoints of a build, with which the next run starts."""
+    return {name: text for name, text in files.items() if name.startswith("control/") and is_state(name)}
 
 
 def status_files(files: Mapping[str, str]) -> dict[str, str]:
     """The files of a build that hold the status of a resource."""
     return {name: text for name, text in files.items() if name.startswith("status/")}
+
+
+def file_text(name: str, text: str) -> str:
+    """The text of the file of this name for an object that is this YAML."""
+    return STATE_HEADER + text + _END if is_state(name) else HEADER + text
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:

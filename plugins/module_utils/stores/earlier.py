@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 
@@ -34,7 +35,7 @@ class EarlierObjects:
         for name in sorted(files):
             parts = name.split("/")
             if parts[0] in ("control", "clusters"):
-                namespace = parts[-2] if parts[-3] == "namespaces" else ""
+                namespace = parts[-2] if parts[-3:-2] == ["namespaces"] else ""
                 self._by_namespace.setdefault(namespace, []).append(name)
 
     def __call__(self, ref: Ref) -> Sequence[tuple[str, Object]]:
@@ -48,7 +49,7 @@ class EarlierObjects:
             for name in self._candidates(ref)
             if label in self._files[name] and value in self._files[name]
             for found in self._objects(name)
-            if (found["metadata"].get("labels") or {}).get(label) == value
+            if text(found, "metadata", "labels", label) == value
         ]
 
     def _candidates(self, ref: Ref) -> Iterator[str]:
@@ -63,5 +64,5 @@ class EarlierObjects:
 
     def _objects(self, name: str) -> Iterator[Object]:
         for document in documents(Source(os.path.join(self._folder, name), self._files[name].encode())):
-            if not document.problems and isinstance(document.value, dict):
+            if not document.problems and text(document.value, "kind") and text(document.value, "metadata", "name"):
                 yield document.value

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import pod_spec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, text
 
 __all__ = [
     "ARTIFACT_ANNOTATION",
@@ -78,20 +79,22 @@ def job_name(namespace: str, cache: str, volume: str = "") -> str:
 
 
 def job_claim(job: Mapping[str, Any]) -> str:
-    """The name of the claim that a composed hydration Job fills."""
-    volumes = job["spec"]["template"]["spec"]["volumes"]
-    found = (volume["persistentVolumeClaim"] for volume in volumes if "persistentVolumeClaim" in volume)
-    return str(next(found)["claimName"])
+    """The name of the claim that a hydration Job of an earlier run fills, "" where that does not tell."""
+    volumes = entries(job, "spec", "template", "spec", "volumes")
+    claims = (text(volume, "persistentVolumeClaim", "claimName") for volume in volumes)
+    return next(filter(None, claims), "")
 
 
 def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
-    """The token that a composed hydration Job reads, for when its ModelCache of this namespace cannot tell any more."""
-    secret = (job["metadata"].get("annotations") or {}).get(SECRET_ANNOTATION)
-    for variable in job["spec"]["template"]["spec"]["containers"][0]["env"]:
-        if secret and variable["name"] == "HF_TOKEN":
-            target = variable["valueFrom"]["secretKeyRef"]
-            there = names.workload_namespace(namespace)
-            return SecretCopy(namespace, secret, target["key"], there, target["name"], target["key"])
+    """The token that a hydration Job of an earlier run reads, for when its ModelCache of this namespace cannot tell any
+    more."""
+    secret = text(job, "metadata", "annotations", SECRET_ANNOTATION)
+    for container in entries(job, "spec", "template", "spec", "containers")[:1]:
+        for variable in entries(container, "env"):
+            target = fields(variable, "valueFrom", "secretKeyRef")
+            name, key = text(target, "name"), text(target, "key")
+            if secret and variable.get("name") == "HF_TOKEN" and name and key:
+                return SecretCopy(namespace, secret, key, names.workload_namespace(namespace), name, key)
     return None
 
 

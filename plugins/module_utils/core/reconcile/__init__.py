@@ -55,6 +55,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
+    DECLARED,
     ReplicaState,
     remember,
     replica_state,
@@ -110,12 +111,6 @@ class Plan:
         """Clusters that somebody observed and that are not of the fleet; sorted."""
         observed = self.situation.observed
         return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.capacity}))
-
-
-def assumed_address(cluster: str) -> str:
-    """The gateway address of a cluster that nobody observes. It names the cluster and resolves nowhere (RFC 9476 keeps
-    `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
-    return f"{cluster}.fleet.internal"
 
 
 def plan(
@@ -226,10 +221,14 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
     fleet = situation.fleet
     deployments = [translate.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
     catalogue = translate.DeviceCatalogue()
-    assumed = assumed_address if situation.observed is None else None
     capacity = [
         replace(
-            translate.cluster(site.resource, fleet.classes, catalogue, assumed_address=assumed),
+            translate.cluster(
+                site.resource,
+                fleet.classes,
+                catalogue,
+                assumed_address=situation.declared_address if situation.declared(name) else None,
+            ),
             silent=_silent(situation, name),
         )
         for name, site in sites.items()
@@ -285,7 +284,11 @@ def _states(
         return {}
     found = {}
     for wire in composed:
-        state = replica_state(wire, objects[_key(wire)], situation.seen(wire["spec"]["clusterName"]))
+        cluster = wire["spec"]["clusterName"]
+        if situation.declared(cluster):
+            found[_key(wire)] = DECLARED
+            continue
+        state = replica_state(wire, objects[_key(wire)], situation.seen(cluster))
         found[_key(wire)] = remember(state, situation.statuses.get(Ref("ModelReplica", *_key(wire))))
     return found
 
@@ -296,7 +299,7 @@ def _endpoints(
     urls = {
         cluster.name: cluster.gateway_address and (cluster.gateway_url or http_url(cluster.gateway_address))
         for cluster in capacity
-        if cluster.unknown != _INVALID
+        if cluster.unknown != _INVALID and (cluster.gateway_address or situation.answered(cluster.name))
     }
     serving = {key: state.serving for key, state in states.items()}
     return composed_endpoints(situation, composed, urls, serving)

@@ -191,7 +191,7 @@ class _Stage:
             self._wire,
             there.storage_class or kind,
             hydrate=how_far.phase != "Ready" and not self._token_missing,
-            settled=self._situation.observed is not None,
+            settled=not self._situation.declared(cluster),
             options=self._situation.composing,
             volume=volume,
             least_gib=there.size_gib,

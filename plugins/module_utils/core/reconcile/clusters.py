@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
@@ -29,8 +30,8 @@ KINDS = ("EKSCluster", "GKECluster", "ServingStack")
 
 @dataclass(frozen=True)
 class Site:
-    """An InferenceCluster: `resource` with the status that was decided if somebody observes, `objects` on the control
-    cluster. `status` is None when nobody does."""
+    """An InferenceCluster: `resource` with the status that was decided if somebody observes the cluster, `objects` on
+    the control cluster. `status` is None when nobody observes the fleet."""
 
     resource: api.InferenceCluster
     objects: tuple[Object, ...]
@@ -77,8 +78,18 @@ def _observed(
 ) -> Site:
     wire = api.wire(resource)
     seen = situation.seen(resource.name)
+    is_declared = situation.declared(resource.name)
     previous = situation.statuses.get(resource.ref) or wire.get("status")
     pools = None if missing else published_pools(wire, classes, seen.nodes if seen else None)
+    if is_declared:
+        # As in the manifest, which is all that counts: the scheduler reads it.
+        written = wire.get("status") or {}
+        pools = written.get("gpuPools") or pools
+        address = text(written, "gateway", "address") or situation.declared_address(resource.name)
+        url = text(written, "gateway", "url")
+    else:
+        address = gateway_address(previous, seen, resource.name)
+        url = gateway_url(previous, seen)
     status = inference_cluster(
         wire,
         missing_classes=missing,
@@ -86,9 +97,12 @@ def _observed(
         pools=pools,
         seen=seen,
         storage_class=storage_class(wire),
-        gateway_address=gateway_address(previous, seen),
-        gateway_url=gateway_url(previous, seen),
+        gateway_address=address,
+        gateway_url=url,
         previous=previous,
+        is_declared=is_declared,
     )
+    if is_declared:
+        return Site(resource, objects, status)
     parsed = api.parse({**wire, "status": status.wire(previous)})
     return Site(cast(api.InferenceCluster, parsed), objects, status)

@@ -43,7 +43,7 @@ def remount(volumes: Volumes, wire: Object, there: Object | None, *, stays: bool
     chosen = _chosen(cache, volume)
     if not there:
         return _with(wire, chosen)
-    looks = stays and volumes.situation.observed is not None
+    looks = stays and not volumes.situation.declared(cluster)
     if _same(before, chosen):
         older = previous(there)
         if older and (volumes.in_use(older, cluster) or _known(through, volumes, there) is False):

@@ -27,7 +27,8 @@ def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Objec
     deployment hold each other up. A replica that does not serve is changed at once: there is nothing to lose, and the
     edit may be what mends it. Of those that serve, `situation.rollout` clusters at a time are changed, and a cluster
     that is not through with its edit counts, or has not even got it: a run may end before it comes there. On one that
-    does not answer everything stays as it is: nothing could be brought there either. Nobody observing, nobody waits.
+    does not answer everything stays as it is: nothing could be brought there either. On one that nobody looks at it is
+    changed at once: nobody could tell when it is through.
     """
     if situation.observed is None:
         return frozenset()
@@ -45,6 +46,8 @@ def _waiting(situation: Situation, entries: Sequence[tuple[Placement, Object, Ob
     eager: dict[str, list[Placement]] = {}
     later: set[tuple[str, str]] = set()
     for placement, there, wanted in entries:
+        if situation.declared(placement.cluster):
+            continue
         seen = situation.seen(placement.cluster)
         objects = replica_objects(there, situation.composing)
         if there == wanted:

@@ -9,13 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, ObservedCluster, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
     Fleet,
     Object,
     nothing_earlier,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
+    assumed_address,
+    looked_at,
 )
 
 
@@ -36,7 +40,29 @@ class Situation:
 
     def seen(self, cluster: str) -> ObservedCluster | None:
         """What was seen of a workload cluster; None when nobody looked."""
-        return self.observed.clusters.get(cluster) if self.observed else None
+        found = self.observed.clusters.get(cluster) if self.observed else None
+        return None if found is None or found.declared else found
+
+    def answered(self, cluster: str) -> bool:
+        """Whether somebody looked at a workload cluster now, so that what was not seen is not there."""
+        seen = self.seen(cluster)
+        return seen is not None and not seen.unreachable
+
+    def declared(self, cluster: str) -> bool:
+        """Whether a workload cluster counts as its manifest declares it: its objects are files, or nobody was asked to
+        look at it, now or ever."""
+        if self.observed is None:
+            return True
+        found = self.observed.clusters.get(cluster)
+        return found.declared if found else not looked_at(self._status(cluster))
+
+    def declared_address(self, cluster: str) -> str:
+        """The gateway address of a workload cluster that counts as declared, unless its manifest has one: that of
+        earlier runs, as not to ask is no order to lead its requests elsewhere."""
+        return text(self._status(cluster), "gateway", "address") or assumed_address(cluster)
+
+    def _status(self, cluster: str) -> Mapping[str, Any] | None:
+        return self.statuses.get(Ref("InferenceCluster", "", cluster))
 
     def kept(self, ref: Ref, cluster: str, kinds: Iterable[str] = ()) -> list[Object]:
         """What earlier runs composed of a resource on a cluster ("": control), of these kinds only if any is given."""

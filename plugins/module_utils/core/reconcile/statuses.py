@@ -13,14 +13,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     endpoint_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Observed, number, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import GATEWAY_NAME, usable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status, nobody_looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
@@ -66,7 +66,7 @@ def _all(plan: Plan, observed: Observed) -> Iterator[tuple[str, Object, Status]]
     for site in plan.sites.values():
         if site.status is not None:
             yield "InferenceCluster", api.wire(site.resource), site.status
-            yield from _infrastructure(plan, observed, site)
+            yield from _infrastructure(plan, site)
     yield from _gateway(plan, observed)
     yield from _replicas(plan)
     endpoints = list(_endpoints(plan, observed))
@@ -80,19 +80,21 @@ def _before(plan: Plan, ref: Ref) -> Mapping[str, Any] | None:
     return plan.situation.statuses.get(ref)
 
 
-def _infrastructure(plan: Plan, observed: Observed, site: Site) -> Iterator[tuple[str, Object, Status]]:
+def _infrastructure(plan: Plan, site: Site) -> Iterator[tuple[str, Object, Status]]:
     """The status of what is composed for a cluster: its ServingStack, and the cloud cluster if the fleet makes it."""
-    seen = observed.clusters.get(site.resource.name)
+    name = site.resource.name
+    seen = plan.situation.seen(name)
     silent = seen is None or bool(seen.unreachable)
+    declared = Component(True, nobody_looks(name)) if plan.situation.declared(name) else None
     for wire in site.objects:
         previous = _before(plan, Ref(wire["kind"], wire["metadata"].get("namespace", ""), wire["metadata"]["name"]))
         fields: dict[str, Any] = {}
         if wire["kind"] == "ServingStack":
-            component = None if silent or seen is None else seen.stack
+            component = declared if silent or seen is None else seen.stack
             address = text(site.status.fields if site.status else None, "gateway", "address")
             fields = {"gateway": {"address": address}} if address else {}
         else:
-            component = None if silent or seen is None else seen.provisioned
+            component = declared if silent or seen is None else seen.provisioned
         yield wire["kind"], wire, infrastructure(wire, component, fields, previous=previous)
 
 

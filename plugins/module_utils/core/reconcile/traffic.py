@@ -70,7 +70,7 @@ def composed_endpoints(
 ) -> tuple[Object, ...]:
     """The ModelEndpoint of every replica that serves behind a gateway that has an address.
 
-    `urls` are those of the gateways that are known, by cluster, "" of one that has no address. `serving` tells of each
+    `urls` are those that can be told, by cluster, "" where there is known to be none; `serving` tells of each
     replica whether it serves, None when nobody can tell now. What cannot be told stays what it was.
     """
     objects = []
@@ -120,12 +120,10 @@ def _gateway(situation: Situation, backend: GatewayBackend, gateway: Mapping[str
 def _address(situation: Situation, gateway: Mapping[str, Any] | None) -> str:
     """The address of the gateway: as observed, else the one that is known."""
     known = str(((gateway or {}).get("status") or {}).get("address") or "")
+    earlier = str((situation.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)) or {}).get("address") or "")
     if situation.observed is None:
-        return known
-    earlier = situation.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)) or {}
-    return gateway_address(
-        situation.observed.control, situation.observed.controller, str(earlier.get("address") or "") or known
-    )
+        return known or earlier
+    return gateway_address(situation.observed.control, situation.observed.controller, earlier or known)
 
 
 def usable(situation: Situation, endpoint: Mapping[str, Any]) -> bool:

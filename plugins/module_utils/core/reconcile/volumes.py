@@ -28,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import nobody_looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
 
 _CLAIM = "PersistentVolumeClaim"
@@ -137,7 +138,7 @@ class Volumes:
         key = (cache.namespace, cache.name)
         if (key, cluster) not in self._phases:
             volume = self.wanted(cache, cluster)
-            self._phases[key, cluster] = cache_phase(
+            phase = cache_phase(
                 api.wire(cache),
                 cluster,
                 claim_name(*key, volume),
@@ -145,6 +146,9 @@ class Volumes:
                 self.situation.seen(cluster),
                 self.situation.statuses.get(cache.ref),
             )
+            if not phase.phase and self.situation.declared(cluster):
+                phase = CachePhase("", message=nobody_looks(cluster))
+            self._phases[key, cluster] = phase
         return self._phases[key, cluster]
 
     def in_use(self, volume: Mounted, cluster: str) -> bool:

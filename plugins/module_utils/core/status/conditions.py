@@ -35,6 +35,8 @@ OWNED = frozenset(
 """The types that this collection writes: one of them that no longer applies goes, types of others stay."""
 
 NOT_OBSERVED = "NotObserved"
+DECLARED = "Declared"
+"""The reason for what is said of a cluster whose objects are files, and of what runs there: nobody looks at it."""
 READY = "Ready"
 
 _LONGEST = 400
@@ -119,6 +121,16 @@ def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) ->
 
 def truth(value: bool) -> Truth:
     return "True" if value else "False"
+
+
+def declared(kind: str, cluster: str) -> Condition:
+    """What is said of a cluster that nobody looks at, and of what runs there."""
+    return Condition(kind, "True", DECLARED, nobody_looks(cluster))
+
+
+def nobody_looks(cluster: str) -> str:
+    """Why a cluster, or what runs there, counts as declared."""
+    return f"Nobody looks at cluster {cluster}, whose objects are files: it counts as declared"
 
 
 def unknown(kind: str, message: str) -> Condition:

@@ -19,9 +19,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
+    DECLARED,
     Condition,
     Status,
     cut,
+    declared,
     earlier,
     hold,
     ready,
@@ -33,13 +35,32 @@ _CLUSTER = "ClusterReady"
 _BACKEND = "BackendReady"
 
 
-def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
+def assumed_address(cluster: str) -> str:
+    """The gateway address of a cluster that nobody looks at. It names the cluster and resolves nowhere (RFC 9476 keeps
+    `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
+    return f"{cluster}.fleet.internal"
+
+
+def looked_at(previous: Mapping[str, Any] | None) -> bool:
+    """Whether an InferenceCluster with this status was looked at once, so that something is known of it."""
+    return any(
+        entry.get("status") in ("True", "False") and entry.get("reason") != DECLARED
+        for entry in entries(previous, "conditions")
+        if entry.get("type") == _BACKEND
+    )
+
+
+def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | None, cluster: str = "") -> str:
     """The address of a workload cluster's gateway: as it is now, else the last that was known; "" before there is one.
 
     `previous` is the status of the InferenceCluster of before. An address that cannot be read for a moment is no order
-    to take every endpoint behind it away.
+    to take every endpoint behind it away. One that was only assumed, before anybody looked at `cluster`, is none that
+    was known.
     """
-    return first_address(_gateway(seen)) or text(previous, "gateway", "address")
+    before = text(previous, "gateway", "address")
+    if seen is None or seen.unreachable:
+        return before
+    return first_address(_gateway(seen)) or (before if before != assumed_address(cluster) else "")
 
 
 def gateway_url(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
@@ -72,18 +93,23 @@ def inference_cluster(
     *,
     gateway_url: str = "",
     previous: Mapping[str, Any] | None = None,
+    is_declared: bool = False,
 ) -> Status:
-    """The status of an InferenceCluster (wire form).
+    """The status of an InferenceCluster (wire form). `is_declared`: nobody looks at it, and it counts as declared.
 
     `invalid_pool` says which pool has a class that its source cannot build. `pools` is status.gpuPools; None when it
     cannot be told, then that of before stays: a pool that is no longer published loses its replicas.
     """
     before = earlier(cluster, previous)
-    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before)
-    backend_ready = _backend_ready(cluster_ready, seen, before)
-    overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
-    if pools is not None and (seen is None or seen.unreachable):
-        pools = _with_known_nodes(pools, before)
+    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before, is_declared)
+    if is_declared:
+        backend_ready = declared(_BACKEND, cluster["metadata"]["name"])
+        overall = _declared_overall(cluster, cluster_ready, before)
+    else:
+        backend_ready = _backend_ready(cluster_ready, seen, before)
+        overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
+        if pools is not None and (seen is None or seen.unreachable):
+            pools = _with_known_nodes(pools, before)
     fields = _fields(cluster, pools, storage_class, before)
     if gateway_address:
         fields["gateway"] = {"address": gateway_address} | ({"url": gateway_url} if gateway_url else {})
@@ -138,6 +164,7 @@ def _cluster_ready(
     invalid_pool: str,
     seen: ObservedCluster | None,
     before: Mapping[str, Any],
+    is_declared: bool,
 ) -> Condition:
     if missing_classes:
         names_of = ", ".join(sorted(set(missing_classes)))
@@ -146,6 +173,8 @@ def _cluster_ready(
         return Condition(_CLUSTER, "False", "InvalidNodePool", invalid_pool)
     if text(cluster, "spec", "cluster", "source") == "Existing":
         return Condition(_CLUSTER, "True", "ClusterRunning", "The cluster exists already")
+    if is_declared:
+        return declared(_CLUSTER, cluster["metadata"]["name"])
     unseen = _unseen(cluster, seen)
     if unseen or seen is None:
         return hold(_CLUSTER, before, unknown(_CLUSTER, unseen))
@@ -164,6 +193,16 @@ def _backend_ready(cluster_ready: Condition, seen: ObservedCluster | None, befor
     if seen.stack.ready:
         return Condition(_BACKEND, "True", "BackendHealthy", cut(seen.stack.message))
     return Condition(_BACKEND, "False", "Installing", cut(seen.stack.message) or "Waiting for the serving stack")
+
+
+def _declared_overall(cluster: Object, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
+    """Ready, unless the manifest cannot be used or says itself that the cluster is not."""
+    if cluster_ready.status == "False":
+        return ready(False, before, cluster_ready.message)
+    written = entries(cluster, "status", "conditions")
+    if any(entry.get("type") == "Ready" and entry.get("status") == "False" for entry in written):
+        return ready(False, before, "Its manifest says so")
+    return declared("Ready", cluster["metadata"]["name"])
 
 
 def _overall(

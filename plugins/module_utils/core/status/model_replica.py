@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     Condition,
     Status,
     cut,
+    declared,
     hold,
     joined,
     known,
@@ -46,7 +47,7 @@ class ReplicaState:
     `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
     wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
     says what is missing, or which pods fail although it is ready. `remembered`: this was known before, nobody can tell
-    now.
+    now. `declared`: nobody looks at its cluster, so it counts as it is declared.
     """
 
     accepted: bool | None
@@ -54,6 +55,11 @@ class ReplicaState:
     message: str = ""
     serving: bool | None = None
     remembered: bool = False
+    declared: bool = False
+
+
+DECLARED = ReplicaState(True, True, serving=True, declared=True)
+"""The state of a replica on a cluster whose objects are files: it is taken to be as it should be."""
 
 
 def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
@@ -128,11 +134,13 @@ def model_replica(
         return Status(
             (accepted, Condition(_READY, "False", "WaitingForModel", waiting), ready(False, previous, waiting))
         )
+    cluster = text(replica, "spec", "clusterName")
+    if state.declared:
+        return Status(tuple(declared(kind, cluster) for kind in (_ACCEPTED, _READY, "Ready")))
     if state.accepted is None or state.remembered:
         return Status(
             tuple(hold(kind, previous, unknown(kind, state.message)) for kind in (_ACCEPTED, _READY, "Ready"))
         )
-    cluster = text(replica, "spec", "clusterName")
     if not state.accepted:
         message = f"Waiting for cluster {cluster}: {state.message}"
         accepted = Condition(_ACCEPTED, "False", "Deploying", message)

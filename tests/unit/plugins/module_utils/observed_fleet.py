@@ -96,6 +96,8 @@ class Fleet:
         self.text = MANIFESTS
         self.silent: set[str] = set()
         self.listeners: list[Object] = [{"name": "http", "protocol": "HTTP", "port": 80}]
+        self.declared: set[str] = set()
+        self.absent: set[str] = set()
         self.shown: Callable[[str, Object], Object] = lambda _cluster, value: up(value)
         self.secrets: list[Object] = [{"namespace": "team", "name": "hf", "keys": ["HF_TOKEN"]}]
 
@@ -121,6 +123,10 @@ class Fleet:
             clusters[name] = {"stack": {"ready": True}, "nodes": {"gpu": 4}, "objects": [gateway, *seen]}
             if name in self.silent:
                 clusters[name] = {"unreachable": "connection refused"}
+            elif name in self.declared:
+                clusters[name] = {"declared": True}
+            elif name in self.absent:
+                del clusters[name]
         control = [up(value) for value in self.objects("control")]
         return {"control": {"objects": control, "secrets": self.secrets}, "clusters": clusters}
 
@@ -129,6 +135,12 @@ class Fleet:
         manifests.write_text(self.text)
         seen.write_text(json.dumps(self.observations()))
         return build.build(build.Settings((str(manifests),), str(self.built), observations=str(seen), **more))
+
+    def run_unseen(self, **more: Any) -> build.Outcome:
+        """A run in which nobody looks."""
+        manifests = self.folder / "fleet.yaml"
+        manifests.write_text(self.text)
+        return build.build(build.Settings((str(manifests),), str(self.built), **more))
 
     def settle(self) -> None:
         """Run until nothing changes."""
@@ -145,6 +157,14 @@ class Fleet:
     def reason(self, kind: str, condition: str, name: str = "") -> tuple[str, str]:
         entries = self.status(kind, name)["conditions"]
         return next((entry["status"], entry["reason"]) for entry in entries if entry["type"] == condition)
+
+    def addresses(self) -> dict[str, str]:
+        """Where the endpoint of the replica on each cluster leads."""
+        return {
+            value["metadata"]["labels"]["modelplane.ai/cluster"]: value["spec"]["url"].split("/")[2].partition(":")[0]
+            for value in self.objects("control", "ModelEndpoint")
+            if "modelplane.ai/cluster" in value["metadata"]["labels"]
+        }
 
     def backends(self) -> list[str]:
         """What the service leads to: clusters of replicas, and names of other endpoints."""

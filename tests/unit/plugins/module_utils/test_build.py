@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
@@ -204,7 +204,7 @@ def test_a_namespace_lets_in_the_pods_of_all_its_replicas(fleet: Fleet) -> None:
 def test_network_policies_go_when_they_are_turned_off(fleet: Fleet) -> None:
     fleet.run()
     assert len(fleet.objects("NetworkPolicy")) == 3
-    changes = fleet.run(composing=Options(network_policies=False)).changes
+    changes = fleet.run(composing=Composing(network_policies=False)).changes
     assert fleet.objects("NetworkPolicy") == []
     assert len([name for name in changes.removed if "networkpolicy" in name]) == 3
     assert changes.added == ()

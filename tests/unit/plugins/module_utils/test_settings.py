@@ -89,3 +89,41 @@ def test_variables_of_roles_are_known_too() -> None:
         "control: serving_stack_stats is no variable of modelplane.fleet's roles. Did you mean serving_stack_states?"
     ]
     assert problems(**given) == []
+
+
+EAST = {"workload_clusters": ["east"]}
+CONTROL = {"control_plane": ["control"]}
+MEANT = r"the inventory has a group {}, which no playbook .* Did you mean {}\?"
+NOTHING = r"nothing of the fleet is a host of the inventory: .*{}.*"
+
+
+@pytest.mark.parametrize(
+    ("groups", "lines"),
+    [
+        ({}, []),
+        ({"all": []}, []),
+        ({"all": ["localhost"], "ungrouped": ["localhost"]}, []),
+        ({**EAST, **CONTROL}, []),
+        ({**EAST, "control_plane": [], "kube_control_plane": ["node"], "target_kubernetes": ["east"]}, []),
+        ({**EAST, **CONTROL, "clusters": ["other"], "controlplane": ["other"]}, []),
+        ({**CONTROL, "databases": ["other"]}, []),
+        ({**EAST, "controlplane": ["control"]}, [MEANT.format("controlplane", "control_plane")]),
+        ({**EAST, "control-plane": ["control"]}, [MEANT.format("control-plane", "control_plane")]),
+        ({**EAST, "control_cluster": ["control"]}, [MEANT.format("control_cluster", "control_plane")]),
+        ({**EAST, "controlplane": []}, []),
+        ({**CONTROL, "clusters": ["east"]}, [MEANT.format("clusters", "workload_clusters")]),
+        ({**CONTROL, "worklaod_clusters": ["east"]}, [MEANT.format("worklaod_clusters", "workload_clusters")]),
+        (
+            {"contol_plane": ["control"], "workload": ["east"]},
+            [MEANT.format("contol_plane", "control_plane"), MEANT.format("workload", "workload_clusters")],
+        ),
+        ({"databases": ["other"]}, [NOTHING.format("its groups are databases")]),
+        ({"ungrouped": ["paris"]}, [NOTHING.format("its hosts are in no group")]),
+    ],
+)
+def test_groups_that_nobody_reads(groups: dict[str, list[str]], lines: list[str]) -> None:
+    everyone = {"all": sorted({host for hosts in groups.values() for host in hosts}), "ungrouped": []}
+    found = settings.problems("control", FLEET, {}, build=True, groups={**everyone, **groups})
+    assert len(found) == len(lines), found
+    for told, line in zip(found, lines, strict=True):
+        assert re.fullmatch(line, told)

@@ -44,6 +44,7 @@ DOCUMENT: dict[str, Any] = {
             "objects": [POD, OTHER],
         },
         "west": {"unreachable": "connection refused"},
+        "lab": {"declared": True},
     },
 }
 
@@ -61,6 +62,7 @@ def test_a_document_is_read() -> None:
     assert parse(REACHED).controller == Component(True, "", ("10.0.0.1:30080", "b:30080"))
     assert list(east.objects) == [POD, OTHER]
     assert observed.clusters["west"] == ObservedCluster(unreachable="connection refused")
+    assert observed.clusters["lab"] == ObservedCluster(declared=True)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +78,7 @@ def test_order_means_nothing() -> None:
     turned = {
         "clusters": {
             "west": DOCUMENT["clusters"]["west"],
+            "lab": DOCUMENT["clusters"]["lab"],
             "east": {**DOCUMENT["clusters"]["east"], "objects": [OTHER, POD, OTHER]},
         },
         "control": DOCUMENT["control"],
@@ -110,6 +113,11 @@ REFUSED = {
         'clusters.east.stack.ready: expected true or false (got "yes")',
     ),
     "message that is no text": (inside(stack={"message": 1}), "clusters.east.stack.message: expected text (got 1)"),
+    "declared that is no truth": (inside(declared="yes"), 'clusters.east.declared: expected true or false (got "yes")'),
+    "declared and looked at": (
+        inside(declared=True, nodes={"gpu": 1}),
+        "clusters.east.nodes: expected nothing beside declared",
+    ),
     "unreachable that is no text": (inside(unreachable=True), "clusters.east.unreachable: expected text (got true)"),
     "negative nodes": (inside(nodes={"gpu": -1}), 'clusters.east.nodes["gpu"]: expected a number of nodes (got -1)'),
     "nodes that are a truth": (inside(nodes={"gpu": True}), 'clusters.east.nodes["gpu"]: expected a number of nodes'),

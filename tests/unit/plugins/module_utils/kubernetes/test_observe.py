@@ -436,7 +436,8 @@ def nobody() -> Connection:
 @pytest.mark.integration
 def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> None:
     unusable = Connection("odd", kubeconfig="/nowhere/kubeconfig")
-    look = observe_fleet([nobody, unusable], None, [KEYED], others=["west", "gone"], write_cache=False)
+    given = {"others": ["west", "gone", "lab"], "declared": ["lab", "gone"]}
+    look = observe_fleet([nobody, unusable], None, [KEYED], **given, write_cache=False)
     assert list(look.clusters) == ["gone", "odd"]
     assert nobody.server in look.clusters["gone"].unreachable
     assert "/nowhere/kubeconfig" in look.clusters["odd"].unreachable
@@ -444,9 +445,11 @@ def test_a_cluster_that_does_not_answer_is_seen_as_such(nobody: Connection) -> N
     observed = parse(look.document())
     assert {name: bool(cluster.unreachable) for name, cluster in observed.clusters.items()} == {
         "gone": True,
+        "lab": False,
         "odd": True,
         "west": True,
     }
+    assert observed.clusters["lab"].declared
     assert observed.clusters["west"].unreachable == "not part of this run"
     assert observed.seen is None
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -11,21 +12,31 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from ansible.module_utils.common.yaml import yaml_load
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
     LOCK_FILE,
+    PLAN_FILE,
     REPORT_FILE,
+    STATE_HEADER,
     Changes,
     DirectoryStore,
     StoreError,
+    is_state,
     object_path,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from observed_fleet import Fleet
 
 ROOT = Path(__file__).parents[5]
 SAMPLE = ROOT / "inventories/quickstart/manifests"
@@ -263,6 +274,378 @@ def test_every_half_written_state_leads_to_the_same_end(tmp_path: Path) -> None:
         DirectoryStore(str(folder)).write(told.after, part)
         build.build(settings(folder, resources))
         assert tree(folder) == wanted, f"after {count} files"
+
+
+def cuts(text: str) -> list[str]:
+    """The text cut at nothing, one character, half, before its last character, and after each line."""
+    lines = text.splitlines(keepends=True)
+    after_lines = ["".join(lines[:count]) for count in range(1, len(lines))]
+    found = dict.fromkeys(["", text[:1], text[: len(text) // 2], text[:-1], *after_lines])
+    return [cut for cut in found if cut != text]
+
+
+def files(folder: Path) -> dict[str, str]:
+    """All files but the picture, without the times since when a status holds: they are forgotten with it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != REPORT_FILE)
+    return without_times({path.relative_to(folder).as_posix(): path.read_text() for path in paths})
+
+
+def without_times(texts: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: re.sub("lastTransitionTime: .*", "lastTransitionTime: then", text)
+        for name, text in texts.items()
+        if name != REPORT_FILE
+    }
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """A fleet with caches that was looked at, so that all sorts of files are there. To be left as it is."""
+    fleet = Fleet(tmp_path_factory.mktemp("settled"))
+    fleet.declared = {"west"}
+    fleet.settle()
+    # What is on the clusters is whole, whatever becomes of files.
+    there = fleet.observations()
+    fleet.observations = lambda: there  # type: ignore[method-assign]
+    return fleet
+
+
+def test_state_that_was_cut_off_is_named_and_never_counts_as_absent(settled: Fleet) -> None:
+    """As after a power failure."""
+    state = {name: text for name, text in DirectoryStore(str(settled.built)).read().items() if is_state(name)}
+    kinds = {name.rpartition("/")[2].partition("-")[0] for name in state}
+    assert kinds == {"modelreplica", "modelendpoint", "persistentvolumeclaim", "job", "inferencecluster", "modelcache"}
+    before = files(settled.built)
+    for name, text in state.items():
+        path = settled.built / name
+        told = re.escape(f"{path} is no longer what was written there")
+        for cut in cuts(text):
+            path.write_text(cut)
+            with pytest.raises(StoreError, match=told):
+                DirectoryStore(str(settled.built)).read()
+        for run in (settled.run, settled.run_unseen):
+            path.write_text(text.splitlines(keepends=True)[0])
+            with pytest.raises(StoreError, match=told):
+                run()
+            assert files(settled.built) == {**before, name: path.read_text()}
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+def test_what_is_made_of_state_is_made_again_wherever_it_was_cut(settled: Fleet, looks: bool) -> None:
+    run = settled.run if looks else settled.run_unseen
+    run()
+    run()
+    wanted = files(settled.built)
+    if not looks:
+        # Nobody can tell how something is that nobody looks at.
+        wanted = {name: text for name, text in wanted.items() if is_state(name) or not name.startswith("status/")}
+    whole = DirectoryStore(str(settled.built)).read()
+    parts = {name: cuts(text) for name, text in whole.items() if not is_state(name) and name != REPORT_FILE}
+    # After each line of short files, and of long ones after so many of their lines.
+    parts = {name: [*found[:4], *found[4 :: len(found) // 40 + 1], found[-1]] for name, found in parts.items()}
+    for number in range(max(map(len, parts.values()))):
+        for name, found in parts.items():
+            (settled.built / name).write_text(found[number % len(found)])
+        told = without_times(run(check_mode=True).after)
+        assert {name: told.get(name) for name in wanted} == wanted, number
+        assert set(told) == set(wanted) or not looks
+    run()
+    left = files(settled.built)
+    assert {name: left.get(name) for name in wanted} == wanted
+    assert "" not in left.values()
+
+
+def test_the_page_is_drawn_again_wherever_it_was_cut(built: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    shutil.copytree(built, folder)
+    page = folder / REPORT_FILE
+    text = page.read_text()
+    head = text.index("<style>")
+    for length in (*range(0, 70, 9), *range(70, head, 60), head, len(text) - 1):
+        page.write_text(text[:length])
+        build.build(settings(folder))
+        assert page.read_text().endswith("</html>\n"), length
+    foreign = "<!DOCTYPE html>\n<html><head></head></html>\n"
+    page.write_text(foreign)
+    with pytest.raises(StoreError, match="was not written by modelplane"):
+        build.build(settings(folder))
+    (folder / PLAN_FILE).write_text('{"mine": true}')
+    page.unlink()
+    with pytest.raises(StoreError, match="was not written by modelplane"):
+        build.build(settings(folder))
+
+
+def test_state_of_earlier_releases_has_no_end_and_is_read(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built, tmp_path / "build")
+    replicas = {path: path.read_text() for path in (tmp_path / "build/control").rglob("modelreplica-*.yaml")}
+    for path, text in replicas.items():
+        assert text.startswith(STATE_HEADER)
+        path.write_text(text.replace(STATE_HEADER, HEADER).removesuffix("...\n"))
+    told = build.build(settings(tmp_path / "build"))
+    assert {path.name for path in replicas} <= {name.rpartition("/")[2] for name in told.changes.changed}
+    assert not told.changes.added
+    assert replicas == {path: path.read_text() for path in replicas}
+    for path, text in replicas.items():
+        for cut in (HEADER, text.replace(STATE_HEADER, HEADER)[:-8]):
+            path.write_text(cut)
+            with pytest.raises(StoreError, match=re.escape(str(path))):
+                build.build(settings(tmp_path / "build"))
+        path.write_text(text)
+
+
+def test_nothing_is_lost_of_what_cannot_be_made_again(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet.settle()
+    (route,) = (fleet.built / "control").rglob("httproute-*.yaml")
+    text = route.read_text()
+    fleet.edit("name: chat, namespace: team}\nspec:", "name: chat, namespace: team}\nspec: []\nmore:")
+    fleet.run(invalid="hold")
+    assert route.read_text() == text
+    there = fleet.observations()
+    fleet.observations = lambda: there  # type: ignore[method-assign]
+    route.write_text("")
+    with pytest.raises(StoreError, match=re.escape(f"{route} is no longer what was written there")):
+        fleet.run(invalid="hold")
+
+
+class Disk:
+    """What of the calls that change a folder is on the disk when the power fails."""
+
+    def __init__(self, folder: Path, start: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.start = start
+        self.calls: list[tuple[str, str]] = []
+        self.texts: dict[str, str] = {}
+
+    def record(self, patch: pytest.MonkeyPatch) -> None:
+        """Note writes, removals, and what is synced, in their order."""
+        opened: dict[int, str] = {}
+        original = {name: getattr(os, name) for name in ("open", "replace", "unlink", "fsync")}
+
+        def place(name: str, folder: int | None) -> str:
+            there = Path(os.readlink(f"/proc/self/fd/{folder}")) / name if folder is not None else Path(name)
+            return os.path.relpath(there, self.folder)
+
+        def record_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            descriptor = int(original["open"](path, flags, mode, dir_fd=dir_fd))
+            opened[descriptor] = place(path, dir_fd)
+            return descriptor
+
+        def replace(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+            original["replace"](source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            name = place(target, dst_dir_fd)
+            self.texts[name] = (self.folder / name).read_text()
+            self.calls.append(("replace", name))
+            synced = ("fsync", place(source, src_dir_fd))
+            if synced in self.calls:
+                self.calls[self.calls.index(synced)] = ("content", name)
+
+        def unlink(name: str, *, dir_fd: int | None = None) -> None:
+            original["unlink"](name, dir_fd=dir_fd)
+            self.calls.append(("unlink", place(name, dir_fd)))
+
+        def fsync(descriptor: int) -> None:
+            original["fsync"](descriptor)
+            self.calls.append(("fsync", opened[descriptor]))
+
+        for name, call in (("open", record_open), ("replace", replace), ("unlink", unlink), ("fsync", fsync)):
+            patch.setattr(os, name, call)
+
+    def after(self, count: int, reached: Callable[[str, str], bool]) -> dict[str, str]:
+        """The files when the power fails after so many calls. Of those calls that were not synced, these `reached` the
+        disk, in whatever order they were made; content that was not synced is gone."""
+        found = dict(self.start)
+        contents = set()
+        waiting: list[tuple[str, str]] = []
+
+        def settle(calls: list[tuple[str, str]]) -> None:
+            for call, name in calls:
+                if call == "unlink":
+                    found.pop(name, None)
+                else:
+                    found[name] = self.texts[name] if name in contents else ""
+
+        for call, name in self.calls[:count]:
+            if call == "content":
+                contents.add(name)
+            elif call == "fsync":
+                settle([each for each in waiting if os.path.dirname(each[1]) == name.removeprefix("./")])
+                waiting = [each for each in waiting if os.path.dirname(each[1]) != name.removeprefix("./")]
+            else:
+                waiting.append((call, name))
+        settle([each for each in waiting if reached(*each)])
+        return found
+
+
+REACHED: dict[str, Callable[[str, str], bool]] = {
+    "nothing": lambda _call, _name: False,
+    "everything": lambda _call, _name: True,
+    "removals": lambda call, _name: call == "unlink",
+    "what is made of state": lambda _call, name: not is_state(name),
+}
+
+
+def test_every_power_failure_leaves_the_old_truth_or_the_new_one(tmp_path: Path) -> None:
+    resources = grown(tmp_path)
+    folder = tmp_path / "build"
+    build.build(settings(folder))
+    shutil.copytree(folder, tmp_path / "undisturbed")
+    build.build(settings(tmp_path / "undisturbed", resources))
+    wanted = tree(tmp_path / "undisturbed")
+    disk = Disk(folder, tree(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        disk.record(patch)
+        build.build(settings(folder, resources))
+    assert tree(folder) == wanted
+    state = [(call, name) for call, name in disk.calls if is_state(name)]
+    assert {"content", "replace", "unlink"} <= {call for call, _ in state}
+    for count in range(len(disk.calls) + 1):
+        for mode, reached in REACHED.items():
+            left = disk.after(count, reached)
+            there = {name for name in left if is_state(name)}
+            assert all(left[name] in (disk.start.get(name), wanted.get(name)) for name in there)
+            assert set(filter(is_state, disk.start)) <= there or set(filter(is_state, wanted)) <= there
+            made = {name for name in left if not is_state(name)} - disk.start.keys()
+            assert not made or set(filter(is_state, wanted)) <= there, "state is there before what is made of it"
+            if count % 29 == 0:
+                again = tmp_path / f"again-{count}-{mode}"
+                for name, text in left.items():
+                    (again / name).parent.mkdir(parents=True, exist_ok=True)
+                    (again / name).write_text(text)
+                build.build(settings(again, resources))
+                assert tree(again) == wanted, (count, mode)
+
+
+@contextlib.contextmanager
+def rights_of_nobody() -> Iterator[None]:
+    """Root may write everything, whatever its mode says."""
+    if os.geteuid():
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_folder_that_may_only_be_read_is_enough_for_a_run_that_changes_nothing() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder, manifests = Path(place, "build"), Path(place, "manifests")
+        shutil.copytree(SAMPLE, manifests)
+        build.build(settings(folder, manifests))
+        folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+        for path in folders:
+            path.chmod(0o555)
+        try:
+            with rights_of_nobody():
+                with pytest.raises(PermissionError):
+                    (folder / "file").write_text("")
+                assert not build.build(settings(folder, manifests)).changes
+                models = manifests / "models.yaml"
+            models.write_text(models.read_text().replace("replicas: 2", "replicas: 1"))
+            before = tree(folder)
+            with rights_of_nobody(), pytest.raises(StoreError, match=f"{folder} cannot be written: Permission denied"):
+                build.build(settings(folder, manifests))
+            assert tree(folder) == before
+        finally:
+            for path in folders:
+                path.chmod(0o755)
+
+
+def test_who_may_only_read_waits_for_who_writes() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place, "build")
+        with DirectoryStore(str(folder)).lock(0):
+            folder.chmod(0o555)
+            (folder / LOCK_FILE).chmod(0o444)
+            try:
+                with (
+                    rights_of_nobody(),
+                    pytest.raises(StoreError, match=f"in use by process {os.getpid()} on"),
+                    DirectoryStore(str(folder)).lock(0.2),
+                ):
+                    pass
+            finally:
+                folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("control/x.yaml", "kind: ConfigMap\n"),
+        ("control/cluster-scoped/x.yaml", "- a\n"),
+        ("control/namespaces/x.yaml", "modelplane.ai/endpoint: x\n"),
+        ("clusters/x.yaml", "kind: [\n"),
+        ("status/x.yaml", "kind: Service\n"),
+        ("status/namespaces/team/modeldeployment-x.yaml", "kind: ModelDeployment\nmetadata: {name: x}\n"),
+        ("status/namespaces/team/modeldeployment-y.yaml", "metadata: []\nstatus: {}\n"),
+        ("status/namespaces/team/modeldeployment-z.yaml", "a: 1\n---\nb: 2\n"),
+    ],
+)
+def test_what_somebody_wrote_by_hand_with_our_first_line_goes(
+    built: Path, tmp_path: Path, name: str, text: str
+) -> None:
+    shutil.copytree(built, tmp_path / "build")
+    path = tmp_path / "build" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(HEADER + text)
+    told = build.build(settings(tmp_path / "build"))
+    assert told.changes.removed == (name,)
+    assert tree(tmp_path / "build") == tree(built)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("control/namespaces/team/modelreplica-x.yaml", "{}\n"),
+        ("control/namespaces/team/modelreplica-x.yaml", "---\n"),
+        ("control/namespaces/team/modelreplica-x.yaml", "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}\n"),
+        ("status/cluster-scoped/inferencecluster-x.yaml", "kind: InferenceCluster\nmetadata: {name: x}\n"),
+        ("status/cluster-scoped/inferencecluster-x.yaml", "kind: InferenceCluster\nstatus: {}\n"),
+    ],
+)
+def test_state_that_somebody_wrote_by_hand_is_named(built: Path, tmp_path: Path, name: str, text: str) -> None:
+    shutil.copytree(built, tmp_path / "build")
+    path = tmp_path / "build" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(HEADER + text)
+    with pytest.raises(StoreError, match=re.escape(f"{path} is no longer what was written there")):
+        build.build(settings(tmp_path / "build"))
+
+
+def test_a_link_that_appears_while_a_run_writes_is_not_followed(built: Path, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "build", tmp_path / "outside"
+    shutil.copytree(built, folder)
+    outside.mkdir()
+    store = DirectoryStore(str(folder))
+    before = store.read()
+    name = next(name for name in before if name.startswith("clusters/") and "/namespaces/" in name)
+    there = folder / name
+    shutil.rmtree(there.parent)
+    there.parent.symlink_to(outside)
+    for changes in (Changes((name,), (), ()), Changes((), (), (name,))):
+        (outside / there.name).write_text("mine")
+        with pytest.raises(StoreError, match=re.escape(f"{there.parent} is a link")):
+            store.write(before, changes)
+        assert {path.name: path.read_text() for path in outside.iterdir()} == {there.name: "mine"}
+
+
+def test_the_build_folder_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "build").symlink_to(tmp_path / "volume")
+    build.build(settings(tmp_path / "build"))
+    assert (tmp_path / "volume" / PLAN_FILE).is_file()
+    assert not build.build(settings(tmp_path / "build")).changes
+
+
+def test_kubernetes_readers_take_the_end_of_state_for_the_end(built: Path) -> None:
+    replica = next((built / "control").rglob("modelreplica-*.yaml"))
+    assert replica.read_text().endswith("\n...\n")
+    assert yaml_load(replica.read_text())["kind"] == "ModelReplica"
 
 
 def test_text_that_some_reader_takes_for_something_else_is_quoted() -> None:

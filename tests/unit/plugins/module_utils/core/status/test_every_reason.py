@@ -25,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import model_deployment
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
+    DECLARED,
     ReplicaState,
     model_replica,
 )
@@ -127,6 +128,27 @@ ROWS: list[Row] = [
         "NotObserved",
         "refused",
         lambda: inference_cluster(seen.EKS, seen=seen.silent()),
+    ),
+    *(
+        (
+            "InferenceCluster",
+            kind,
+            "True",
+            "Declared",
+            "Nobody looks at cluster east, whose objects are files: it counts as declared",
+            lambda: inference_cluster(seen.EKS, is_declared=True),
+        )
+        for kind in ("ClusterReady", "BackendReady", "Ready")
+    ),
+    (
+        "InferenceCluster",
+        "Ready",
+        "False",
+        "Creating",
+        "Its manifest says so",
+        lambda: inference_cluster(
+            {**seen.EKS, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, is_declared=True
+        ),
     ),
     ("InferenceCluster", "Ready", "True", "Available", "", cluster),
     ("InferenceCluster", "Ready", "False", "Creating", "CREATING", lambda: cluster(ready=False)),
@@ -349,6 +371,10 @@ ROWS: list[Row] = [
         lambda: model_replica(seen.replica(), ABSENT, None),
     ),
     ("ModelReplica", "ModelReady", "Unknown", "NotObserved", "", lambda: model_replica(seen.replica(), UNSEEN, {})),
+    *(
+        ("ModelReplica", kind, "True", "Declared", "files", lambda: model_replica(seen.replica(), DECLARED, None))
+        for kind in ("ModelAccepted", "ModelReady", "Ready")
+    ),
     ("ModelReplica", "Ready", "True", "Available", "", lambda: model_replica(seen.replica(), SERVES, None)),
     ("ModelReplica", "Ready", "False", "Creating", "0 of 1", lambda: model_replica(seen.replica(), STARTS, None)),
     ("ModelReplica", "Ready", "Unknown", "NotObserved", "", lambda: model_replica(seen.replica(), UNSEEN, None)),
