@@ -119,6 +119,8 @@ def test_the_next_run_goes_on_where_it_failed(stack: Stack) -> None:
         assert proxy is not None
         # Some clouds never give an address to a Service with the policy that Envoy Gateway has by default.
         assert proxy["spec"]["provider"]["kubernetes"]["envoyService"]["externalTrafficPolicy"] == "Cluster"
+        monitors = plane.objects.list("monitoring.coreos.com/v1", "PodMonitor")
+        assert {each["metadata"]["name"] for each in monitors} == {"modelplane-engines", "modelplane-pickers"}
 
 
 def test_a_node_that_publishes_no_devices_is_named(stack: Stack) -> None:
