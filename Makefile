@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help quickstart check test lint types docs crds conformance unit integration interrupted kube bench clean
+.PHONY: help setup quickstart check test lint types docs crds conformance unit integration interrupted kube bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,6 +27,8 @@ $(VENV)/tests.installed: tests/requirements.txt $(VENV)/runtime.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -r tests/requirements.txt
 	@touch $@
 
+setup: $(VENV)/tests.installed ## fill .venv with what tests need
+
 quickstart: $(VENV)/runtime.installed ## plan and build the sample fleet
 	@$(BIN)/ansible-playbook modelplane.fleet.site -i $(INVENTORY)
 	@echo "Every object is a file under build/ now; build/plan.json has all placements and reasons."
@@ -41,7 +43,7 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 test: check integration ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
-	@$(BIN)/ruff check .
+	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@more="$$(PYTHONPATH=.collections $(BIN)/python tests/packages.py)" && PATH="$(CURDIR)/$(BIN):$$PATH" \
 	  ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/.collections:$$more" $(BIN)/ansible-lint --offline --profile production -qq

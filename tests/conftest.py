@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import multiprocessing.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Imported here, as it starts a process to find the C library, which no test is to be blamed for.
 import ansible.utils.display  # noqa: F401
@@ -74,8 +76,9 @@ LONGEST_FIRST = (
     "traffic/test_traffic.py",
 )
 """Files that take minutes, in the order in which they begin, so that no worker waits for another one at the end."""
+_SPAWN = "multiprocessing.util.spawnv_passfds"
 _STARTS = frozenset(
-    {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen"}
+    {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "socket.bind", "subprocess.Popen", _SPAWN}
 )
 """Audit events (Python's `sys.audit`) of a process or a server that is started."""
 
@@ -86,12 +89,19 @@ class _Watch:
     def __init__(self) -> None:
         self.on = False
         self.started: list[str] = []
+        self._spawn = multiprocessing.util.spawnv_passfds
         sys.addaudithook(self._audit)
+        # By which multiprocessing starts processes that are no forks; Python has no audit event for it.
+        multiprocessing.util.spawnv_passfds = self._spawned
 
     def _audit(self, event: str, arguments: tuple[object, ...]) -> None:
         # Unix sockets are not counted: tests of special files make them.
         if self.on and event in _STARTS and (event != "socket.bind" or isinstance(arguments[1], tuple)):
             self.started.append(f"{event} {arguments[:2]}")
+
+    def _spawned(self, *arguments: Any) -> int:
+        sys.audit(_SPAWN, *arguments)
+        return self._spawn(*arguments)
 
 
 _watch = _Watch()
@@ -133,7 +143,12 @@ def _watched(item: pytest.Item) -> Iterator[None]:
     finally:
         _watch.on = False
     if _watch.started:
-        pytest.fail(f"starts something and has no marker `integration`: {'; '.join(_watch.started)}", pytrace=False)
+        started = "; ".join(_watch.started)
+        pytest.fail(
+            f"starts something and has no marker `integration`: {started}. Start nothing, or mark it with "
+            "@pytest.mark.integration",
+            pytrace=False,
+        )
 
 
 @pytest.hookimpl(wrapper=True)
