@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.copies import Copies, Sources, copies
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Unreachable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import Lease, lease_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import RENEWALS, Lease, lease_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import CONTROL_SCOPE
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
@@ -110,6 +110,7 @@ def _locked(settings: Settings) -> Iterator[Settings]:
     holder, duration = settings.lease
     with settings.control(None) as client:
         lease = Lease(client, lease_name(settings.options.fleet), SYSTEM_NAMESPACE, holder, duration)
+        client.answer_within(duration / RENEWALS)
         lease.renew()
         with lease.kept() as lost:
             yield replace(

@@ -169,7 +169,7 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
         new_pages = pages
         if settings.check_mode:
             new_pages = {REPORT_FILE: ""} if changes else pages or {REPORT_FILE: ""}
-        elif changes or not pages:
+        elif changes or not (pages or store.may_only_be_read):
             # The page tells what a run changes, so it stays until the next run that changes something. It goes before
             # the change and comes after it: a run that stops on the way leaves none, and the next one draws it.
             store.write({}, store.compare(pages, {}))

@@ -114,7 +114,7 @@ CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 _LIKE = {
     CONTROL_PLANE: re.compile("control(clusters?)?$"),
-    WORKLOAD_CLUSTERS: re.compile("workload|(?!control).*cluster"),
+    WORKLOAD_CLUSTERS: re.compile("(workload|inference|fleet)?clusters?$|workloads?$"),
 }
 """The groups that playbooks look for, and other names, without all but letters and digits, that mean them."""
 
@@ -161,7 +161,8 @@ def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
     others = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
     found = []
-    for name in missing:
+    # A group that is there and empty, as with a source that has found no cluster yet, is not misspelt.
+    for name in (each for each in missing if each not in groups):
         alike = _alike(name, others)
         if alike:
             found.append(

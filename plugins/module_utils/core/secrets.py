@@ -9,7 +9,7 @@ import re
 MASK = "********"
 _NAME = re.compile(r"token|secret|pass|pwd|key|credential|auth|private|cert|dsn", re.IGNORECASE)
 # `--api-key=value` and `--api-key value`; what follows is a value only where it is no flag itself.
-_FLAG = re.compile(r"(?P<flag>(?<![\w-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
+_FLAG = re.compile(r"(?P<flag>(?<![\w.-])--?(?P<name>[A-Za-z][\w.-]*))(?P<gap>=|\s+(?!-))(?P<value>\S+)")
 _LONE_FLAG = re.compile(r"^ *- ['\"]?(?P<flag>--?(?P<name>[A-Za-z][\w.-]*))['\"]?$")
 # `--header=Name: value` and `-H 'Name: value'`, as curl and others take headers.
 _HEADER_FLAG = r"(?:--(?:[\w-]+-)?headers?|-H)"
@@ -25,7 +25,7 @@ _CREDENTIAL_HEADER = re.compile(
     re.IGNORECASE,
 )
 _BEARER = re.compile(r"(?P<scheme>\bBearer\s+)(?:(?=\S*\d)[^\s'\"\\,;*]{8,}|[^\s'\"\\,;*]{16,})", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?P<scheme>(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://)[^\s/@'\"]+@", re.IGNORECASE)
+_USER_INFO = re.compile(r"://[^\s/@'\"]+@")
 _QUERY = re.compile(
     r"(?P<name>[?&;](?:sig|code|[\w.%-]{0,40}(?:signature|token|secret|passw(?:or)?d|pwd|key|credential|auth))=)"
     r"[^&\s'\"#\\]+",
@@ -37,12 +37,15 @@ _WEBHOOK = re.compile(
     r"|api\.telegram\.org/bot))[^\s'\"\\]+",
     re.IGNORECASE,
 )
-# "name": "value", also with the quotes that YAML doubles, and the same within a quoted text.
+# "name": "value", also with the quotes that YAML doubles, and the same within a quoted text. The text may have been cut
+# within the value. A backslash can be read in one way only: with two, 40 of them would take for ever.
 _JSON = re.compile(
-    r"""(?P<name>(?P<q>''|["'])(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)(?P=q)(?P<value>(?:\\.|(?!(?P=q)).)+)(?P=q)"""
+    r"""(?P<name>(?P<q>''|["'])(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)"""
+    r"""(?P=q)(?P<value>(?:\\.|(?!(?P=q))[^\\])+)(?:(?P=q)|\\?$)"""
 )
 _ESCAPED_JSON = re.compile(
-    r"""(?P<name>(?P<q>\\")(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)(?P=q)(?P<value>(?:\\\\.|(?!(?P=q)).)+)(?P=q)"""
+    r"""(?P<name>(?P<q>\\")(?P<key>[\w.-]{1,100})(?P=q)\s*:\s*)"""
+    r"""(?P=q)(?P<value>(?:\\\\.|(?!(?P=q)|\\\\).)+)(?:(?P=q)|(?:\\\\)?$)"""
 )
 _PRIVATE_KEY = re.compile(
     r"(?P<begin>-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----).*?"
@@ -50,15 +53,17 @@ _PRIVATE_KEY = re.compile(
     re.DOTALL,
 )
 _KNOWN = re.compile(
-    r"\b(?:hf_|sk-|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_|ya29\.|k8s-aws-v1\.)"
-    r"[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*|\beyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
+    r"\b(?:hf_[A-Za-z0-9]{12}|sk-[A-Za-z0-9_\-]{12}|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|ASIA|AIza|nvapi-|npm_"
+    r"|ya29\.|k8s-aws-v1\.)[A-Za-z0-9_\-]{8,}[A-Za-z0-9_.\-]*|(?<![\w-])eyJ[\w-]{10,}\.[\w-]{4,}\.[\w-]*"
 )
 _ENTRY = re.compile(r"^(?P<indent> *)- name: (?P<name>.+)$")
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRETS = ("password", "passwd", "passphrase", "secret", "credential", "apikey", "authorization")
 _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "signature")
-_LAST_ALONE = frozenset({"key", "pass", "pwd", "auth", "dsn"})
+_LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "auth", "dsn"})
+# `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
+_OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
 # `--api-key-file`, `--secret-name` and `--allow-credentials` tell about a secret, and hold none.
 _ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "policy", "length", "ttl"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
@@ -86,7 +91,7 @@ def _masked_text(line: str) -> str:
     for pattern in (_JSON, _ESCAPED_JSON):
         line = pattern.sub(_json, line)
     line = _FLAG.sub(_flag, line)
-    line = _USER_INFO.sub(rf"\g<scheme>{MASK}@", line)
+    line = _USER_INFO.sub(f"://{MASK}@", line)
     line = _WEBHOOK.sub(rf"\g<place>{MASK}", line)
     line = _QUERY.sub(rf"\g<name>{MASK}", line)
     return _KNOWN.sub(MASK, line)
@@ -97,7 +102,9 @@ def _header(found: re.Match[str]) -> str:
 
 
 def _json(found: re.Match[str]) -> str:
-    hides = _names_secret(found["key"]) and not _is_special_token(found["key"], found["value"])
+    # The key of a label, a toleration or a selector says nothing.
+    hides = found["key"] != "key" and _names_secret(found["key"])
+    hides = hides and not _is_special_token(found["key"], found["value"])
     return f"{found['name']}{found['q']}{MASK}{found['q']}" if hides else found[0]
 
 
@@ -112,7 +119,7 @@ def _names_secret(name: str) -> bool:
     if not words or words[0] in _SWITCHES:
         return False
     last = words[-1]
-    if last in _LAST_ALONE or last.endswith(_LAST):
+    if last in _LAST_ALONE or last.endswith(_LAST) or (last == "tokens" and not _OF_TOKENS.isdisjoint(words)):
         return True
     return last not in _ABOUT and any(word.startswith(_SECRETS) for word in words)
 

@@ -47,6 +47,8 @@ _LIST_ANSWERS = 8
 # Pages in a row without any object: servers may send some where few objects are as asked for.
 _MOST_EMPTY = 100
 _PAGE = 500
+# A Secret may have 1 MiB, and releases of Helm have much of it: a page has to stay below the largest answer.
+_PAGE_OF_SECRETS = 50
 Query = dict[str, str]
 
 
@@ -114,6 +116,10 @@ class Client:
     def close(self) -> None:
         """Close the connections. A request after it opens new ones."""
         self._requester.close()
+
+    def answer_within(self, seconds: float) -> None:
+        """Wait no longer than this for an answer, in place of a longer time-out."""
+        self._requester.timeout = min(self._requester.timeout, seconds)
 
     def write_until(self, lost: Callable[[], bool]) -> None:
         """Raise LockLost in place of every further write once `lost` says so."""
@@ -384,7 +390,8 @@ class Client:
     def _pages(self, resource: ResourceType, namespace: str, labels: str, fields: str) -> Listing:
         action = f"list {resource.plural}" + (f" in {namespace}" if namespace else "")
         items: builtins.list[Object] = []
-        query: Query = {"limit": str(_PAGE), **_selectors(labels, fields)}
+        most = _PAGE_OF_SECRETS if resource.kind == "Secret" else _PAGE
+        query: Query = {"limit": str(most), **_selectors(labels, fields)}
         end = time.monotonic() + self._requester.timeout * _LIST_TIMES
         before: set[str] = set()
         empty = 0

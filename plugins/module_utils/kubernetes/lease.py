@@ -26,6 +26,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0
+RENEWALS = 3
+_RETRIES = 30
+"""How often a Lease would be renewed within its duration, and how often it is tried where that fails."""
 
 
 def lease_name(fleet: str) -> str:
@@ -96,7 +99,8 @@ class Lease:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[Callable[[], bool]]:
-        """Renew it in the background, three times within its duration; yield what tells whether it was lost.
+        """Renew it in the background, three times within its duration and soon again where that fails; yield what tells
+        whether it was lost.
 
         It is lost when somebody else took it, and when it was not renewed within its duration, whatever a server
         answers, or takes to answer.
@@ -110,16 +114,19 @@ class Lease:
 
         def renew() -> None:
             nonlocal renewed, taken
-            while not lost() and not done.wait(self.duration / 3):
+            pause = self.duration / RENEWALS
+            while not lost() and not done.wait(pause):
                 asked = time.monotonic()
                 try:
                     self.renew()
-                    renewed = asked
                 except Conflict:
                     taken = True
                 except (ApiError, *UNEXPECTED):
                     # Until its duration is over, somebody may answer yet.
-                    continue
+                    pause = self.duration / _RETRIES
+                else:
+                    renewed = asked
+                    pause = max(0.0, self.duration / RENEWALS - (time.monotonic() - asked))
 
         thread = threading.Thread(target=renew, name=f"lease-{self.name}", daemon=True)
         thread.start()

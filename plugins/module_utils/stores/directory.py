@@ -122,7 +122,8 @@ class DirectoryStore:
             descriptor = _open(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) and self.folder.is_dir():
-                self._may_only_read = error.strerror or ""
+                at = path if path.exists() else self.folder
+                self._may_only_read = f"{at} cannot be written: {error.strerror}"
                 return self._wait_for_writer(path)
             raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         try:
@@ -210,11 +211,16 @@ class DirectoryStore:
             tuple(sorted(set(before) - set(after))),
         )
 
+    @property
+    def may_only_be_read(self) -> bool:
+        """Whether the lock that is held is none, as the folder cannot be written."""
+        return bool(self._may_only_read)
+
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
         """Bring the folder from where `changes` was computed to `files`; the lock is held by the caller."""
         if self._may_only_read:
             # Without the lock: another run may write at the same time.
-            raise StoreError(f"{self.folder} cannot be written: {self._may_only_read}")
+            raise StoreError(self._may_only_read)
         self._clean()
         if changes:
             try:
@@ -286,7 +292,9 @@ class DirectoryStore:
                 # It was empty, and went.
                 continue
             except OSError as error:
-                raise StoreError(f"{each} cannot be written: {error.strerror}") from error
+                # Some file systems of networks have nothing to sync of a folder.
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+                    raise StoreError(f"{each} cannot be written: {error.strerror}") from error
         with contextlib.suppress(OSError):
             descriptor = os.open(self.folder.resolve().parent, _FOLDER)
             try:

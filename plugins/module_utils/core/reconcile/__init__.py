@@ -227,7 +227,7 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
                 site.resource,
                 fleet.classes,
                 catalogue,
-                assumed_address=situation.declared_address if situation.declared(name) else None,
+                assumed_gateway=situation.declared_gateway if situation.declared(name) else None,
             ),
             silent=_silent(situation, name),
         )

@@ -85,8 +85,9 @@ def _observed(
         # As in the manifest, which is all that counts: the scheduler reads it.
         written = wire.get("status") or {}
         pools = written.get("gpuPools") or pools
-        address = text(written, "gateway", "address") or situation.declared_address(resource.name)
-        url = text(written, "gateway", "url")
+        address, url = text(written, "gateway", "address"), text(written, "gateway", "url")
+        if not address:
+            address, url = situation.declared_gateway(resource.name)
     else:
         address = gateway_address(previous, seen, resource.name)
         url = gateway_url(previous, seen)

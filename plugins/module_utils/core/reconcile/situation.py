@@ -56,10 +56,13 @@ class Situation:
         found = self.observed.clusters.get(cluster)
         return found.declared if found else not looked_at(self._status(cluster))
 
-    def declared_address(self, cluster: str) -> str:
-        """The gateway address of a workload cluster that counts as declared, unless its manifest has one: that of
-        earlier runs, as not to ask is no order to lead its requests elsewhere."""
-        return text(self._status(cluster), "gateway", "address") or assumed_address(cluster)
+    def declared_gateway(self, cluster: str) -> tuple[str, str]:
+        """The gateway of a workload cluster that counts as declared, unless its manifest has one: its address, and its
+        URL if that is not plain HTTP. It is that of earlier runs, as not to ask is no order to lead its requests
+        elsewhere."""
+        known = self._status(cluster)
+        address = text(known, "gateway", "address")
+        return (address, text(known, "gateway", "url")) if address else (assumed_address(cluster), "")
 
     def _status(self, cluster: str) -> Mapping[str, Any] | None:
         return self.statuses.get(Ref("InferenceCluster", "", cluster))

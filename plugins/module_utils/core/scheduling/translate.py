@@ -161,19 +161,20 @@ def cluster(
     classes: Mapping[str, api.InferenceClass],
     catalogue: DeviceCatalogue,
     *,
-    assumed_address: Callable[[str], str] | None = None,
+    assumed_gateway: Callable[[str], tuple[str, str]] | None = None,
 ) -> Cluster:
     """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
 
-    With `assumed_address` the cluster is one that nobody observes: unless its status says otherwise it counts as
-    ready, behind the gateway address that the function gives its name. Without, only its status counts.
+    With `assumed_gateway` the cluster is one that nobody observes: unless its status says otherwise it counts as
+    ready, behind the gateway (address, URL or "") that the function gives its name. Without, only its status counts.
     """
     status = resource.status
-    address = (status.gateway.address if status and status.gateway else None) or ""
+    gateway = status.gateway if status else None
+    address, url = (gateway.address or "", gateway.url or "") if gateway else ("", "")
     ready = _ready(resource)
     not_ready = ready or ""
-    if assumed_address:
-        address = address or assumed_address(resource.name)
+    if assumed_gateway:
+        address, url = (address, url) if address else assumed_gateway(resource.name)
     elif ready is None:
         not_ready = "is not Ready"
     unknown = ""
@@ -192,7 +193,7 @@ def cluster(
         labels=dict(resource.labels),
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in resource.spec.taints or ()),
         gateway_address=address,
-        gateway_url=(status.gateway.url if status and status.gateway else None) or "",
+        gateway_url=url,
         not_ready=not_ready,
         unknown=unknown,
     )

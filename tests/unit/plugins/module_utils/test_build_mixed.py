@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils import build
@@ -19,6 +20,10 @@ from test_build_control import Controlled
 
 FILES = {"east": "east.fleet.internal", "west": "west.fleet.internal"}
 SEEN = {"east": "192.0.2.5", "west": "192.0.2.5"}
+LISTENERS = (
+    {"name": "http", "protocol": "HTTP", "port": 80},
+    {"name": "https", "protocol": "HTTPS", "port": 443, "hostname": "edge.example.com"},
+)
 
 
 @pytest.fixture(params=[Fleet, Controlled])
@@ -77,7 +82,9 @@ def test_the_manifest_says_where_a_cluster_of_files_is(fleet: Fleet) -> None:
     assert fleet.status("InferenceCluster", "west")["gateway"] == {"address": "west.example.com"}
 
 
-def test_a_cluster_that_becomes_files_keeps_its_address(fleet: Fleet) -> None:
+@pytest.mark.parametrize("listener", LISTENERS, ids=["HTTP", "HTTPS"])
+def test_a_cluster_that_becomes_files_keeps_its_address(fleet: Fleet, listener: dict[str, Any]) -> None:
+    fleet.listeners = [listener]
     fleet.settle()
     before = routes(fleet)
     fleet.declared = {"west"}
@@ -110,11 +117,13 @@ def test_a_cluster_without_a_host_counts_as_declared_until_somebody_looked(fleet
     assert routes(fleet) == before, "nobody asked, and what was last known of it is that nothing serves there"
 
 
-def test_what_is_known_of_a_fleet_outlives_a_run_that_looks_at_nothing(folder: Fleet) -> None:
+@pytest.mark.parametrize("listener", LISTENERS, ids=["HTTP", "HTTPS"])
+def test_what_is_known_of_a_fleet_outlives_a_run_that_looks_at_nothing(folder: Fleet, listener: dict[str, Any]) -> None:
+    folder.listeners = [listener]
     folder.settle()
     before = routes(folder)
     statuses = {path: path.read_bytes() for path in (folder.built / "status").rglob("*.yaml")}
-    assert folder.addresses() == SEEN
+    assert set(folder.addresses()) == set(SEEN)
     folder.run_unseen()
     assert routes(folder) == before
     assert {path: path.read_bytes() for path in (folder.built / "status").rglob("*.yaml")} == statuses

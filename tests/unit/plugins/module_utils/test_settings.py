@@ -107,6 +107,8 @@ NOTHING = r"nothing of the fleet is a host of the inventory: .*{}.*"
         ({**EAST, "control_plane": [], "kube_control_plane": ["node"], "target_kubernetes": ["east"]}, []),
         ({**EAST, **CONTROL, "clusters": ["other"], "controlplane": ["other"]}, []),
         ({**CONTROL, "databases": ["other"]}, []),
+        ({**CONTROL, "k8s_cluster": ["node"], "postgres_cluster": ["other"]}, []),
+        ({**CONTROL, "workload_clusters": [], "clusters": ["other"]}, []),
         ({**EAST, "controlplane": ["control"]}, [MEANT.format("controlplane", "control_plane")]),
         ({**EAST, "control-plane": ["control"]}, [MEANT.format("control-plane", "control_plane")]),
         ({**EAST, "control_cluster": ["control"]}, [MEANT.format("control_cluster", "control_plane")]),

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags, images
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 
 FACTOR = 8
@@ -59,6 +60,24 @@ SCRIPTS: dict[str, Shape] = {
     "spaces": lambda size: "vllm serve" + " " * size + "# x",
     "open substitutions": lambda size: "vllm serve " + "$(" * (size // 2),
 }
+TEXTS: dict[str, Shape] = {
+    "backslashes in a value that was cut": lambda size: '"token": "' + r"\\" * (size // 2),
+    "backslashes in an escaped value that was cut": lambda size: r"\"token\": \"" + r"\\\\" * (size // 4),
+    "JSON in JSON that was cut": lambda size: '"value":"' + r"{\"a\":" * (size // 7),
+    "names without a value": lambda size: '"a":' * (size // 4),
+    "flags": lambda size: "-a." * (size // 3),
+    "flags without a value": lambda size: "--a-key " * (size // 8),
+    "headers": lambda size: "--header=" * (size // 9),
+    "tokens": lambda size: "eyJ-" * (size // 4),
+    "tokens of OpenAI": lambda size: "sk-" * (size // 3),
+    "schemes": lambda size: "a://" * (size // 4),
+    "dashes": lambda size: "-" * size,
+    "letters": lambda size: "a" * size,
+    "bearers": lambda size: "Bearer " * (size // 7),
+    "keys that do not end": lambda size: "-----BEGIN PRIVATE KEY-----" * (size // 27),
+    "parameters": lambda size: "?a=" * (size // 3),
+    "webhooks": lambda size: "https://hooks." * (size // 14),
+}
 
 
 def read_yaml(text: str) -> None:
@@ -75,6 +94,7 @@ READERS = [
     *((read_yaml, name, shape) for name, shape in YAML.items()),
     *((images.in_manifests, name, shape) for name, shape in MANIFESTS.items()),
     *((read_script, name, shape) for name, shape in SCRIPTS.items()),
+    *((masked, name, shape) for name, shape in TEXTS.items()),
 ]
 
 

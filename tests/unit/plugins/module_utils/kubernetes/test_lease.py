@@ -28,6 +28,7 @@ class Control:
         self.failed = threading.Event()
         self.version = 0
         self.until: Callable[[], bool] | None = None
+        self.answers_within = 0.0
 
     def __enter__(self) -> Control:
         return self
@@ -37,6 +38,9 @@ class Control:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def answer_within(self, seconds: float) -> None:
+        self.answers_within = seconds
 
     def write_until(self, lost: Callable[[], bool]) -> None:
         self.until = lost
@@ -142,6 +146,7 @@ def test_no_cluster_is_written_to_once_the_lock_is_lost() -> None:
         assert locked.control is not None
         clients: list[Any] = [locked.control(None), locked.targets[0].connect(None)]
         assert keeper.until is None
+        assert keeper.answers_within == pytest.approx(0.01)
         assert not any(client.until() for client in clients)
         keeper.fault = Conflict("taken by another", cluster="control")
         wait_until(lambda: all(client.until() for client in clients))

@@ -44,7 +44,9 @@ def decide(wire: dict[str, Any], *nodes: int, states: Any = SERVES, caches: Any 
             "spec": {**seen.EXISTING["spec"], "nodePools": [pool]},
         }
         parsed: Any = api.parse(named)
-        clusters.append(translate.cluster(parsed, classes, catalogue, assumed_address=lambda name: f"{name}.example"))
+        clusters.append(
+            translate.cluster(parsed, classes, catalogue, assumed_gateway=lambda name: (f"{name}.example", ""))
+        )
     decided = schedule([translate.deployment(resource, caches or {})], clusters, [])
     pending = decided.pending[0] if decided.pending else None
     known = {(placement.cluster, placement.index): states for placement in decided.placements}
