@@ -19,6 +19,9 @@ _STOP_SECONDS = 30
 """What is left of the grace period when a program gets SIGTERM: Kubernetes' own default."""
 _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
+_GANG_PAUSE_SECONDS = 30
+"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in its
+group too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -31,7 +34,7 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
 
 def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
     """Let the pods of an engine's workload (changed in place) end as their members say, by default after
-    `stream_grace` seconds. Containers beside the engine last as long as the engine does."""
+    `stream_grace` seconds, or soon in a gang. Containers beside the engine last as long as the engine does."""
     for member in parts:
         template = member_template(workload, member.role)
         annotations = template["metadata"].get("annotations") or {}
@@ -64,7 +67,8 @@ def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
     elif period:
         _end(spec, max(period - _STOP_SECONDS, period // 2), period)
     else:
-        serve_on(spec, own_pause or stream_grace)
+        longest = _GANG_PAUSE_SECONDS if member.role == constants.LEADER else stream_grace
+        serve_on(spec, own_pause or min(stream_grace, longest))
     engine = spec["containers"][0]
     lifecycle = {**engine.get("lifecycle", {}), **lifecycle}
     if lifecycle:

@@ -116,9 +116,37 @@ def test_a_worker_of_a_gang_ends_as_it_says(
     worker = make_member("Worker", **container)
     worker["template"]["spec"].update(pod)
     leads, works = templates(replica_objects(make_replica(make_engine("main", make_member("Leader"), worker))))
-    assert pauses(leads["spec"]) == [240]
+    assert pauses(leads["spec"]) == [30]
     found = {**works["spec"], **works["spec"]["containers"][0]}
     assert {key: found[key] for key in ("terminationGracePeriodSeconds", "lifecycle") if key in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "grace", "period", "pause"),
+    [
+        ({}, {}, 240, 60, 30),
+        ({}, {}, 10, 40, 10),
+        ({}, {}, 0, 30, None),
+        ({}, {"lifecycle": sleep(90)}, 240, 120, 90),
+        ({"terminationGracePeriodSeconds": 630}, {}, 240, 630, 600),
+    ],
+)
+def test_the_leader_of_a_gang_goes_soon_as_its_workers_go_at_once(
+    make_replica: Make,
+    make_member: Make,
+    make_engine: Make,
+    pod: Spec,
+    container: Spec,
+    grace: int,
+    period: int,
+    pause: int | None,
+) -> None:
+    leader = make_member("Leader", **container)
+    leader["template"]["spec"].update(pod)
+    replica = make_replica(make_engine("main", leader, make_member("Worker")))
+    leads, _works = templates(replica_objects(replica, Options(stream_grace=grace)))
+    assert leads["spec"]["terminationGracePeriodSeconds"] == period
+    assert pauses(leads["spec"]) == [pause]
 
 
 def test_a_picker_serves_on_too(make_replica: Make, pick: Make) -> None:
