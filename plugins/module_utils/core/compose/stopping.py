@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template, pod_labels
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -20,8 +20,8 @@ _STOP_SECONDS = 30
 _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
 _GANG_PAUSE_SECONDS = 30
-"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in its
-group too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
+"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in its group
+too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -51,9 +51,8 @@ def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: 
     """The PodDisruptionBudget of an engine with several copies: nodes are drained one copy at a time."""
     if copies < 2:
         return ()
-    name = workload["metadata"]["name"]
-    label = constants.WORKLOAD_LABEL if workload["kind"] == "Deployment" else constants.LWS_NAME_LABEL
-    return (disruption_budget(serving_member(parts).owner.metadata(name), {label: name}),)
+    metadata = serving_member(parts).owner.metadata(workload["metadata"]["name"])
+    return (disruption_budget(metadata, pod_labels(workload)),)
 
 
 def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
