@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template, pod_labels
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
+    member_template,
+    pod_labels,
+    serving_template,
+)
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -20,8 +24,8 @@ _STOP_SECONDS = 30
 _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
 _GANG_PAUSE_SECONDS = 30
-"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in its group
-too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
+"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in
+its group too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -45,6 +49,13 @@ def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: i
         grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
         # The devices of a new pod are free when the old one is gone.
         workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace
+
+
+def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
+    """For how long that serves on which the streams of all these workloads pass: as long as the one that takes longest,
+    and at least `stream_grace` seconds."""
+    periods = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
+    return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
 
 
 def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:

@@ -93,8 +93,8 @@ def actors_of(replica: Object, objects: tuple[Object, ...]) -> Iterator[Actor]:
 def fleet(
     make_replica: Make, make_engine: Make, make_member: Make, gang: Object, pair: tuple[Object, Object]
 ) -> list[Object]:
-    """Replicas of all shapes in one namespace, and one in another. An engine tries to pass for the picker of others, and
-    for one of a gang."""
+    """Replicas of all shapes in one namespace, and one in another. An engine tries to pass for the picker of others,
+    and for one of a gang."""
     pretender = make_member()
     pretender["template"]["metadata"] = {
         "labels": {"app": "single-epp", LWS_NAME: gang_name("gangs", "main"), "llm-d.ai/role": "decode"}

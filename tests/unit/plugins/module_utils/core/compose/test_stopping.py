@@ -155,6 +155,33 @@ def test_a_picker_serves_on_too(make_replica: Make, pick: Make) -> None:
     assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (120, [90])
 
 
+@pytest.mark.parametrize(
+    ("pod", "container", "period", "pause"),
+    [
+        ({"terminationGracePeriodSeconds": 630}, {}, 630, 600),
+        ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, 330, 300),
+        ({}, {"lifecycle": sleep(900)}, 930, 900),
+        ({"terminationGracePeriodSeconds": 60}, {}, 270, 240),
+    ],
+)
+def test_a_picker_serves_on_as_long_as_the_engine_that_takes_longest(
+    make_replica: Make,
+    make_member: Make,
+    make_engine: Make,
+    pick: Make,
+    pod: Spec,
+    container: Spec,
+    period: int,
+    pause: int,
+) -> None:
+    """Streams pass it, and it has rollouts of its own."""
+    slow = make_member(**container)
+    slow["template"]["spec"].update(pod)
+    replica = make_replica(make_engine("slow", slow), make_engine("main", make_member()))
+    spec = pick(replica_objects(replica), "Deployment", "-epp")["spec"]["template"]["spec"]
+    assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (period, [pause])
+
+
 def test_a_rollout_may_take_the_time_that_old_pods_take(make_replica: Make, pick: Make) -> None:
     """With all devices in use, the new pod starts when the old one is gone."""
     for grace in (0, 600):
