@@ -7,7 +7,7 @@ from __future__ import annotations
 SERVING_LABEL = "modelplane.ai/serving"
 """On pods that answer the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"
-"""On all pods of engines, and on no others: the Deployment or LeaderWorkerSet of their engine."""
+"""On pods of engines that are no gangs: the Deployment of their engine."""
 LWS_ROLE_LABEL = "modelplane.ai/lws-role"
 GANG_LABEL = "modelplane.ai/gang"
 """On pods of a gang that claim devices: its LeaderWorkerSet."""

@@ -41,7 +41,8 @@ if ! holds "$started"; then
   printf '%s\\n' "$ARTIFACT" >"$started"
 fi
 # hf resumes whole files. Pieces of those that were interrupted have names of their own, and nobody else removes them.
-find "$VOLUME" -type f -name '*.incomplete' -exec rm -f {} +
+# Shares have folders that nobody may read, such as lost+found and .snapshot: that find fails for them is no failure.
+find "$VOLUME" -type f -name '*.incomplete' -exec rm -f {} + || :
 
 if ! command -v hf >/dev/null 2>&1; then
   printf '%s' "$PACKAGES" >"$HOME/packages.txt"
@@ -67,7 +68,7 @@ hf download "$@"
 
 if [ "$LAYOUT" = HubCache ]; then
   # Lists of what belongs to a revision, for hf's own user only by default: engines run as others.
-  find "$VOLUME" -type f -path '*/trees/*.json' -exec chmod a+r {} +
+  find "$VOLUME" -type f -path '*/trees/*.json' -exec chmod a+r {} + || :
 fi
 if [ "$LAYOUT" = HubCache ] && [ -n "$REVISION" ]; then
   # Engines that name no revision ask for main, which offline has to be the one that is here.
@@ -105,8 +106,8 @@ def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] 
 
     Neither a user nor an fsGroup is set. NFS decides who may write by the user's number: an EFS access point lets
     everybody in as its own user, a Filestore share belongs to root until root gives it away, OpenShift picks a number
-    by itself. The user of the image (root for most) is the only one that can write to all of them, and an fsGroup
-    would be ignored for shared volumes or would touch every file at each start.
+    where nothing lets pods choose. The user of the image (root for most) is the only one that can write to all of them,
+    and an fsGroup would be ignored for shared volumes or would touch every file at each start.
     """
     # Kubernetes expands $(NAME) in values; a doubled dollar sign is a plain one.
     values = {name: value.replace("$", "$$") for name, value in env.items()} | _environment(env["LAYOUT"])

@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import pod_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import REPLICA_LABEL, label_value
 
 Object = dict[str, Any]
@@ -60,7 +61,7 @@ def pods_of(namespace: str) -> dict[str, Any]:
 
 
 def replica_policies(
-    owner: Owner, workloads: Iterable[Object], options: Options, *, linked: bool
+    owner: Owner, workloads: Sequence[Object], options: Options, *, linked: bool
 ) -> tuple[Object, ...]:
     """The NetworkPolicies of a replica with these workloads. `linked`: its engines hand each other their KV caches.
 
@@ -77,11 +78,12 @@ def replica_policies(
         {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
         admit([*gateway, {"podSelector": picker}], constants.ENGINE_PORT),
     )
+    everybody = [{"podSelector": _pods(owner, workload)} for workload in workloads]
     engines = [
         network_policy(
             owner.metadata(workload["metadata"]["name"]),
-            _pods(workload),
-            [*admit(_peers(owner, workload, linked)), *metrics],
+            _pods(owner, workload),
+            [*admit(everybody if linked else _gang(owner, workload)), *metrics],
         )
         for workload in workloads
     ]
@@ -91,17 +93,14 @@ def replica_policies(
     return (serving, *engines, pickers)
 
 
-def _peers(owner: Owner, workload: Object, linked: bool) -> list[dict[str, Any]]:
-    """Pods of engines that a workload's pods talk with."""
-    if linked:
-        of_engines = {"key": constants.WORKLOAD_LABEL, "operator": "Exists"}
-        return [{"podSelector": {"matchLabels": _replica(owner), "matchExpressions": [of_engines]}}]
-    return [{"podSelector": _pods(workload)}] if workload["kind"] == "LeaderWorkerSet" else []
+def _gang(owner: Owner, workload: Object) -> list[dict[str, Any]]:
+    """The pods that a workload's pods talk with in any case, as peers: those of a gang with each other."""
+    return [{"podSelector": _pods(owner, workload)}] if workload["kind"] == "LeaderWorkerSet" else []
 
 
-def _pods(workload: Object) -> dict[str, Any]:
-    """The label selector of a workload's pods."""
-    return {"matchLabels": {constants.WORKLOAD_LABEL: workload["metadata"]["name"]}}
+def _pods(owner: Owner, workload: Object) -> dict[str, Any]:
+    """The label selector of a workload's pods. Users may write labels of LeaderWorkerSet, never that of a replica."""
+    return {"matchLabels": {**_replica(owner), **pod_labels(workload)}}
 
 
 def _replica(owner: Owner) -> dict[str, str]:

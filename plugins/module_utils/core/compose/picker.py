@@ -35,8 +35,8 @@ _LOST_NODE_SECONDS = 10
 """After which a picker on a node that does not answer is replaced: Kubernetes waits for five minutes by default."""
 
 
-def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> tuple[dict[str, Any], ...]:
-    """The objects of the endpoint picker of a ModelReplica with this spec.
+def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options, pause: int) -> tuple[dict[str, Any], ...]:
+    """The objects of the endpoint picker of a ModelReplica with this spec. It serves on for `pause` seconds.
 
     A configuration in `serving.picker.config` replaces the composed one as a whole, unchanged.
     """
@@ -48,7 +48,7 @@ def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options) -> t
         _role(owner),
         _role_binding(owner),
         _config_map(owner, text),
-        _deployment(owner, text, written, options),
+        _deployment(owner, text, written, options, pause),
         _service(owner),
     )
 
@@ -93,7 +93,9 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
     }
 
 
-def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def _deployment(
+    owner: Owner, config: str, written: Mapping[str, Any], options: Options, pause: int
+) -> dict[str, Any]:
     deployment: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -122,7 +124,7 @@ def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: 
         },
     }
     # A request passes the picker until its last token. Told to stop, a picker ends all that is left after 27 seconds.
-    serve_on(deployment["spec"]["template"]["spec"], options.stream_grace)
+    serve_on(deployment["spec"]["template"]["spec"], pause)
     return deployment
 
 

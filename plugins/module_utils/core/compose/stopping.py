@@ -4,14 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import member_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import (
+    member_template,
+    pod_labels,
+    serving_template,
+)
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
@@ -19,6 +23,9 @@ _STOP_SECONDS = 30
 """What is left of the grace period when a program gets SIGTERM: Kubernetes' own default."""
 _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
+_GANG_PAUSE_SECONDS = 30
+"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in
+its group too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -31,7 +38,7 @@ def serve_on(spec: dict[str, Any], seconds: int) -> None:
 
 def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
     """Let the pods of an engine's workload (changed in place) end as their members say, by default after
-    `stream_grace` seconds. Containers beside the engine last as long as the engine does."""
+    `stream_grace` seconds, or soon in a gang. Containers beside the engine last as long as the engine does."""
     for member in parts:
         template = member_template(workload, member.role)
         annotations = template["metadata"].get("annotations") or {}
@@ -44,13 +51,19 @@ def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: i
         workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace
 
 
+def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
+    """For how long that serves on which the streams of all these workloads pass: as long as the one that takes longest,
+    and at least `stream_grace` seconds."""
+    periods = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
+    return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
+
+
 def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
     """The PodDisruptionBudget of an engine with several copies: nodes are drained one copy at a time."""
     if copies < 2:
         return ()
-    name = workload["metadata"]["name"]
-    label = constants.WORKLOAD_LABEL if workload["kind"] == "Deployment" else constants.LWS_NAME_LABEL
-    return (disruption_budget(serving_member(parts).owner.metadata(name), {label: name}),)
+    metadata = serving_member(parts).owner.metadata(workload["metadata"]["name"])
+    return (disruption_budget(metadata, pod_labels(workload)),)
 
 
 def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
@@ -64,7 +77,8 @@ def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
     elif period:
         _end(spec, max(period - _STOP_SECONDS, period // 2), period)
     else:
-        serve_on(spec, own_pause or stream_grace)
+        longest = _GANG_PAUSE_SECONDS if member.role == constants.LEADER else stream_grace
+        serve_on(spec, own_pause or min(stream_grace, longest))
     engine = spec["containers"][0]
     lifecycle = {**engine.get("lifecycle", {}), **lifecycle}
     if lifecycle:

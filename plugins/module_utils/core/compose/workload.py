@@ -41,6 +41,12 @@ def member_template(workload: Mapping[str, Any], role: str) -> dict[str, Any]:
     return template
 
 
+def pod_labels(workload: Mapping[str, Any]) -> dict[str, str]:
+    """The labels by which the pods of a workload are selected. Those of a gang have that of their controller."""
+    label = constants.WORKLOAD_LABEL if workload["kind"] == "Deployment" else constants.LWS_NAME_LABEL
+    return {label: workload["metadata"]["name"]}
+
+
 def _deployment(member: Member, copies: int) -> dict[str, Any]:
     name = child_name(member.owner.prefix, member.engine)
     selector = {constants.WORKLOAD_LABEL: name}
@@ -70,9 +76,7 @@ def _engine_type(member: Member) -> dict[str, str]:
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
     workers = (worker.wire.get("worker") or {}).get("nodes") or 1
     name = gang_name(leader.owner.prefix, leader.engine)
-    labels = {constants.WORKLOAD_LABEL: name}
     leader_labels = {
-        **labels,
         constants.SERVING_LABEL: leader.owner.prefix,
         **_engine_type(leader),
         constants.LWS_ROLE_LABEL: "leader",
@@ -90,7 +94,7 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
             "leaderWorkerTemplate": {
                 "size": 1 + workers,
                 "leaderTemplate": _gang_template(leader, name, leader_labels),
-                "workerTemplate": _gang_template(worker, name, labels),
+                "workerTemplate": _gang_template(worker, name, {}),
             },
         },
     }

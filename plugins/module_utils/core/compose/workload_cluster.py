@@ -24,7 +24,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owne
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import namespace_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import engine_budget, stop_well
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import (
+    engine_budget,
+    stop_well,
+    stream_pause,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
 
 WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
@@ -58,7 +62,7 @@ def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) ->
         stop_well(composed, parts, options.stream_grace)
         budgets += engine_budget(composed, parts, copies)
         workloads.append(composed)
-    pickers = picker_objects(owner, spec, options)
+    pickers = picker_objects(owner, spec, options, stream_pause(workloads, options.stream_grace))
     for value in (*workloads, *pickers):
         if value["kind"] in WORKLOADS:
             value["metadata"]["annotations"] = {constants.SPEC_HASH_ANNOTATION: _spec_hash(value)}

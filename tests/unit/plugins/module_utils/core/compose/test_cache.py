@@ -262,6 +262,13 @@ class Machine:
     def without_hf(self) -> None:
         (self.bin / "hf").unlink()
 
+    def with_folders_that_nobody_may_read(self) -> None:
+        """Let find do its work and then fail, as it does for them. To root all folders can be read."""
+        find = self.bin / "find"
+        real = find.readlink()
+        find.unlink()
+        self._script("find", f'#!/bin/sh\n{real} "$@"\nexit 1\n')
+
     def run(self, cache: Mapping[str, Any]) -> subprocess.CompletedProcess[str]:
         """Run the container as Kubernetes would: its command, with its variables, and nothing else."""
         container = pod(cache)["containers"][0]
@@ -442,7 +449,11 @@ def test_pieces_in_a_volume_of_something_else_are_not_touched(machine: Machine) 
 
 
 @pytest.mark.integration
-def test_engines_may_read_what_hf_knows_of_a_revision(machine: Machine) -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_engines_may_read_what_hf_knows_of_a_revision(machine: Machine, closed: bool) -> None:
+    """Whatever there is on the share that nobody may read."""
+    if closed:
+        machine.with_folders_that_nobody_may_read()
     machine.fail_later.touch()
     cache = model_cache(layout="HubCache")
     machine.run(cache)

@@ -16,7 +16,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import admit, pods_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import workload_namespace
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import gang_name, workload_namespace
 from ansible_collections.modelplane.fleet.tests.network_policies import Pod, may_reach
 
 ROOT = next(parent for parent in Path(__file__).parents if (parent / "galaxy.yml").exists())
@@ -24,6 +24,7 @@ ROOT = next(parent for parent in Path(__file__).parents if (parent / "galaxy.yml
 Make = Callable[..., dict[str, Any]]
 Object = dict[str, Any]
 
+LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
 API, DECODE, SIDE_CHANNEL, NCCL, PICKER, PICKER_METRICS = 8000, 8001, 5557, 29500, 9002, 9090
 PORTS = (API, DECODE, SIDE_CHANNEL, NCCL, PICKER, PICKER_METRICS)
 
@@ -80,9 +81,11 @@ def actors_of(replica: Object, objects: tuple[Object, ...]) -> Iterator[Actor]:
         namespace, workload = value["metadata"]["namespace"], value["metadata"]["name"]
         for part, (template, count) in enumerate(pods_of_workload(value)):
             gang = workload if value["kind"] == "LeaderWorkerSet" else ""
+            # As the controller of LeaderWorkerSets does it.
+            labels = template["metadata"]["labels"] | ({LWS_NAME: gang} if gang else {})
             role = Role("engine", name, gang, serves=part == 0, linked=mode == "PrefillDecode")
             for number in range(count):
-                pod = Pod(f"{workload}-{part}-{number}", namespace, template["metadata"]["labels"])
+                pod = Pod(f"{workload}-{part}-{number}", namespace, labels)
                 yield pod, Role("picker", name) if workload.endswith("-epp") else role
 
 
@@ -90,10 +93,11 @@ def actors_of(replica: Object, objects: tuple[Object, ...]) -> Iterator[Actor]:
 def fleet(
     make_replica: Make, make_engine: Make, make_member: Make, gang: Object, pair: tuple[Object, Object]
 ) -> list[Object]:
-    """Replicas of all shapes in one namespace, and one in another. An engine tries to pass for the picker of others."""
+    """Replicas of all shapes in one namespace, and one in another. An engine tries to pass for the picker of others,
+    and for one of a gang."""
     pretender = make_member()
     pretender["template"]["metadata"] = {
-        "labels": {"app": "single-epp", "leaderworkerset.sigs.k8s.io/name": "gangs", "llm-d.ai/role": "decode"}
+        "labels": {"app": "single-epp", LWS_NAME: gang_name("gangs", "main"), "llm-d.ai/role": "decode"}
     }
     prefill = make_engine("prefill", make_member("Leader"), make_member("Worker"), phase="Prefill")
     return [

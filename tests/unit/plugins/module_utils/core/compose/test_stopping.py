@@ -116,15 +116,70 @@ def test_a_worker_of_a_gang_ends_as_it_says(
     worker = make_member("Worker", **container)
     worker["template"]["spec"].update(pod)
     leads, works = templates(replica_objects(make_replica(make_engine("main", make_member("Leader"), worker))))
-    assert pauses(leads["spec"]) == [240]
+    assert pauses(leads["spec"]) == [30]
     found = {**works["spec"], **works["spec"]["containers"][0]}
     assert {key: found[key] for key in ("terminationGracePeriodSeconds", "lifecycle") if key in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "grace", "period", "pause"),
+    [
+        ({}, {}, 240, 60, 30),
+        ({}, {}, 10, 40, 10),
+        ({}, {}, 0, 30, None),
+        ({}, {"lifecycle": sleep(90)}, 240, 120, 90),
+        ({"terminationGracePeriodSeconds": 630}, {}, 240, 630, 600),
+    ],
+)
+def test_the_leader_of_a_gang_goes_soon_as_its_workers_go_at_once(
+    make_replica: Make,
+    make_member: Make,
+    make_engine: Make,
+    pod: Spec,
+    container: Spec,
+    grace: int,
+    period: int,
+    pause: int | None,
+) -> None:
+    leader = make_member("Leader", **container)
+    leader["template"]["spec"].update(pod)
+    replica = make_replica(make_engine("main", leader, make_member("Worker")))
+    leads, _works = templates(replica_objects(replica, Options(stream_grace=grace)))
+    assert leads["spec"]["terminationGracePeriodSeconds"] == period
+    assert pauses(leads["spec"]) == [pause]
 
 
 def test_a_picker_serves_on_too(make_replica: Make, pick: Make) -> None:
     deployment = pick(replica_objects(make_replica(), Options(stream_grace=90)), "Deployment", "-epp")
     spec = deployment["spec"]["template"]["spec"]
     assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (120, [90])
+
+
+@pytest.mark.parametrize(
+    ("pod", "container", "period", "pause"),
+    [
+        ({"terminationGracePeriodSeconds": 630}, {}, 630, 600),
+        ({"terminationGracePeriodSeconds": 330}, {"lifecycle": sleep(15)}, 330, 300),
+        ({}, {"lifecycle": sleep(900)}, 930, 900),
+        ({"terminationGracePeriodSeconds": 60}, {}, 270, 240),
+    ],
+)
+def test_a_picker_serves_on_as_long_as_the_engine_that_takes_longest(
+    make_replica: Make,
+    make_member: Make,
+    make_engine: Make,
+    pick: Make,
+    pod: Spec,
+    container: Spec,
+    period: int,
+    pause: int,
+) -> None:
+    """Streams pass it, and it has rollouts of its own."""
+    slow = make_member(**container)
+    slow["template"]["spec"].update(pod)
+    replica = make_replica(make_engine("slow", slow), make_engine("main", make_member()))
+    spec = pick(replica_objects(replica), "Deployment", "-epp")["spec"]["template"]["spec"]
+    assert (spec["terminationGracePeriodSeconds"], pauses(spec)) == (period, [pause])
 
 
 def test_a_rollout_may_take_the_time_that_old_pods_take(make_replica: Make, pick: Make) -> None:

@@ -224,7 +224,6 @@ def test_gang_workers_do_not_serve(make_replica: Make, gang: dict[str, Any]) -> 
         "modelplane.ai/namespace": "ml-team",
         "modelplane.ai/deployment": "qwen3-8b",
         "modelplane.ai/replica": "qwen3-8b-6e732e38e8",
-        "modelplane.ai/workload": "qwen3-8b-6e732e38e8-main-14ab19242f",
         "modelplane.ai/gang": "qwen3-8b-6e732e38e8-main-14ab19242f",
     }
     assert not {"ports", "readinessProbe"} & set(worker["spec"]["containers"][0])
