@@ -58,5 +58,6 @@ def test_controllers_are_told_by_images_of_components_that_there_are() -> None:
 
 def test_the_page_names_what_is_given_on_openshift() -> None:
     page = (ROOT / "docs/existing-clusters.md").read_text()
-    for constraint in (ENGINES, NON_ROOT, PRIVILEGED):
-        assert f"`modelplane-{constraint}`" in page
+    for name in (ENGINES, f"modelplane-{NON_ROOT}", f"modelplane-{PRIVILEGED}"):
+        assert f"ClusterRoleBindings `{ENGINES}`" in page
+        assert f"`{name}`" in page
