@@ -93,9 +93,7 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
     }
 
 
-def _deployment(
-    owner: Owner, config: str, written: Mapping[str, Any], options: Options, pause: int
-) -> dict[str, Any]:
+def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: Options, pause: int) -> dict[str, Any]:
     deployment: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -25,7 +25,7 @@ _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
 _GANG_PAUSE_SECONDS = 30
 """For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in
-its group too, and its workers at once: without them it finishes no stream, and holds the devices of a gang that is dead."""
+its group too, and its workers at once: without them it finishes no stream, and holds the devices of a dead gang."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
