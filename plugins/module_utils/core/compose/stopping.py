@@ -54,7 +54,7 @@ def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: i
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
     """For how long that serves on which the streams of all these workloads pass: as long as the one that takes longest,
     and at least `stream_grace` seconds."""
-    periods = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
+    periods: list[int] = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
     return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
 
 
