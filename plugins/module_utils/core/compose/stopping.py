@@ -25,7 +25,7 @@ _PROGRESS_SECONDS = 600
 """What a Deployment has by default (progressDeadlineSeconds)."""
 _GANG_PAUSE_SECONDS = 30
 """For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in
-its group too, and its workers at once: without them it finishes no stream, and holds devices of a gang that is dead."""
+its group too, and its workers at once: without them it finishes no stream, and holds the devices of a dead gang."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
@@ -54,7 +54,7 @@ def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: i
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
     """For how long that serves on which the streams of all these workloads pass: as long as the one that takes longest,
     and at least `stream_grace` seconds."""
-    periods = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
+    periods: list[int] = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
     return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
 
 
