@@ -272,11 +272,12 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
 
 
 def _refuse_strangers(loaded: Loaded, hosts: Iterable[str]) -> None:
-    """Raise StoreError for hosts that are no cluster of the fleet: nobody would look at one whose host is misspelt."""
+    """Raise StoreError for hosts that are no cluster of the fleet: nobody would look at one whose host is misspelt. A
+    fleet without any cluster has not begun: its first run brings the definitions of its kinds."""
     refs = {*(each.ref for each in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
     known = {ref.name for ref in refs if ref.kind in ("InferenceCluster", "EKSCluster", "GKECluster")}
     strangers = sorted(set(hosts) - known)
-    if strangers:
+    if strangers and known:
         hints = dict.fromkeys(nearest_name(name, known) for name in strangers)
         raise StoreError(
             f"{', '.join(strangers)}: a host of workload_clusters, and no InferenceCluster of the fleet. "

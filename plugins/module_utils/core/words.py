@@ -71,7 +71,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
     if match:
         return f"Did you mean {match[0]}?"
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"The fleet has {', '.join(names[:10])}{more}." if names else "The fleet has none."
+    return f"The fleet has {', '.join(names[:10])}{more}."
 
 
 def nearest_key(key: object, known: Iterable[str]) -> str:

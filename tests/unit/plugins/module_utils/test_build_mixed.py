@@ -169,6 +169,12 @@ def test_a_host_that_is_no_cluster_stops_the_run(fleet: Fleet, host: str, hint: 
     assert before == {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}
 
 
+def test_a_fleet_that_has_not_begun_has_hosts_already(fleet: Fleet) -> None:
+    fleet.text = ""
+    fleet.run(hosts=("east", "west"))
+    assert fleet.objects("control", "ModelReplica") == []
+
+
 def test_the_host_of_a_cluster_whose_manifest_has_errors_is_no_stranger(folder: Fleet) -> None:
     folder.run()
     folder.edit(
