@@ -56,6 +56,11 @@ def kubeconfig_text(server: str) -> str:
     )
 
 
+def all_active(cluster: ControlPlane) -> bool:
+    namespaces = cluster.objects.list("v1", "Namespace")
+    return all(namespace["status"]["phase"] == "Active" for namespace in namespaces)
+
+
 @pytest.fixture
 def manifests(tmp_path: Path) -> Path:
     folder = tmp_path / "manifests"
@@ -80,6 +85,8 @@ def test_one_answers_and_one_does_not(cluster: ControlPlane, manifests: Path, tm
         "timeout": 10,
     }
     look = {"modelplane.fleet.cluster_info": arguments}
+    # What tests before this one applied goes with its namespace, and an observation changes with it.
+    cluster.wait_for("removed namespaces to be gone", lambda: all_active(cluster) or None)
     since = cluster.audit_position()
     stat = {"ansible.builtin.stat": {"path": str(path)}}
     lost = {"modelplane.fleet.cluster_info": {**arguments, "control": {"server": server, "token": PLANTED}}}
