@@ -63,6 +63,11 @@ class Demand:
         largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
         return (-largest, -len(pods), sum(map(len, pods))), tuple(pods)
 
+    @cached_property
+    def fewest(self) -> int:
+        """Devices that it takes with the smallest alternative of each pod."""
+        return self.copies * sum(min(map(sum, pod)) for pod in self.group[1])
+
 
 class NodeLedger:
     """Charges a whole node for every claiming pod."""
@@ -113,17 +118,16 @@ class DeviceLedger:
         self._counts: dict[Group, int] = {}
         self._order: list[Group] = []
         self._known: Free | None = None
+        self._known_devices = 0
         self._is_known = False
 
     def fits(self, demand: Demand) -> bool:
-        group = demand.group
         free = self._free()
-        if free is None or not group[1]:
+        if free is None or not demand.pod_sets:
             return free is not None
-        needed = demand.copies * sum(min(map(sum, pod)) for pod in group[1])
-        if needed > sum(sum(vector) * nodes for vector, nodes in free.items()):
+        if demand.fewest > self._known_devices:
             return False
-        return self._pack(self._with(group, demand.copies)) is not None
+        return self._pack(self._with(demand.group, demand.copies)) is not None
 
     def add(self, demand: Demand) -> None:
         group = demand.group
@@ -186,6 +190,7 @@ class DeviceLedger:
         """Free devices with all charged pods packed; None when they cannot be."""
         if not self._is_known:
             self._known = self._pack(tuple((group, self._counts[group]) for group in self._order))
+            self._known_devices = sum(sum(vector) * nodes for vector, nodes in (self._known or {}).items())
             self._is_known = True
         return self._known
 

@@ -286,12 +286,17 @@ class _Filler:
         for placement in state.placements:
             indices.setdefault(placement.cluster, set()).add(placement.index)
         refused = self._refused.setdefault(id(state.engines), {})
-        candidates = [
-            (len(indices.get(name, ())), name)
-            for name in self._eligible_for(state.deployment)
-            if not refused or refused.get(name) != self._capacity.version(name)
-        ]
-        heapq.heapify(candidates)
+        eligible = self._eligible_for(state.deployment)
+        if indices or refused:
+            candidates = [
+                (len(indices.get(name, ())), name)
+                for name in eligible
+                if refused.get(name) != self._capacity.version(name)
+            ]
+            heapq.heapify(candidates)
+        else:
+            # Sorted by name, and so a heap already.
+            candidates = [(0, name) for name in eligible]
         placed = False
         while candidates and state.missing > 0:
             count, name = candidates[0]
@@ -309,11 +314,12 @@ class _Filler:
         return placed
 
     def _eligible_for(self, deployment: Deployment) -> list[str]:
+        """The clusters that a deployment may use, sorted by name."""
         key = (tuple(sorted(deployment.cluster_selector.items())), deployment.tolerations)
         if key not in self._eligible:
-            self._eligible[key] = [
+            self._eligible[key] = sorted(
                 cluster.name for cluster in self._fleet.values() if not cluster_refusal(deployment, cluster)
-            ]
+            )
         return self._eligible[key]
 
 
