@@ -9,7 +9,6 @@ import contextlib
 import json
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -160,15 +159,9 @@ def everything(plane: ControlPlane) -> set[str]:
     return set(kubectl(plane, "get", ",".join(sorted(kinds)), "-A", f"-o=jsonpath={line}").splitlines()) - _EQUIPMENT
 
 
-def check_bare(plane: ControlPlane, before: set[str], seconds: float = 300) -> None:
+def check_bare(plane: ControlPlane, before: set[str]) -> None:
     """A cluster has the same objects as before, after what takes its time has gone."""
-    deadline, restart, pause = time.monotonic() + seconds, 0.0, 1.0
-    while (now := everything(plane)) != before and time.monotonic() < deadline:
-        # More than once, as groups of the API may still be going.
-        if time.monotonic() >= restart:
-            plane.collect_garbage()
-            restart = time.monotonic() + 20
-        # To list everything takes a second of a processor.
-        time.sleep(pause)
-        pause = min(2 * pause, 8.0)
+    with contextlib.suppress(TimeoutError):
+        plane.wait_until_gone(lambda: everything(plane) == before)
+    now = everything(plane)
     assert (plane.name, sorted(now - before), sorted(before - now)) == (plane.name, [], [])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -221,11 +222,24 @@ class ControlPlane:
         """SIGKILL, as if its machine was switched off. The components go on and wait for `start_api_server`."""
         self.processes.pop("kube-apiserver").kill()
 
-    def collect_garbage(self) -> None:
-        """Restart kube-controller-manager, and with it the garbage collector, which stops for minutes when API groups
-        come and go."""
-        self.processes.pop("kube-controller-manager").kill()
-        self._start_controller_manager()
+    def wait_until_gone(self, gone: Callable[[], bool], *, seconds: float = 300) -> None:
+        """Wait until what was removed is gone, as the garbage collector of Kubernetes removes what belonged to it.
+        Raises TimeoutError.
+
+        The collector stops for minutes when API groups come and go, so kube-controller-manager starts anew; more than
+        once, as groups may still be going while it starts.
+        """
+        deadline, restart, pause = time.monotonic() + seconds, 0.0, 0.25
+        while not gone():
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"cluster {self.name}: what was removed is not gone within {seconds:g} seconds")
+            if time.monotonic() >= restart:
+                self.processes.pop("kube-controller-manager").kill()
+                self._start_controller_manager()
+                restart = time.monotonic() + 20
+            # To ask may cost a second of a processor.
+            time.sleep(pause)
+            pause = min(2 * pause, 8.0)
 
     def wait_for(self, what: str, ask: Callable[[], T | None], *, seconds: float = _START_SECONDS) -> T:
         """The first true answer of `ask`. Raises TimeoutError, or ProcessDiedError when a process here dies."""

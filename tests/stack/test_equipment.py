@@ -460,7 +460,6 @@ def _not_ready(cluster: ControlPlane, names: set[str]) -> set[str]:
 def _wait_until_gone(cluster: ControlPlane, left: Callable[[], set[str]]) -> None:
     """Wait until nothing is left."""
     found: set[str] = set()
-    cluster.collect_garbage()
 
     def gone() -> bool:
         # Nothing is found out of a server while one of its groups goes.
@@ -471,7 +470,7 @@ def _wait_until_gone(cluster: ControlPlane, left: Callable[[], set[str]]) -> Non
         return False
 
     try:
-        cluster.wait_for("everything else is gone", gone, seconds=300)
+        cluster.wait_until_gone(gone)
     except TimeoutError as error:
         raise AssertionError(f"{error}: {sorted(found)}") from error
 
