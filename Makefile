@@ -65,7 +65,7 @@ unit: $(VENV)/tests.installed ## the tests that start nothing
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
 integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, simulated clouds; whole fleets on them
-	@$(BIN)/python -m pytest -q -rs -n 4 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
+	@$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'
 
 interrupted: $(VENV)/tests.installed kube ## what takes long: cloud clusters that fail at each call in turn, and whole sites on them
 	@COLD=1 $(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m interrupted
