@@ -222,7 +222,7 @@ class ControlPlane:
         """SIGKILL, as if its machine was switched off. The components go on and wait for `start_api_server`."""
         self.processes.pop("kube-apiserver").kill()
 
-    def wait_until_gone(self, gone: Callable[[], bool], *, seconds: float = 300) -> None:
+    def wait_until_gone(self, gone: Callable[[], bool], *, seconds: float = 600) -> None:
         """Wait until what was removed is gone, as the garbage collector of Kubernetes removes what belonged to it.
         Raises TimeoutError.
 

@@ -482,7 +482,7 @@ def test_the_stack_is_installed_and_removed_again(
     for name in WORKLOAD:
         _install(helm, nodes, name, charts[name], tmp_path)
     wanted = set().union(*(WORKLOADS[name] for name in WORKLOAD))
-    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted), seconds=300)
+    nodes.wait_for("all workloads are ready", lambda: not _not_ready(nodes, wanted), seconds=600)
 
     kubelet_plugin = nodes.objects.list("v1", "Pod", "dra-driver-nvidia-gpu")
     assert [pod["spec"]["nodeName"] for pod in kubelet_plugin] == ["gpu-0"]
