@@ -227,16 +227,18 @@ class ControlPlane:
         Raises TimeoutError.
 
         The collector stops for minutes when API groups come and go, so kube-controller-manager starts anew; more than
-        once, as groups may still be going while it starts.
+        once, as groups may still be going while it starts, and each time later, as a busy machine starts it slowly.
         """
         deadline, restart, pause = time.monotonic() + seconds, 0.0, 0.25
+        patience = 20.0
         while not gone():
             if time.monotonic() >= deadline:
                 raise TimeoutError(f"cluster {self.name}: what was removed is not gone within {seconds:g} seconds")
             if time.monotonic() >= restart:
                 self.processes.pop("kube-controller-manager").kill()
                 self._start_controller_manager()
-                restart = time.monotonic() + 20
+                restart = time.monotonic() + patience
+                patience *= 2
             # To ask may cost a second of a processor.
             time.sleep(pause)
             pause = min(2 * pause, 8.0)
@@ -301,8 +303,17 @@ class ControlPlane:
     # Objects
 
     def apply(self, objects: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Object]:
-        """Apply objects as they are, in their order."""
-        return self.objects.apply(objects)
+        """Apply objects as they are, in their order, once their namespaces of earlier tests are gone."""
+        each = [objects] if isinstance(objects, Mapping) else objects
+        if "kube-controller-manager" in self.components:
+            needed = {_namespace(one) for one in each}
+            self.wait_for("namespaces of before are gone", lambda: not needed & self._going(), seconds=600)
+        return self.objects.apply(each)
+
+    def _going(self) -> set[str]:
+        """The namespaces that are being deleted."""
+        namespaces = self.objects.list("v1", "Namespace")
+        return {each["metadata"]["name"] for each in namespaces if "deletionTimestamp" in each["metadata"]}
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Object | None:
         """An object, None when there is none."""
@@ -480,6 +491,12 @@ def _write_webhook(path: Path, url: str) -> Path:
     }
     path.write_text(json.dumps(made), encoding="utf-8")
     return path
+
+
+def _namespace(value: Mapping[str, Any]) -> str:
+    """The namespace that an object is, or is in."""
+    metadata = value["metadata"]
+    return str(metadata["name"] if value["kind"] == "Namespace" else metadata.get("namespace", ""))
 
 
 def _binding(user: str, role: str, namespace: str) -> Object:
