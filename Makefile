@@ -62,6 +62,7 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
 unit: $(VENV)/tests.installed ## the tests that start nothing
+	@PYTHONPATH=.collections $(BIN)/python -m $(subst .plugins.module_utils,,$(CORE)).tests.gcp.documents
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
 integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, simulated clouds; whole fleets on them

@@ -45,3 +45,7 @@ def _extract(place: Path) -> None:
 def document(service: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder() / f"{service}.json").read_text(encoding="utf-8"))
     return found
+
+
+if __name__ == "__main__":
+    folder()

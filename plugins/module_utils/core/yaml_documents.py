@@ -279,6 +279,11 @@ def _join_json_pair(match: re.Match[str]) -> str:
     return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
 
 
+# libyaml has a limit of its own since 0.2.6, far above this one, and meets it first, as it reads ahead of its events.
+_PARSER_DEPTH = "exceeded maximum nesting depth"
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
+_TOO_DEEP_HINT = "No manifest needs that depth"
+
 _SYNTAX_HINTS = (
     (r"'\\t'|with a tab|tab character", "Indent with spaces, YAML does not take tabs"),
     (r"mapping values are not allowed", "Put quotes around a text that holds ': ', and check the indentation"),
@@ -297,6 +302,8 @@ def _syntax_problem(error: YAMLError, text: _Text, first_line: int) -> Problem:
     column = mark.column + 1 if mark is not None else 1
     if isinstance(error, MarkedYAMLError):
         said = " ".join(part for part in (error.problem, error.context) if part) or "cannot be read"
+        if _PARSER_DEPTH in said:
+            return Problem(_TOO_DEEP, hint=_TOO_DEEP_HINT, line=line)
         start: Any = error.context_mark
         if start is not None and start.line + first_line != line:
             said += f" that starts at line {start.line + first_line}"
@@ -429,7 +436,7 @@ class _Builder:
         line = event.start_mark.line + self._parser_line
         self._count(line)
         if len(self._stack) >= MAX_DEPTH:
-            raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
+            raise _RefusedError(_TOO_DEEP, line, _TOO_DEEP_HINT)
         items: dict[str, Any] | list[Any] = {} if type(event) is MappingStartEvent else []
         if event.tag is not None and event.tag != "!" and _TAGS.get(event.tag) is not type(items):
             self._bad_tag(event.tag, line)
@@ -471,7 +478,7 @@ class _Builder:
             hint = "Write the values out, or split the document"
             raise _RefusedError(f"its aliases stand for more than {MAX_ALIAS_NODES} values", line, hint)
         if len(self._stack) + height > MAX_DEPTH:
-            raise _RefusedError(f"is nested more than {MAX_DEPTH} levels deep", line, "No manifest needs that depth")
+            raise _RefusedError(_TOO_DEEP, line, _TOO_DEEP_HINT)
         self._add(value, children, line, size, height)
 
     def _add(self, value: Any, children: Any, line: int, size: int, height: int) -> None:
