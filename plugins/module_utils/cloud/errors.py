@@ -33,6 +33,38 @@ class CloudError(Exception):
         """Whether it may be well the next time: the cloud was busy or could not be reached."""
         return False
 
+    @property
+    def absent(self) -> bool:
+        """Return whether there is no such object."""
+        return False
+
+    @property
+    def exists(self) -> bool:
+        """Return whether there is such an object already."""
+        return False
+
+    @property
+    def outdated(self) -> bool:
+        """Return whether something was changed since it was read: it is read and compared again."""
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """Return whether another change has to end first, or something still uses the object: the call is sent again
+        until `wait_timeout` is over."""
+        return False
+
+    @property
+    def blocker(self) -> str:
+        """What a busy object is busy with, for messages."""
+        return "another change"
+
+    @property
+    def too_early(self) -> str:
+        """What the call needs that was created a moment ago and is not known everywhere yet, such as `its account`;
+        empty when it failed for another reason. The call is sent again for two minutes."""
+        return ""
+
 
 def shown(message: str, for_programs: re.Pattern[str] | None = None) -> str:
     """What an API said, for people: without secrets and what is only for programs, on one line of bearable length."""

@@ -1,0 +1,104 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Interface between the cloud engine and a cloud: what a provider has to be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far an operation is. `word`: in a few words (`RUNNING, 40 %`). `failure`: why it failed and what to do about
+    it; empty while it goes on, and when it went well."""
+
+    word: str
+    done: bool
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A change that the cloud goes on with. `title`: the operation in messages. `poll`: asks how far it is; raises a
+    CloudError."""
+
+    title: str
+    poll: Callable[[], Status]
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change. `title`: in messages, such as `create VPC west`. `send`: sends it, and returns the operation to wait
+    for; None when the change is over with the answer, or is seen by the state of the object. Raises a CloudError."""
+
+    title: str
+    send: Callable[[], Operation | None]
+
+
+class Provider(Protocol):
+    """A cloud, in the name of one account. All methods are called from several threads at once.
+
+    Every method that calls the API raises a CloudError whose properties (`absent`, `exists`, `outdated`, `busy`,
+    `too_early`, `passing`) say what the engine does about it. Bodies are resolved: references are replaced by values,
+    or by UNKNOWN while the object that they refer to does not exist, which only `find`, `siblings` and `title` get to
+    see.
+    """
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The kinds of objects that a list may have."""
+
+    @property
+    def owners(self) -> Owners:
+        """The owner labels."""
+
+    @property
+    def error(self) -> type[CloudError]:
+        """The class of the errors that the methods raise."""
+
+    def title(self, resource: Resource) -> str:
+        """Return the object in messages, such as `VPC west`."""
+
+    def scope(self, resource: Resource) -> str:
+        """Return what takes one change at a time; objects of one scope are changed one after the other."""
+
+    def find(self, resource: Resource) -> Actual | None:
+        """Return the object as its API describes it, without secrets; None where it does not exist.
+
+        One that is gone for good, though the API still lists it, does not exist. Where an object is found by what its
+        body refers to and that is UNKNOWN, it does not exist either.
+        """
+
+    def state(self, resource: Resource, actual: Actual) -> State:
+        """Return the state of an object, with the causes of a bad one and what to do about them."""
+
+    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterable[str]:
+        """Return what about an object keeps the list from being created or deleted, besides its owner and its fields;
+        a sentence each. `listed`: all objects of the list."""
+
+    def creation(self, resource: Resource) -> Action:
+        """Return the change that creates an object. It reads by itself what it has to write back as a whole; when that
+        was changed meanwhile, it raises an `outdated` error, and is built and sent again."""
+
+    def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
+        """Return the changes that make an object what is desired, in their order. All have an `update`; none has
+        REPLACE. The engine reads the object again, and compares it again, when all are done."""
+
+    def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
+        """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
+
+    def creation_under_way(self, resource: Resource) -> Operation | None:
+        """Return the operation by which an earlier run creates an object that `find` does not find yet."""
+
+    def siblings(self, resource: Resource) -> Iterable[tuple[Resource, Actual]]:
+        """Return objects that exist beside a listed one and go when they are ours and not listed (purge): for one kind
+        of object of a scope, those of all kinds that a list may leave out. Each has `kind`, `name` and `parent` as a
+        list would have them, and a key of its own."""

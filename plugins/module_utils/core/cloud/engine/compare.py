@@ -1,0 +1,61 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Comparisons of an actual with a desired value, field by field. Each function takes the two, in this order.
+
+APIs leave out what has the default value of its type (0, false, empty), write numbers of 64 bits as texts, and fill in
+fields that were not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def value(actual: Any, desired: Any) -> bool:
+    """Compare one value. What is absent is the default of its type; numbers may be texts."""
+    if isinstance(desired, bool):
+        return bool(actual) is desired
+    if isinstance(desired, int) or (isinstance(desired, str) and isinstance(actual, int)):
+        return _number(actual) == _number(desired)
+    return bool((actual or type(desired)()) == desired)
+
+
+def subset(actual: Any, desired: Any) -> bool:
+    """Compare a mapping by the fields that are desired, in depth."""
+    if not isinstance(desired, Mapping):
+        return value(actual, desired)
+    fields = actual if isinstance(actual, Mapping) else {}
+    return all(subset(fields.get(key), each) for key, each in desired.items())
+
+
+def narrowed(actual: Any, desired: Any) -> Any:
+    """Return the actual value without the fields that are not desired."""
+    if not isinstance(actual, Mapping) or not isinstance(desired, Mapping):
+        return actual
+    return {key: narrowed(actual[key], desired[key]) for key in desired if key in actual}
+
+
+def labels(actual: Any, desired: Any) -> bool:
+    """Compare the labels that are desired; those of others stay."""
+    return all((actual or {}).get(key) == each for key, each in desired.items())
+
+
+def members(actual: Any, desired: Any) -> bool:
+    """Compare a list without an order."""
+    return set(actual or ()) == set(desired)
+
+
+def superset(actual: Any, desired: Any) -> bool:
+    """Compare a list without an order, to which the cloud may have added."""
+    return set(actual or ()) >= set(desired)
+
+
+def _number(number: Any) -> int | None:
+    """Return a number, also of a text; None for what is none."""
+    if number is None:
+        return 0
+    try:
+        return int(number)
+    except (TypeError, ValueError):
+        return None

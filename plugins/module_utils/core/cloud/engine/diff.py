@@ -1,0 +1,66 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Difference between the actual and the desired state of an object. Only fields that the body has are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Field, Kind
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
+
+
+@dataclass(frozen=True)
+class Change:
+    """One field that differs. `update`: the update of the provider that changes it. When none can (`action` is
+    immutable), it is empty, and `remediation` says what to do."""
+
+    field: str
+    action: Literal["update", "immutable"]
+    before: Any
+    after: Any
+    update: str = ""
+    remediation: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.field} from {_text(self.before)} to {_text(self.after)}"
+        return f"{text}. {self.remediation}" if self.remediation else text
+
+
+def diff(kind: Kind, actual: Actual, desired: Mapping[str, Any]) -> list[Change]:
+    """Return the fields in which an object is not as its body (`desired`) says, in the order of the table of kinds."""
+    changes = (_change(each, actual, desired) for each in kind.fields if at(desired, each.path) is not None)
+    return [change for change in changes if change is not None]
+
+
+def at(value: Any, path: str) -> Any:
+    """Return the value at a path (with dots) of an object; None where there is none."""
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _change(field: Field, actual: Actual, desired: Mapping[str, Any]) -> Change | None:
+    before, after = at(actual, field.actual or field.path), at(desired, field.path)
+    if has_unknown(after):
+        # Compared once it is known; an update is to be expected.
+        return Change(field.path, "update", before, after, update=field.update) if field.update else None
+    if field.same(before, after):
+        return None
+    before = field.compared(before, after)
+    if field.update and (field.possible is None or field.possible(before, after)):
+        return Change(field.path, "update", before, after, update=field.update)
+    remediation = field.remediation.format(before=_text(before), after=_text(after))
+    return Change(field.path, "immutable", before, after, remediation=remediation)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_text(each)}" for key, each in value.items()) or "nothing"
+    if isinstance(value, (list, tuple)):
+        return "; ".join(_text(each) for each in value) or "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "nothing" if value is None or value == "" else str(value)

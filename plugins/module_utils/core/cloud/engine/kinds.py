@@ -1,0 +1,82 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Declaration of the kinds of objects that a cloud has: one table for each provider.
+
+An object is a Resource: an entry of the list that a plan gives. What an API returns of it is its actual state. The
+fields of its body that the table of its kind declares are compared with the actual state; all others are sent when the
+object is created, and never compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
+
+Actual = Mapping[str, Any]
+"""An object as its API returns it."""
+Compare = Callable[[Any, Any], bool]
+"""A comparison of the actual with the desired value, in this order."""
+Phase = Literal["ready", "creating", "changing", "degraded", "failed", "deleting"]
+"""What the state of an object comes to. `degraded`: it works in part, and stays. `failed`: it never became usable,
+so it is deleted and created again. `changing`: it can be used, and is not at rest."""
+
+REPLACE = "replace"
+"""The update of a field for which the object is deleted and created again."""
+
+
+class Resource(TypedDict):
+    """An object as a plan lists it.
+
+    `key`: its name in the list. `name`: its name in the cloud. `parent`: what it is in, such as `projects/p/global` or
+    a region. `body`: the fields that its API takes; values may be references to other objects (references.py).
+    `needs`: keys of what has to exist before; references are needs, too.
+    """
+
+    key: str
+    kind: str
+    name: str
+    parent: str
+    body: dict[str, Any]
+    needs: list[str]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a body that is compared with the actual state, when the body has it.
+
+    `path`: its place in the body, with dots. `same`: whether the actual value is as desired. `actual`: its place in
+    the actual state, when that is another. `update`: the update of the provider that changes it, or REPLACE; empty
+    when none does. `compared`: the part of the actual value that is compared. `possible`: whether an update can turn
+    one value into the other. `remediation`: what to do when none can, with {before} and {after} in it.
+    """
+
+    path: str
+    same: Compare = compare.value
+    actual: str = ""
+    update: str = ""
+    compared: Callable[[Any, Any], Any] = compare.narrowed
+    possible: Compare | None = None
+    remediation: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A kind of object.
+
+    `title`: its name in messages. `owner`: the field (with dots) with the owner labels: a mapping, a list of
+    `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
+    `status`: the field with the word for its state; empty for a kind without states. `phases`: what these words come
+    to; any other is `changing`. `part_of`: the kind of object in the same scope that takes it along when it is
+    deleted, and may create it. `never_deleted`: it stays when everything else is deleted.
+    """
+
+    title: str
+    fields: tuple[Field, ...] = ()
+    owner: str = ""
+    status: str = ""
+    phases: Mapping[str, Phase] = field(default_factory=dict)
+    part_of: str = ""
+    never_deleted: bool = False

@@ -1,0 +1,72 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Ownership of objects in a cloud. What does not carry our owner labels is never changed or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Kind
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The owner labels of a cloud.
+
+    `cluster`, `manager`, `fleet`: their keys. `managed_by`: the value of `manager` on all that is ours. `word`: what
+    the cloud calls labels (`labels`, `tags`). `setting`: the variable of the role that names the fleet.
+    """
+
+    cluster: str
+    manager: str
+    fleet: str
+    managed_by: str
+    word: str
+    setting: str
+
+    @property
+    def keys(self) -> tuple[str, str, str]:
+        return (self.cluster, self.manager, self.fleet)
+
+    def of(self, kind: Kind, value: Mapping[str, Any]) -> dict[str, str]:
+        """Return the owner labels of an object or of a body, as far as it has them."""
+        found = labels(at(value, kind.owner)) if kind.owner else {}
+        return {key: found[key] for key in self.keys if key in found}
+
+    def conflict(self, kind: Kind, title: str, actual: Mapping[str, Any], desired: Mapping[str, Any]) -> str:
+        """Return why an object is not ours: a sentence, empty when it is, or when its kind has no owner.
+
+        `title`: the object in messages. `desired`: its body.
+        """
+        if not kind.owner:
+            return ""
+        there, ours = self.of(kind, actual), self.of(kind, desired)
+        if there == ours:
+            return ""
+        place = "description" if kind.owner.endswith("description") else self.word
+        if there.get(self.manager) != self.managed_by:
+            return (
+                f"{title} exists already, and was not created by this collection: it has no "
+                f"{self.manager}={self.managed_by} in its {place}. Remove or rename it, or give the cluster another "
+                "name"
+            )
+        others = [key for key in self.keys if there.get(key) != ours.get(key)]
+        theirs = ", ".join(f"{key}={there.get(key, '')}" for key in others)
+        return (
+            f"{title} exists already, and has another owner: {theirs} in its {place}, not "
+            f"{', '.join(ours.get(key, '') for key in others)}. Give the cluster another name, or set "
+            f"{self.setting} to the name of the fleet that it belongs to"
+        )
+
+
+def labels(value: Any) -> dict[str, str]:
+    """Return labels as a mapping: of a mapping, of a list of `{"Key": .., "Value": ..}`, or of a text `key=value …`."""
+    if isinstance(value, Mapping):
+        return {str(key): str(each) for key, each in value.items()}
+    if isinstance(value, str):
+        pairs = (part.partition("=") for part in value.split())
+        return {key: rest for key, sign, rest in pairs if sign}
+    return {str(each["Key"]): str(each.get("Value", "")) for each in value or ()}
