@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How modules are told where clusters are; the argument spec is that of `module_utils/cluster_arguments.py`."""
+"""How modules are told where clusters are; the argument spec is that of `module_utils/arguments/cluster_options.py`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How modules are told what is declared of a fleet; the argument spec is in `module_utils/declared.py`."""
+"""Options that name the declared resources of a fleet; spec: `module_utils/arguments/declared_resources.py`."""
 
 from __future__ import annotations
 

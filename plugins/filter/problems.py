@@ -84,17 +84,19 @@ _ROLES = {
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: Any = None) -> list[str]:
     """What is wrong with the variables of a fleet."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils import connections, settings
+    from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, inventory_variables
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError("modelplane.fleet.problems: the input must be hostvars, and hosts a list of names")
     of_roles = _of_roles()
-    prefixes = (settings.PREFIX, *of_roles)
-    return settings.problems(
+    prefixes = (inventory_variables.PREFIX, *of_roles)
+    return inventory_variables.problems(
         str(host),
-        _read(hostvars[host], {*settings.OF_FLEET, *connections.CONTROL_VARIABLES}, prefixes),
+        _read(hostvars[host], {*inventory_variables.OF_FLEET, *connections.CONTROL_VARIABLES}, prefixes),
         {
-            str(name): _read(hostvars[name], {*settings.OF_CLUSTER, *connections.CLUSTER_VARIABLES}, prefixes)
+            str(name): _read(
+                hostvars[name], {*inventory_variables.OF_CLUSTER, *connections.CLUSTER_VARIABLES}, prefixes
+            )
             for name in hosts
             if name != host
         },

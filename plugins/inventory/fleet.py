@@ -122,8 +122,8 @@ from ansible.inventory.group import to_safe_group_name
 from ansible.module_utils.basic import missing_required_lib
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.template import trust_as_template
-from ansible_collections.modelplane.fleet.plugins.module_utils import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
@@ -412,7 +412,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
     if not control:
         return {}, []
     # The client library takes most of a second to import, and manifests need none of it.
-    from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import connection
+    from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import connection
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 

@@ -254,11 +254,15 @@ failed_clusters:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import apply_results, cluster_arguments, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
+    apply_results,
+    cluster_options,
+    libraries,
+)
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "path": {"type": "path"},
         "objects": {"type": "list", "elements": "dict"},
         "record": {"type": "str"},

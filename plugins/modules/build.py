@@ -224,10 +224,13 @@ removed:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
+    IMAGES,
+    NETWORK,
+    SCHEDULING,
+    network_problems,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     ENDPOINT_HOSTS,
     RESOURCES,
     file_diff,
@@ -236,12 +239,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.settings import (
-    IMAGES,
-    NETWORK,
-    SCHEDULING,
-    network_problems,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

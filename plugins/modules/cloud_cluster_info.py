@@ -144,14 +144,15 @@ held:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, declared, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**declared.ARGUMENTS, "path": {"type": "path"}},
+    "argument_spec": {**declared_resources.ARGUMENTS, "path": {"type": "path"}},
     "supports_check_mode": True,
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "EKSCluster", "GKECluster", "ModelReplica")
@@ -161,7 +162,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    told = declared.declared(module, _KINDS)
+    told = declared_resources.declared(module, _KINDS)
     live = told.live
     written = [api.wire(resource, set_only=True) for resource in told.loaded.resources]
     if module.params["path"] and module.params["control"] is None:

@@ -189,26 +189,26 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import (
-    cluster_arguments,
-    cluster_modules,
-    declared,
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
+    cluster_options,
+    declared_resources,
     libraries,
+    per_cluster,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Wanted, wanted_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
-        **declared.ARGUMENTS,
+        **cluster_options.CLUSTERS,
+        **declared_resources.ARGUMENTS,
         "components": {"type": "list", "elements": "dict", "default": []},
         "choices": {"type": "dict", "default": {}},
         "adopt": {"type": "list", "elements": "str", "default": []},
@@ -230,16 +230,16 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    with cluster_modules.telling_arguments(module):
+    with per_cluster.telling_arguments(module):
         wanted = _wanted(module)
 
         def checked(client: Client) -> dict[str, Any]:
             return _checked(client, wanted(client.name), module.params["recorded_in"] or "")
 
-        found = cluster_modules.on_each(module, checked)
+        found = per_cluster.on_each(module, checked)
         for name, told in found.items():
             told.setdefault("report", [f"{name}: it could not be looked at", f"  error: {told['msg']}"])
-        cluster_modules.end(module, found)
+        per_cluster.end(module, found)
 
 
 def _checked(client: Client, wanted: Wanted, recorded_in: str) -> dict[str, Any]:
@@ -291,17 +291,15 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
     try:
         of("")
     except KeyError as error:
-        raise cluster_arguments.ArgumentsError(
-            f"components: each has to have {error.args[0]}, and one has not"
-        ) from None
+        raise cluster_options.ArgumentsError(f"components: each has to have {error.args[0]}, and one has not") from None
     except (TypeError, ValueError) as error:
-        raise cluster_arguments.ArgumentsError(f"components or choices cannot be used: {error}") from None
+        raise cluster_options.ArgumentsError(f"components or choices cannot be used: {error}") from None
     return of
 
 
 def _resources(module: AnsibleModule) -> list[Object]:
     """Those on the control cluster, with the manifests over them."""
-    told = declared.declared(module, _KINDS)
+    told = declared_resources.declared(module, _KINDS)
     # Of one that is in both, the manifest counts.
     found = {identity(value): value for value in (*told.live, *map(api.wire, told.loaded.resources))}
     for ref in told.loaded.faulty:

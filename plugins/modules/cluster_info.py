@@ -196,14 +196,15 @@ requests:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
     connections,
     control_connection,
     forks,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook
@@ -211,9 +212,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observ
     FleetLook,
     observe_fleet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 # A person reads some; all of them are in the result.
 _MOST_WARNINGS = 20

@@ -81,16 +81,16 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_file
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import shown_url
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "path": {"type": "path", "required": True},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     },
@@ -110,7 +110,7 @@ def work(module: AnsibleModule) -> None:
     except OSError as error:
         doing = "written" if module.params["state"] == "present" else "removed"
         module.fail_json(msg=f"{path} cannot be {doing}: {error.strerror}")
-    except cluster_arguments.ArgumentsError as error:
+    except cluster_options.ArgumentsError as error:
         module.fail_json(msg=str(error))
     except (ApiError, AccessError) as error:
         hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
@@ -120,13 +120,13 @@ def work(module: AnsibleModule) -> None:
 
 def _written(module: AnsibleModule, path: Path) -> str:
     """The server that the file, which is written, leads to."""
-    connections = list(cluster_arguments.connections(module.params).values())
+    connections = list(cluster_options.connections(module.params).values())
     if len(connections) != 1:
-        raise cluster_arguments.ArgumentsError(
+        raise cluster_options.ArgumentsError(
             f"clusters has {len(connections)} entries: give one, as one kubeconfig is written"
         )
     with (
-        cluster_modules.control_client(module) as control,
+        per_cluster.control_client(module) as control,
         connect(connections[0], control, write_cache=not module.check_mode) as client,
     ):
         target = client.target()

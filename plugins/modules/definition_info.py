@@ -88,13 +88,13 @@ failed_clusters:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.definitions import described
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "groups": {"type": "list", "elements": "str", "default": []},
         "names": {"type": "list", "elements": "str", "default": []},
     },
@@ -109,8 +109,8 @@ def work(module: AnsibleModule) -> None:
     def look(client: Client) -> dict[str, Any]:
         return {"definitions": described(client, module.params["groups"], module.params["names"])}
 
-    with cluster_modules.telling_arguments(module):
-        cluster_modules.end(module, cluster_modules.on_each(module, look))
+    with per_cluster.telling_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, look))
 
 
 def main() -> None:

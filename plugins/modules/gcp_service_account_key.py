@@ -99,7 +99,7 @@ import datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
@@ -118,8 +118,8 @@ ARGUMENTS: dict[str, Any] = {
         "secret": connections.secret_option("private_key", required=True),
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "control": cluster_arguments.CLUSTERS["control"],
-        **cluster_arguments.LIMITS,
+        "control": cluster_options.CLUSTERS["control"],
+        **cluster_options.LIMITS,
     },
     "supports_check_mode": True,
 }
@@ -133,12 +133,12 @@ def work(module: AnsibleModule) -> None:
     def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:
         keys = AccountKeys(client, params["email"], params["project"] or "", changes)
         try:
-            given = cluster_arguments.control_connection(params)
+            given = cluster_options.control_connection(params)
             if given is None:
-                raise cluster_arguments.ArgumentsError("control is missing: the Secret is on the control cluster")
+                raise cluster_options.ArgumentsError("control is missing: the Secret is on the control cluster")
             with connect(given, write_cache=not module.check_mode) as control:
                 return {"secret": params["secret"], **_done(keys, control)}
-        except (ApiError, AccessError, cluster_arguments.ArgumentsError) as error:
+        except (ApiError, AccessError, cluster_options.ArgumentsError) as error:
             raise GoogleError(str(error), hint=error.hint if isinstance(error, AccessError) else "") from None
 
     def _done(keys: AccountKeys, control: Cluster) -> dict[str, Any]:

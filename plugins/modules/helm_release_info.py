@@ -120,18 +120,18 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load_balancer import (
     load_balancer_annotations,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "kinds": {
             "type": "list",
             "elements": "str",
@@ -163,8 +163,8 @@ def work(module: AnsibleModule) -> None:
             ],
         }
 
-    with cluster_modules.telling_arguments(module):
-        cluster_modules.end(module, cluster_modules.on_each(module, look))
+    with per_cluster.telling_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, look))
 
 
 def _recorded(client: Client, place: str) -> list[str]:

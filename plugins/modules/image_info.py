@@ -43,14 +43,14 @@ images:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import declared, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.images import in_object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": declared.ARGUMENTS,
+    "argument_spec": declared_resources.ARGUMENTS,
     "supports_check_mode": True,
 }
 # Replicas run on with what their deployment said before its last edit.
@@ -62,7 +62,7 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     if module.params["control"]:
         libraries.need(module, "kubernetes")
-    told = declared.declared(module, _KINDS)
+    told = declared_resources.declared(module, _KINDS)
     written = (api.wire(resource) for resource in told.loaded.resources if resource.kind in _KINDS)
     found: dict[str, set[str]] = {}
     for value in (*written, *told.live):

@@ -86,26 +86,31 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, declared, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
+    cluster_options,
+    declared_resources,
+    libraries,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, number, parse, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
     inference_gateway,
     removed_gateway,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import observe_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import apply_statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import declared_gateway
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **declared.ARGUMENTS,
+        **declared_resources.ARGUMENTS,
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "wait": {"type": "float", "default": 300.0},
     },
@@ -149,9 +154,9 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    loaded = declared.manifests(module)
+    loaded = declared_resources.manifests(module)
     try:
-        given = cluster_arguments.control_connection(module.params)
+        given = cluster_options.control_connection(module.params)
         if given is None:
             module.fail_json(msg="control says how the control cluster is reached, and is needed", address="")
         if not 0 <= module.params["wait"] < float("inf"):
@@ -166,7 +171,7 @@ def work(module: AnsibleModule) -> None:
             _end(module, look, _write(client, look, check_mode=module.check_mode) if look.live else {})
     except api.InvalidResource as error:
         fail(module, error.problems)
-    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
+    except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error), address="")
 
 

@@ -128,7 +128,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.account import Account, bring
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
@@ -136,7 +136,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "folder": {"type": "path", "required": True},
         "account": {"type": "str", "required": True},
         "namespace": {"type": "str", "default": "modelplane-system"},
@@ -179,19 +179,19 @@ def work(module: AnsibleModule) -> None:
             raise ApiError(why, cluster=client.name, action="make a kubeconfig") from error
         return {"changed": written.changed, "path": written.path, "expires": written.expires}
 
-    with cluster_modules.telling_arguments(module):
-        cluster_modules.end(module, cluster_modules.on_each(module, bring_one, _wanted(module.params)))
+    with per_cluster.telling_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, bring_one, _wanted(module.params)))
 
 
 def _wanted(params: Mapping[str, Any]) -> dict[str, Connection]:
     """The clusters whose files are wanted, the control cluster as `control`."""
-    connections = cluster_arguments.connections(params)
-    control = cluster_arguments.control_connection(params)
-    if control is not None and cluster_arguments.CONTROL in connections:
-        raise cluster_arguments.ArgumentsError("clusters has one named control, whose file would be that of control")
+    connections = cluster_options.connections(params)
+    control = cluster_options.control_connection(params)
+    if control is not None and cluster_options.CONTROL in connections:
+        raise cluster_options.ArgumentsError("clusters has one named control, whose file would be that of control")
     wanted = connections if "clusters" in params["parts"] else {}
     if control is not None and "control" in params["parts"]:
-        wanted = {**wanted, cluster_arguments.CONTROL: control}
+        wanted = {**wanted, cluster_options.CONTROL: control}
     return wanted
 
 

@@ -139,7 +139,7 @@ server:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
@@ -148,7 +148,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "secret": connections.secret_option("kubeconfig", required=True),
         "google_key": connections.secret_option("private_key"),
         "labels": {"type": "dict", "default": {}},
@@ -163,12 +163,12 @@ def work(module: AnsibleModule) -> None:
     libraries.need(module, "PyYAML", "kubernetes")
     params = module.params
     try:
-        given = cluster_arguments.control_connection(params)
+        given = cluster_options.control_connection(params)
         if given is None:
-            raise cluster_arguments.ArgumentsError("control is missing: the Secret is on the control cluster")
+            raise cluster_options.ArgumentsError("control is missing: the Secret is on the control cluster")
         with connect(given, write_cache=not module.check_mode) as control:
             written = _written(module, control)
-    except cluster_arguments.ArgumentsError as error:
+    except cluster_options.ArgumentsError as error:
         module.fail_json(msg=str(error))
     except (ApiError, AccessError) as error:
         hint = f". {error.hint}" if isinstance(error, AccessError) and error.hint else ""
@@ -188,9 +188,9 @@ def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Writte
     labels = {str(key): str(value) for key, value in params["labels"].items()}
     if params["state"] == "absent":
         return kubeconfig_secret.remove(control, place, labels, check_mode=module.check_mode)
-    clusters = list(cluster_arguments.connections(params).values())
+    clusters = list(cluster_options.connections(params).values())
     if len(clusters) != 1:
-        raise cluster_arguments.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
+        raise cluster_options.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
     key = SecretRef(**params["google_key"]) if params["google_key"] else None
     with connect(clusters[0], control, write_cache=not module.check_mode) as cluster:
         return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)

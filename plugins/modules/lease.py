@@ -93,8 +93,8 @@ holder:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     LIMITS,
     ArgumentsError,

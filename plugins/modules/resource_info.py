@@ -61,8 +61,7 @@ ignored:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     ENDPOINT_HOSTS,
     RESOURCES,
     endpoint_hosts,
@@ -70,6 +69,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     prepare,
     warn,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**RESOURCES, **ENDPOINT_HOSTS, "fail_on_error": {"type": "bool", "default": True}},

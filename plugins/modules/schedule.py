@@ -112,9 +112,8 @@ summary:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import SCHEDULING
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
     ENDPOINT_HOSTS,
     RESOURCES,
     prepare,
@@ -122,7 +121,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.module import (
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.settings import SCHEDULING
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**RESOURCES, **SCHEDULING, **ENDPOINT_HOSTS, "path": {"type": "path"}},

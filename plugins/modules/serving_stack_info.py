@@ -130,20 +130,20 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import declared, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import (
     declared_gateway,
     published_copy,
 )
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**declared.ARGUMENTS, "names": {"type": "list", "elements": "str"}},
+    "argument_spec": {**declared_resources.ARGUMENTS, "names": {"type": "list", "elements": "str"}},
     "supports_check_mode": True,
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStack", "ModelReplica")
@@ -153,7 +153,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    told = declared.declared(module, _KINDS)
+    told = declared_resources.declared(module, _KINDS)
     try:
         gateway = _gateway(told.loaded.resources, told.live)
     except api.InvalidResource as error:

@@ -74,20 +74,21 @@ fingerprint:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, fingerprint, libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
     connections,
     control_connection,
     forks,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
     FleetLook,
     observe_fleet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import prepare
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, watch
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -119,7 +120,7 @@ def work(module: AnsibleModule) -> None:
         resources = [api.wire(resource) for resource in build.read_manifests(params["resources"]).resources]
         return observe_fleet(reached, control, resources, width=width, write_cache=not module.check_mode)
 
-    seen, changes = fingerprint.wait(
+    seen, changes = watch.wait(
         params["since"],
         params["resources"],
         look,

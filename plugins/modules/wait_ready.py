@@ -146,14 +146,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, cluster_modules, libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.settling import Wanted, settle
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **cluster_arguments.CLUSTERS,
+        **cluster_options.CLUSTERS,
         "objects": {"type": "list", "elements": "dict", "default": []},
         "namespace": {"type": "str", "default": "default"},
         "conditions": {"type": "dict", "default": {}},
@@ -169,18 +169,18 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "PyYAML", "kubernetes")
     seconds = 0.0 if module.check_mode else module.params["wait"]
-    with cluster_modules.telling_arguments(module):
+    with per_cluster.telling_arguments(module):
         wanted = _wanted(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
             return _told(settle(client, wanted, time.monotonic() + seconds))
 
-        cluster_modules.end(module, cluster_modules.on_each(module, settled), may_fail=not module.check_mode)
+        per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
 
 
 def _wanted(params: Mapping[str, Any]) -> Wanted:
     if not 0 <= params["wait"] < float("inf"):
-        raise cluster_arguments.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
+        raise cluster_options.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
     return Wanted(
         objects=_objects("objects", params["objects"], params["namespace"]),
         accepted=_objects("accepted", params["accepted"], params["namespace"]),
@@ -198,7 +198,7 @@ def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -
             metadata = {key: value[key] for key in ("name", "namespace") if value.get(key)}
         whole = {**value, "metadata": {**metadata, "namespace": metadata.get("namespace") or namespace}}
         if not (text(whole, "apiVersion") and text(whole, "kind") and text(whole, "metadata", "name")):
-            raise cluster_arguments.ArgumentsError(f"{option}[{index}] has no apiVersion, kind or metadata.name")
+            raise cluster_options.ArgumentsError(f"{option}[{index}] has no apiVersion, kind or metadata.name")
         found.append(whole)
     return tuple(found)
 

@@ -78,7 +78,7 @@ def manifests(clusters: int, deployments: int) -> str:
 
 
 def main(clusters: int, deployments: int) -> None:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, build
+    from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 
     with tempfile.TemporaryDirectory() as place:
         fleet, folder = Path(place) / "fleet.yaml", Path(place) / "build"

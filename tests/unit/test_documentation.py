@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 
 ROOT = Path(__file__).parents[2]
 KINDS = ROOT / "docs" / "kinds"

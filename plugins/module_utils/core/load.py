@@ -18,8 +18,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, forms, references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,

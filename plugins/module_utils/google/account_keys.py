@@ -19,14 +19,14 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import marks, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import own_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 
 _LIMIT = 10
 _ACCOUNT_RETRIES = 8

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.discovery import (
     Cache,
     Discovery,
@@ -35,7 +36,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.reques
     Object,
     Requester,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import LARGEST_ANSWER, Answer
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, hidden, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts
 
 _API = "https://container.googleapis.com"
 _KEY_RETRIES = 20

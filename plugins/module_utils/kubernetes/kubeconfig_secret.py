@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, own_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
@@ -26,7 +27,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.kubeco
     kubeconfig_of,
     kubeconfig_with,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import shown_url
 
 _WHAT = "the kubeconfig"
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at a workload cluster: one entry of `clusters` of an observation (`core/observed.py`), and what people ask.
+"""A look at a workload cluster: one entry of `clusters` of an observation (`core/observation.py`), and what people ask.
 
 A look costs one LIST per kind, by our label, plus single objects by name. Pods are asked for only where a workload has
 some that are not ready, events only of pods about which nothing else tells what keeps them. Nothing is written.
@@ -13,18 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, observation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    entries,
-    fields,
-    first_address,
-    is_true,
-    text,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
@@ -33,6 +25,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     availability,
     failures,
     unsettled,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    fields,
+    first_address,
+    is_true,
+    text,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
@@ -146,8 +146,8 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         entry["provisioned"] = {"ready": True, "message": ""}
     try:
         # An invalid observation would fail the build for all clusters; here it fails this cluster alone.
-        observed.parse({"clusters": {client.name: entry}})
-    except observed.ObservationError as error:
+        observation.parse({"clusters": {client.name: entry}})
+    except observation.ObservationError as error:
         raise Unexpected(f"answers with what no API server says: {error}", cluster=client.name) from None
     return ClusterLook(
         entry=entry,

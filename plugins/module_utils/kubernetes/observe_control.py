@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at the control cluster: `control` of an observation (`core/observed.py`). Nothing is written."""
+"""A look at the control cluster: `control` of an observation (`core/observation.py`). Nothing is written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    entries,
-    fields,
-    identity,
-    text,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
     Expected,
     SecretKeys,
@@ -31,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     pod_failures,
     unsettled,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at all clusters of a run at once: an observation of the fleet (`core/observed.py`), and what people ask."""
+"""A look at all clusters of a run at once: an observation of the fleet (`core/observation.py`), and what people ask."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -43,7 +43,7 @@ class FleetLook:
         return self.control.requests + sum(look.requests for look in self.clusters.values())
 
     def document(self) -> dict[str, Any]:
-        """The observation: what `core.observed.parse` reads."""
+        """The observation: what `core.observation.parse` reads."""
         entries: dict[str, dict[str, Any]] = {name: dict(unreachable(NOT_THIS_RUN).entry) for name in self.others}
         entries |= {name: {"declared": True} for name in self.declared}
         entries |= {name: dict(look.entry) for name, look in self.clusters.items()}

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import RETRIED_CODES, Attempts, retry_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ConnectionInvalid,
@@ -27,13 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     shown,
     unfit,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import (
-    RETRIED_CODES,
-    Attempts,
-    TransportError,
-    retry_after,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.transport import (
     LARGEST_ANSWER,
     Answer,

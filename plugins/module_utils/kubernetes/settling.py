@@ -15,7 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.rea
     waited_for,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
     fields,
@@ -23,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     stated,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     AlreadyExists,

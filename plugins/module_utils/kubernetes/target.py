@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
@@ -44,9 +44,3 @@ def checked_url(text: str, what: str, schemes: tuple[str, ...]) -> str:
     if what == "server" and (parts.username or parts.password or parts.query or parts.fragment):
         raise AccessError(f"{what} holds more than an address", "Give credentials as token or in a kubeconfig")
     return url
-
-
-def shown_url(url: str) -> str:
-    """A URL without what may be secret in it."""
-    parts = urlsplit(url)
-    return SplitResult(parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "").geturl()

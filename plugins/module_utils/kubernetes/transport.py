@@ -27,20 +27,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes impor
     certifi,
     urllib3,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.deadline import (
-    EndlessError,
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import (
     TlsSocket,
     pools,
     within,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, explain, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
     ClientCertificate,
     basic,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import TransportError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url, shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
 
 USER_AGENT = "modelplane.fleet"
 _CONNECTIONS = 32
@@ -153,69 +152,6 @@ class Transport:
 
     def _explain(self, error: Exception, timeout: float = 0.0) -> TransportError:
         return explain(error, self._target.server, self._proxy, timeout)
-
-
-def explain(error: Exception, url: str, proxy: str, timeout: float) -> TransportError:
-    """What happened, in words; whether the server may have seen the request, and whether another attempt may help."""
-    kinds = urllib3.exceptions
-    server = shown_url(url)
-    by = f" through the proxy {shown_url(proxy)}" if proxy else ""
-    causes = list(_causes(error))
-    if isinstance(error, kinds.ProxyError):
-        said = str(causes[-1]) if causes else str(error)
-        return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
-    if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
-        "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
-    ):
-        # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
-        told = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
-        said = told[0] if told else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
-        return TransportError(
-            f"the certificate of {server} is not trusted: {_short(said)}",
-            permanent=True,
-            hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
-        )
-    if isinstance(error, kinds.NameResolutionError) or any(isinstance(cause, socket.gaierror) for cause in causes):
-        unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
-        host = urlsplit(proxy or url).hostname
-        return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
-    # Before its own base class, which is about time.
-    if isinstance(error, kinds.NewConnectionError):
-        said = next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
-        return TransportError(f"no connection to {server}{by}: {said.lower()}")
-    if isinstance(error, kinds.ConnectTimeoutError):
-        return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
-    if any(isinstance(cause, EndlessError) for cause in causes):
-        return TransportError(f"the answer of {server}{by} does not come to an end", sent=True, permanent=True)
-    if isinstance(error, kinds.ReadTimeoutError):
-        return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
-    if isinstance(error, kinds.SSLError | ssl.SSLError):
-        return TransportError(f"no TLS connection to {server}{by}: {_short(str(error))}")
-    return TransportError(f"the connection to {server}{by} broke: {_short(_last_words(error))}", sent=True)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors that led to this one, as the libraries keep them: as cause, as context, or as an argument."""
-    seen: set[int] = set()
-    unseen: list[BaseException] = [error]
-    while unseen:
-        current = unseen.pop(0)
-        if id(current) in seen:
-            continue
-        seen.add(id(current))
-        yield current
-        linked = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
-        unseen.extend(link for link in linked if isinstance(link, BaseException))
-
-
-def _last_words(error: Exception) -> str:
-    """Of a broken connection, what the operating system said."""
-    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
-    return said[-1].lower() if said else str(error.args[0] if error.args else error)
-
-
-def _short(text: str) -> str:
-    return " ".join(text.split())[:200]
 
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:

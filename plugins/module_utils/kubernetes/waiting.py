@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import Readiness, readiness
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     Forbidden,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.apply_results import ApplyError, run
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.apply_results import ApplyError, run
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 

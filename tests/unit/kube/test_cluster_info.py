@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, decide
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, decide
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 

@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import K
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import parse
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import Expected, expected
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures

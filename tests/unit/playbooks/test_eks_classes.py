@@ -9,8 +9,8 @@ from typing import Any
 
 import boto3
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import network_cards
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 from ansible_collections.modelplane.fleet.tests.unit.playbooks.catalogue import (
     EXAMPLES,
     classes,

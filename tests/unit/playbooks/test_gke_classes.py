@@ -7,10 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.machines import ACCELERATORS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 from ansible_collections.modelplane.fleet.tests.unit.playbooks.catalogue import (
     EXAMPLES,
     classes,

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.build import Settings, build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import ON_CONTROL, ON_WORKLOAD
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SECRETS_ROLE
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 
 ROOT = Path(__file__).parents[3]
 RBAC = ROOT / "roles/control_plane/files/rbac"

@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.man
     union,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 # What is shown of an object that we do not own a field of.
 _UNKNOWN: Mapping[str, Any] = {"f:metadata": {"f:labels": {}}}

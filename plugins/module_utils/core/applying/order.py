@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 NAMESPACE = "Namespace"
 DEFINITION = "CustomResourceDefinition"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition,
     entries,
@@ -22,7 +23,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     stated,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 
 State = Literal["ready", "progressing", "failed"]
 

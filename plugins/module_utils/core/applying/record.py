@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 _FORMAT = "modelplane.fleet/record/1"
 PART_BYTES = 900 * 1024

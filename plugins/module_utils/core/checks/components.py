@@ -26,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 GATEWAY_DEFINITIONS = (f"gateways.{GATEWAY_GROUP}", f"httproutes.{GATEWAY_GROUP}")
 """The CRDs of the Gateway API that replicas need."""

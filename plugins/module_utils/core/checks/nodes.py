@@ -15,7 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.findi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import NVIDIA, Sight, Wanted, pool_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
     fields,
@@ -23,7 +24,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     number,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
 LABEL = constants.POOL_LABEL

@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields
 
 SECURITY_GROUP = "security.openshift.io"
 CONSTRAINTS = ("security.openshift.io/v1", "SecurityContextConstraints")

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight
     Wanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 _BINDINGS = ("ClusterRoleBinding", "RoleBinding")
 _PENDING = ("install", "upgrade", "recover", "remove")

@@ -10,8 +10,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 NVIDIA = "gpu.nvidia.com"
 """The driver of NVIDIA's devices, and their DeviceClass."""

@@ -16,8 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight
     named,
     pool_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, is_true, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"

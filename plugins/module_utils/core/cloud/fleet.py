@@ -25,8 +25,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.readin
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
 
 Object = dict[str, Any]
 

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration import pod_spec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import workload_namespace
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, text
 
 __all__ = [
     "ARTIFACT_ANNOTATION",

@@ -17,7 +17,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     token_copy,
     token_copy_of,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import is_true
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
@@ -28,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.vo
     previous,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import joined, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import is_true
 
 
 @dataclass(frozen=True)

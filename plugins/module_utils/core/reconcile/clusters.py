@@ -15,7 +15,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
@@ -24,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     gateway_url,
     inference_cluster,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 
 KINDS = ("EKSCluster", "GKECluster", "ServingStack")
 

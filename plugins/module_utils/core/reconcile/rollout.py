@@ -9,15 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    ObservedCluster,
-    fields,
-    number,
-    text,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 
 
 def waiting(situation: Situation, edits: Iterable[tuple[Placement, Object, Object]]) -> frozenset[tuple[str, str]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Observed, ObservedCluster, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     assumed_address,
     looked_at,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     endpoint_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Observed, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
@@ -32,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     model_replica,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import number, text
 
 _UNSEEN = ReplicaState(None, None)
 

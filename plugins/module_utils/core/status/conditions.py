@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import entries, fields, stated, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 
 Truth = Literal["True", "False", "Unknown"]

@@ -14,14 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    entries,
-    fields,
-    number,
-    text,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
 _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import DEFAULT_TOKEN_KEY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 """Keys of Secrets by (namespace, name)."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
     earlier,
     ready,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 
 def inference_class(resource: Object, *, previous: Mapping[str, Any] | None = None) -> Status:

@@ -10,14 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Component,
-    Object,
-    ObservedCluster,
-    entries,
-    first_address,
-    text,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     DECLARED,
     Condition,
@@ -30,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     truth,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, first_address, text
 
 _CLUSTER = "ClusterReady"
 _BACKEND = "BackendReady"

@@ -9,16 +9,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Component,
-    Object,
-    Objects,
-    entries,
-    first_address,
-    is_true,
-    number,
-    text,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
@@ -27,6 +18,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     hold,
     ready,
     unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    Objects,
+    entries,
+    first_address,
+    is_true,
+    number,
+    text,
 )
 
 _CONTROLLER = "ControllerReady"

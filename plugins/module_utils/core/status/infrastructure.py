@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Status,
     cut,
@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 
 def infrastructure(

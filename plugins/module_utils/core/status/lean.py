@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EVENT_CONDITION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
     Object,
     entries,
@@ -20,7 +21,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     identity,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import EVENT_CONDITION
 
 Lean = dict[str, Any]
 

@@ -9,13 +9,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import ARTIFACT_ANNOTATION, artifact
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    ObservedCluster,
-    entries,
-    is_true,
-    text,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
@@ -27,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
 
 
 class CachePhase(NamedTuple):

@@ -9,14 +9,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    Objects,
-    entries,
-    number,
-    stated,
-    text,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
@@ -30,6 +22,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     any_availability,
     pod_failures,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    Objects,
+    entries,
+    number,
+    stated,
+    text,
 )
 
 _ROUTING = "RoutingReady"

@@ -11,14 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    ObservedCluster,
-    entries,
-    number,
-    stated,
-    text,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
@@ -35,6 +28,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     availability,
     pod_failures,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, stated, text
 
 _ACCEPTED = "ModelAccepted"
 _READY = "ModelReady"

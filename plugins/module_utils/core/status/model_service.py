@@ -8,14 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    Object,
-    Objects,
-    entries,
-    number,
-    stated,
-    text,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
@@ -25,6 +17,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     listed,
     ready,
     unknown,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    Objects,
+    entries,
+    number,
+    stated,
+    text,
 )
 
 _RESOLVED = "EndpointsResolved"

@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
     fields,
@@ -17,7 +18,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed imp
     stated,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut, listed
 
 _AVAILABLE_COUNT = {"Deployment": "availableReplicas", "LeaderWorkerSet": "readyReplicas"}
 _STUCK = frozenset(

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import picture, table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.doc_fragments.clusters import ModuleDocFragment
-from ansible_collections.modelplane.fleet.plugins.module_utils.cluster_arguments import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
     CLUSTERS,
     ArgumentsError,
     connections,

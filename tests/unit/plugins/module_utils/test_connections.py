@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments, connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,7 +131,7 @@ def test_what_is_wrong_with_an_account_is_told_there() -> None:
 
 
 def test_the_keys_are_those_of_the_modules() -> None:
-    assert cluster_arguments.CLUSTERS["control"]["options"] == connections.OPTIONS
+    assert cluster_options.CLUSTERS["control"]["options"] == connections.OPTIONS
 
 
 def test_environment_and_home_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import inventory_variables
 
 ROOT = Path(__file__).parents[4]
 FLEET = {"fleet_resources": ["manifests"], "fleet_build": "build"}
 
 
 def problems(clusters: dict[str, dict[str, Any]] | None = None, /, *, build: bool = True, **fleet: Any) -> list[str]:
-    return settings.problems("control", {**FLEET, **fleet}, clusters or {}, build=build)
+    return inventory_variables.problems("control", {**FLEET, **fleet}, clusters or {}, build=build)
 
 
 def test_what_is_in_order() -> None:
@@ -77,14 +77,14 @@ def test_the_guide_lists_every_variable() -> None:
     cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     documented = {name for cell in cells for name in re.findall(r"`(fleet_\w+)`", cell)}
     about = {"fleet_source", "fleet_region", "fleet_labels"}
-    assert documented == settings.KNOWN - about
+    assert documented == inventory_variables.KNOWN - about
     assert about <= set(re.findall(r"fleet_\w+", (ROOT / "docs/inventory.md").read_text()))
 
 
 def test_variables_of_roles_are_known_too() -> None:
     of_roles = {"serving_stack_": ["serving_stack_states", "serving_stack_versions"]}
     given = {"serving_stack_stats": None, "serving_stack_state": None, "serving_stack_versions": None, "serving": None}
-    found = settings.problems("control", {**FLEET, **given}, {}, build=True, of_roles=of_roles)
+    found = inventory_variables.problems("control", {**FLEET, **given}, {}, build=True, of_roles=of_roles)
     assert found == [
         "control: serving_stack_stats is no variable of modelplane.fleet's roles. Did you mean serving_stack_states?"
     ]
@@ -125,7 +125,7 @@ NOTHING = r"nothing of the fleet is a host of the inventory: .*{}.*"
 )
 def test_groups_that_nobody_reads(groups: dict[str, list[str]], lines: list[str]) -> None:
     everyone = {"all": sorted({host for hosts in groups.values() for host in hosts}), "ungrouped": []}
-    found = settings.problems("control", FLEET, {}, build=True, groups={**everyone, **groups})
+    found = inventory_variables.problems("control", FLEET, {}, build=True, groups={**everyone, **groups})
     assert len(found) == len(lines), found
     for told, line in zip(found, lines, strict=True):
         assert re.fullmatch(line, told)

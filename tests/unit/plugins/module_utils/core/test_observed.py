@@ -7,21 +7,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
-    Objects,
     ObservationError,
     Observed,
     ObservedCluster,
+    parse,
+    wire,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Objects,
     condition,
     entries,
     fields,
     first_address,
     is_true,
     number,
-    parse,
     text,
-    wire,
 )
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
-from ansible_collections.modelplane.fleet.plugins.module_utils.google_tokens import LoginError, Token
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Token
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Listing
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, NotServed
 

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,

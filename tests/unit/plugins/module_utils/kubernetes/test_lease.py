@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils import apply
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import lease
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import Lease
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply
 
 HOLDER = "here/run"
 

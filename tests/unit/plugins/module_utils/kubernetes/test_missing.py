@@ -23,7 +23,7 @@ def run(missing: str, code: str) -> str:
         f"sys.modules[{missing!r}] = None",
         f"from {PACKAGE}.kubernetes.connection import *",
         f"from {PACKAGE}._kubernetes import KUBERNETES_IMPORT_ERROR",
-        f"from {PACKAGE} import cluster_arguments",
+        f"from {PACKAGE}.arguments import cluster_options",
         f"from {PACKAGE}.kubernetes import lease, fanout",
         code,
     ]

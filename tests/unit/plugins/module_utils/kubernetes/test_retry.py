@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts, retry_after
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
     Conflict,
@@ -20,7 +21,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     hidden,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.retry import Attempts, retry_after
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.common.yaml import yaml_load
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import (
     HEADER,
@@ -33,6 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     is_state,
     object_path,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 

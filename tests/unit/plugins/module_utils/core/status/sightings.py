@@ -13,7 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import cache_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects, ObservedCluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
     gateway_url,
@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
     node_addresses,
     removed_gateway,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 
 sys.path.insert(0, str(Path(__file__).parent))
 

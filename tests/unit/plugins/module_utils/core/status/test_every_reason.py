@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Component, Objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
     Placement,
@@ -30,6 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     model_replica,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 
 sys.path.insert(0, str(Path(__file__).parent))
 

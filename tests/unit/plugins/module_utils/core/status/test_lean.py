@@ -9,14 +9,14 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import (
     Component,
-    Objects,
     ObservedCluster,
     parse,
     wire,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from hypothesis import given, settings
 
 sys.path.insert(0, str(Path(__file__).parent))

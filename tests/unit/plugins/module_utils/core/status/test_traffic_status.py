@@ -15,9 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     resolve,
     service_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 
 sys.path.insert(0, str(Path(__file__).parent))
 

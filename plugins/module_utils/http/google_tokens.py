@@ -22,8 +22,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.deadline import TlsSocket, pools, within
-from ansible_collections.modelplane.fleet.plugins.module_utils.proxies import environment_proxy
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import TlsSocket, pools, within
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
 _SECONDS = 20.0

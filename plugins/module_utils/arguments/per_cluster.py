@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -23,7 +23,7 @@ Work = Callable[[Client], dict[str, Any]]
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
     """A client of the control cluster; None without one, or when it cannot be reached: what needs it tells why."""
-    given = cluster_arguments.control_connection(module.params)
+    given = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None
         if given is not None:
@@ -40,7 +40,7 @@ def on_each(
     Every result has `changed`, `failed` and `msg`; a cluster where it raised ApiError has no more. Raises
     ArgumentsError.
     """
-    wanted = cluster_arguments.connections(module.params) if connections is None else connections
+    wanted = cluster_options.connections(module.params) if connections is None else connections
 
     def task(connection: Connection, control: Client | None) -> Callable[[], dict[str, Any]]:
         def there() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def on_each(
 
     with control_client(module) as control:
         tasks = {name: task(connection, control) for name, connection in wanted.items()}
-        outcomes = fan_out(tasks, cluster_arguments.forks(module.params))
+        outcomes = fan_out(tasks, cluster_options.forks(module.params))
     return {
         name: {"changed": False, "failed": isinstance(told, ApiError), "msg": ""}
         | ({"msg": str(told)} if isinstance(told, ApiError) else told)
@@ -67,8 +67,8 @@ def end(module: AnsibleModule, found: Mapping[str, Mapping[str, Any]], *, may_fa
     if failed:
         result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
     clusters = dict(found)
-    if module.params["control"] is not None and cluster_arguments.CONTROL in clusters:
-        result["control"] = clusters.pop(cluster_arguments.CONTROL)
+    if module.params["control"] is not None and cluster_options.CONTROL in clusters:
+        result["control"] = clusters.pop(cluster_options.CONTROL)
     result["clusters"] = clusters
     if failed and may_fail and module.params["on_error"] == "fail":
         module.fail_json(**result)
@@ -80,5 +80,5 @@ def telling_arguments(module: AnsibleModule) -> Iterator[None]:
     """Fail with what is wrong with the arguments."""
     try:
         yield
-    except cluster_arguments.ArgumentsError as error:
+    except cluster_options.ArgumentsError as error:
         module.fail_json(msg=str(error), clusters={}, failed_clusters=[])

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import build, cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, warn
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.module import fail, warn
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -27,7 +28,7 @@ ARGUMENTS: dict[str, Any] = {
     "chdir": {"type": "path"},
     "invalid": {"type": "str", "choices": ["fail", "hold"], "default": "fail"},
     "control": {"type": "dict", "options": OPTIONS},
-    **cluster_arguments.LIMITS,
+    **cluster_options.LIMITS,
 }
 """The argument spec of what `declared` reads."""
 
@@ -57,12 +58,12 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
     loaded = manifests(module)
     live: list[Object] = []
     try:
-        control = cluster_arguments.control_connection(module.params)
+        control = cluster_options.control_connection(module.params)
         if control is not None:
             with connect(control, write_cache=not module.check_mode) as client:
                 for kind in kinds:
                     live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
-    except (ApiError, cluster_arguments.ArgumentsError, StoreError) as error:
+    except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
     known = [*live, *map(api.wire, loaded.resources)] if loaded.faulty else []
     return Declared(live, loaded, loaded.held_clusters(known))

@@ -19,19 +19,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import PUBLISHED_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import (
-    ObservationError,
-    Observed,
-    fields,
-    identity,
-    parse,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservationError, Observed, parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests

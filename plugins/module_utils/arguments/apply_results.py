@@ -8,20 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils import cluster_arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
-    Failure,
-    Outcome,
-    Outcomes,
-    Settings,
-    Target,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.apply import (
-    run as run_apply,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.observed import Object, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
@@ -31,6 +21,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import CHANGES, Action, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import (
+    Failure,
+    Outcome,
+    Outcomes,
+    Settings,
+    Target,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
 
 _ACTIONS: tuple[Action, ...] = ("created", "updated", "recreated", "deleted", "unchanged", "skipped", "failed")
 # Of each cluster; its result has all.
@@ -47,7 +45,7 @@ def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dic
     try:
         settings = _settings(params, check_mode)
         outcomes = run_apply(settings)
-    except (cluster_arguments.ArgumentsError, StoreError, ApiError) as error:
+    except (cluster_options.ArgumentsError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
     failed = [name for name, outcome in everything.items() if _failed(outcome)]
@@ -66,8 +64,8 @@ def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dic
 
 
 def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
-    connections = cluster_arguments.connections(params)
-    control = cluster_arguments.control_connection(params)
+    connections = cluster_options.connections(params)
+    control = cluster_options.control_connection(params)
     if not connections and control is None:
         raise ApplyError("there is nothing to apply to: give clusters, control, or both")
     if not is_dns_label(params["fleet"]):
@@ -107,7 +105,7 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
         absent=params["state"] == "absent",
         on_control="control" in params["parts"],
         definitions=params["definitions"],
-        forks=cluster_arguments.forks(params),
+        forks=cluster_options.forks(params),
         lock_timeout=params["lock_timeout"],
         objects=objects,
         record=record,
@@ -146,7 +144,7 @@ def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
     """Every cluster by the name that messages use; the control cluster last."""
     yield from outcomes.clusters.items()
     if outcomes.control is not None:
-        yield cluster_arguments.CONTROL, outcomes.control
+        yield cluster_options.CONTROL, outcomes.control
 
 
 def _failed(outcome: Outcome) -> bool:

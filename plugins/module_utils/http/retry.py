@@ -15,16 +15,6 @@ _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 8.0
 
 
-class TransportError(Exception):
-    """No whole answer. `sent`: the server may have acted on the request. `permanent`: the next attempt ends alike."""
-
-    def __init__(self, text: str, *, sent: bool = False, permanent: bool = False, hint: str = "") -> None:
-        super().__init__(text)
-        self.sent = sent
-        self.permanent = permanent
-        self.hint = hint
-
-
 def retry_after(header: str | None, now: float) -> float | None:
     """Seconds that a Retry-After header (RFC 9110, 10.2.3) asks for: a number or a date; None where it says nothing."""
     if not header:

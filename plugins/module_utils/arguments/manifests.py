@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.build import ManifestError, Outcome, Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
@@ -16,8 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.libraries import need
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import ManifestError, Outcome, Settings
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

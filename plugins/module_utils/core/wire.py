@@ -1,0 +1,134 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Read access to Kubernetes objects in wire form, which are foreign data: nothing of them is checked.
+
+`fields`, `entries`, `text` and `number` return an empty value for what is missing or of another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+Object = Mapping[str, Any]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def fields(value: Any, *path: str) -> Mapping[str, Any]:
+    """The map at a path below a value; empty when there is none."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
+
+
+def entries(value: Any, *path: str) -> list[Mapping[str, Any]]:
+    """The maps in the list at a path below a value."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, (list, tuple)) else []
+
+
+def text(value: Any, *path: str) -> str:
+    """The text at a path below a value; empty when there is none."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return found if isinstance(found, str) else ""
+
+
+def number(value: Any, *path: str, default: int = 0) -> int:
+    """The whole number at a path below a value."""
+    found = fields(value, *path[:-1]).get(path[-1]) if path else value
+    return found if isinstance(found, int) and not isinstance(found, bool) else default
+
+
+class Objects:
+    """Kubernetes objects (wire form), found by kind, namespace and name, and by API group where a kind has several."""
+
+    def __init__(self, objects: Iterable[Object] = ()) -> None:
+        self._by_kind: dict[str, dict[tuple[str, str], dict[str, Object]]] = {}
+        self._by_label: dict[tuple[str, str], dict[tuple[str, str], list[Object]]] = {}
+        for value in objects:
+            _, kind, namespace, name = identity(value)
+            self._by_kind.setdefault(kind, {}).setdefault((namespace, name), {})[identity(value)[0]] = value
+
+    def find(self, kind: str, namespace: str, name: str) -> Object | None:
+        """The object, or None when it was not seen. `namespace` is empty for cluster-scoped kinds.
+
+        Of objects that differ in their API group alone it is that of the first group.
+        """
+        found = self._by_kind.get(kind, {}).get((namespace, name), {})
+        return found[min(found)] if found else None
+
+    def of_kind(self, kind: str) -> Iterator[Object]:
+        """All objects of a kind, sorted by namespace, name and API group."""
+        found = self._by_kind.get(kind, {})
+        return (found[key][group] for key in sorted(found) for group in sorted(found[key]))
+
+    def like(self, wanted: Object) -> Object | None:
+        """What was seen of an object that is composed."""
+        group, kind, namespace, name = identity(wanted)
+        return self._by_kind.get(kind, {}).get((namespace, name), {}).get(group)
+
+    def labelled(self, kind: str, namespace: str, label: str, value: str) -> Sequence[Object]:
+        """The objects of a kind in a namespace with this value of a label, sorted by name."""
+        index = self._by_label.get((kind, label))
+        if index is None:
+            index = self._by_label[kind, label] = {}
+            for seen in self.of_kind(kind):
+                key = (text(seen, "metadata", "namespace"), text(seen, "metadata", "labels", label))
+                index.setdefault(key, []).append(seen)
+        return index.get((namespace, value), ())
+
+    def __iter__(self) -> Iterator[Object]:
+        return (value for kind in sorted(self._by_kind) for value in self.of_kind(kind))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Objects) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def identity(value: Object) -> tuple[str, str, str, str]:
+    """API group, kind, namespace and name of an object; empty where it has none."""
+    group, slash, _ = text(value, "apiVersion").partition("/")
+    metadata = fields(value, "metadata")
+    return group if slash else "", text(value, "kind"), text(metadata, "namespace"), text(metadata, "name")
+
+
+def condition(value: Object | None, kind: str) -> str:
+    """The status of a condition of an object: True, False or Unknown (also when there is no such condition).
+
+    A condition that was written for an older generation of the object says nothing about this one (Kubernetes API
+    conventions, "Typical status properties").
+    """
+    generation = number(value, "metadata", "generation")
+    default = number(value, "status", "observedGeneration", default=generation)
+    return stated(entries(value, "status", "conditions"), kind, generation, default)
+
+
+def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default: int | None = None) -> str:
+    """The status of a condition in a list of them, about this generation of an object or a later one.
+
+    `default` is the generation that a condition is about which names none (None: any). Conditions of one type that
+    contradict each other say nothing.
+    """
+    found = set()
+    for entry in conditions:
+        if entry.get("type") == kind:
+            about = number(entry, "observedGeneration", default=generation if default is None else default)
+            found.add("Unknown" if about < generation else text(entry, "status"))
+    status = found.pop() if len(found) == 1 else "Unknown"
+    return status if status in ("True", "False") else "Unknown"
+
+
+def is_true(value: Object | None, kind: str) -> bool:
+    """Whether a condition holds for the latest generation of its object."""
+    return condition(value, kind) == "True"
+
+
+def first_address(gateway: Object | None) -> str:
+    """The address of a Gateway: the first that is an IP address, else the first; empty when it has none."""
+    values = [entry for entry in entries(gateway, "status", "addresses") if text(entry, "value")]
+    chosen = next((entry for entry in values if entry.get("type", "IPAddress") == "IPAddress"), None)
+    if chosen is None and values:
+        chosen = values[0]
+    return text(chosen, "value")

@@ -1,0 +1,92 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Exchanges that end without a whole answer: what happened, in a message without secrets."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from urllib.parse import SplitResult, urlsplit
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import urllib3
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError
+
+
+class TransportError(Exception):
+    """No whole answer. `sent`: the server may have acted on the request. `permanent`: the next attempt ends alike."""
+
+    def __init__(self, text: str, *, sent: bool = False, permanent: bool = False, hint: str = "") -> None:
+        super().__init__(text)
+        self.sent = sent
+        self.permanent = permanent
+        self.hint = hint
+
+
+def explain(error: Exception, url: str, proxy: str, timeout: float) -> TransportError:
+    """What happened, in words; whether the server may have seen the request, and whether another attempt may help."""
+    kinds = urllib3.exceptions
+    server = shown_url(url)
+    by = f" through the proxy {shown_url(proxy)}" if proxy else ""
+    causes = list(_causes(error))
+    if isinstance(error, kinds.ProxyError):
+        said = str(causes[-1]) if causes else str(error)
+        return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
+    if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
+        "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
+    ):
+        # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
+        told = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
+        said = told[0] if told else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return TransportError(
+            f"the certificate of {server} is not trusted: {_short(said)}",
+            permanent=True,
+            hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
+        )
+    if isinstance(error, kinds.NameResolutionError) or any(isinstance(cause, socket.gaierror) for cause in causes):
+        unknown = any(isinstance(c, socket.gaierror) and c.errno != socket.EAI_AGAIN for c in causes)
+        host = urlsplit(proxy or url).hostname
+        return TransportError(f"the name {host} is not known", permanent=unknown, hint="Check the address and the DNS")
+    # Before its own base class, which is about time.
+    if isinstance(error, kinds.NewConnectionError):
+        said = next((c.strerror for c in reversed(causes) if isinstance(c, OSError) and c.strerror), "") or "failed"
+        return TransportError(f"no connection to {server}{by}: {said.lower()}")
+    if isinstance(error, kinds.ConnectTimeoutError):
+        return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
+    if any(isinstance(cause, EndlessError) for cause in causes):
+        return TransportError(f"the answer of {server}{by} does not come to an end", sent=True, permanent=True)
+    if isinstance(error, kinds.ReadTimeoutError):
+        return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
+    if isinstance(error, kinds.SSLError | ssl.SSLError):
+        return TransportError(f"no TLS connection to {server}{by}: {_short(str(error))}")
+    return TransportError(f"the connection to {server}{by} broke: {_short(_last_words(error))}", sent=True)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The errors that led to this one, as the libraries keep them: as cause, as context, or as an argument."""
+    seen: set[int] = set()
+    unseen: list[BaseException] = [error]
+    while unseen:
+        current = unseen.pop(0)
+        if id(current) in seen:
+            continue
+        seen.add(id(current))
+        yield current
+        linked = (current.__cause__, current.__context__, getattr(current, "reason", None), *current.args)
+        unseen.extend(link for link in linked if isinstance(link, BaseException))
+
+
+def _last_words(error: Exception) -> str:
+    """Of a broken connection, what the operating system said."""
+    said = [cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror]
+    return said[-1].lower() if said else str(error.args[0] if error.args else error)
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+def shown_url(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urlsplit(url)
+    return SplitResult(parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "").geturl()
