@@ -89,7 +89,7 @@ from ansible.errors import AnsibleFilterError
 
 def engines(deployment: Any) -> list[Any]:
     """The canonical engines of a ModelDeployment."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import FormError, canonical
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import FormError, canonical
 
     if not isinstance(deployment, Mapping) or deployment.get("kind") != "ModelDeployment":
         raise AnsibleFilterError(

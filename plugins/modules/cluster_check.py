@@ -199,11 +199,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Wanted, wanted_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Wanted, wanted_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

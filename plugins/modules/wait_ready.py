@@ -149,7 +149,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.settling import Wanted, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Wanted, settle
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

@@ -105,7 +105,7 @@ def cluster(number: int, pools: int, *, joined: bool):
     """A cluster as it comes from its manifest, with its own copy of everything. `joined`: all pools have the same
     devices and share a fabric."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 
     kinds = itertools.islice(itertools.cycle(KINDS[-1:] if joined else KINDS), pools)
     fabric = {"fabric": {"type": "InfiniBand", "name": "rail"}} if joined else {}
@@ -138,7 +138,7 @@ def cluster(number: int, pools: int, *, joined: bool):
             ],
         },
     }
-    return translate.cluster(api.parse(document), {}, _CATALOGUE.setdefault("it", translate.DeviceCatalogue()))
+    return adapters.cluster(api.parse(document), {}, _CATALOGUE.setdefault("it", adapters.DeviceCatalogue()))
 
 
 _CATALOGUE: dict = {}

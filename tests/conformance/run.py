@@ -37,7 +37,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.sele
     SelectorError,
     compile_selector,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Options,
     PlacedMember,
@@ -50,12 +50,12 @@ REFERENCE = Options(accounting="Nodes", search="Greedy")
 
 def decide(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to a placement case, in the form of its `expect`."""
-    wanted = translate.deployment(parsed(case["deployment"]), {})
+    wanted = adapters.deployment(parsed(case["deployment"]), {})
     wanted = replace(wanted, cluster_selector={}, hold="" if case.get("fill", True) else "only what runs is kept")
-    catalogue = translate.DeviceCatalogue()
-    clusters = [translate.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
+    catalogue = adapters.DeviceCatalogue()
+    clusters = [adapters.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
     options = replace(REFERENCE, **case.get("options", {}))
-    decided = schedule([wanted], clusters, [translate.replica(wire) for wire in case["replicas"]], options)
+    decided = schedule([wanted], clusters, [adapters.replica(wire) for wire in case["replicas"]], options)
     held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
         "nodeSelector CEL" in one for one in held

@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import holder_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import CHANGES, Action, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.statuses import STATUS_MANAGER
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import CHANGES, Action, Result
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import (
     Failure,

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, forms, references
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
@@ -154,7 +155,7 @@ class _Read:
 
     def locate(self, problem: Problem) -> Problem:
         """`problem` (canonical path) with its place in the file."""
-        written = replace(problem, path=forms.written_path(self.origin, problem.path))
+        written = replace(problem, path=conversion.written_path(self.origin, problem.path))
         return self.item.locate(written, self.resource.ref)
 
 
@@ -166,7 +167,7 @@ class _Loader:
         self._read: dict[Ref, _Read] = {}
         self._first: dict[Ref, _Item] = {}
         self._files: dict[str, int] = {}
-        self._faulty: list[tuple[_Item, Ref | None, forms.Canonical]] = []
+        self._faulty: list[tuple[_Item, Ref | None, conversion.Canonical]] = []
 
     def read(self, source: Source) -> None:
         self._files.setdefault(source.name, len(self._files))
@@ -182,7 +183,7 @@ class _Loader:
         for item, ref, canonical in self._faulty:
             namespace = ref.namespace if ref else ""
             for problem in found.problems_of_invalid(canonical.document, namespace):
-                written = forms.written_path(canonical.origin, problem.path)
+                written = conversion.written_path(canonical.origin, problem.path)
                 self._problems.append(item.locate(replace(problem, path=written), ref))
         for problem in found.problems():
             if problem.ref is None:
@@ -268,15 +269,15 @@ class _Loader:
     def _validate(self, item: _Item, ref: Ref | None) -> None:
         """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
         try:
-            canonical = forms.canonical(item.value)
-        except forms.FormError as error:
+            canonical = conversion.canonical(item.value)
+        except conversion.FormError as error:
             self._refuse(item, ref, error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
         try:
             resource = api.parse(canonical.document)
         except api.InvalidResource as error:
-            written = [replace(p, path=forms.written_path(canonical.origin, p.path)) for p in error.problems]
+            written = [replace(p, path=conversion.written_path(canonical.origin, p.path)) for p in error.problems]
             self._refuse(item, ref, written)
             self._faulty.append((item, ref, canonical))
             return

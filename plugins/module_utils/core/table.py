@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
     PlacedEngine,
@@ -110,7 +110,7 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
         )
         found.append(((placement.namespace, placement.deployment, 0), cells, reasons))
     for wire in plan.manual:
-        replica = translate.replica(wire)
+        replica = adapters.replica(wire)
         cells = (f"{replica.namespace}/-", replica.name, replica.cluster, _pools(replica.engines))
         cells = (*cells, devices(replica.engines), "manual")
         found.append(((replica.namespace, "", 0), cells, []))
@@ -266,7 +266,7 @@ def _member(member: PlacedMember) -> dict[str, Any]:
 
 
 def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:
-    replica = translate.replica(wire)
+    replica = adapters.replica(wire)
     return {
         "namespace": replica.namespace,
         "deployment": "",

@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import own_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import owned_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -55,9 +55,9 @@ class AccountKeys:
 
     def bring(self, place: Place, now: datetime.datetime) -> str:
         """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
-        wanted = own_secret.labels(place.labels)
-        live = own_secret.look(place.control, place.secret)
-        own_secret.check_ours(place.control, place.secret, live, wanted, _WHAT)
+        wanted = owned_secret.labels(place.labels)
+        live = owned_secret.look(place.control, place.secret)
+        owned_secret.check_ours(place.control, place.secret, live, wanted, _WHAT)
         keys = self._listed()
         stored = _stored(live, place.secret.key, self._email)
         kept = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
@@ -68,23 +68,23 @@ class AccountKeys:
             self._changes.tell("labels", have, {**have, **wanted})
             if not self._changes.check_mode:
                 held = text(live, "data", place.secret.key)
-                own_secret.write(place.control, place.secret, wanted, base64.b64decode(held).decode(), live)
+                owned_secret.write(place.control, place.secret, wanted, base64.b64decode(held).decode(), live)
         self._delete_all([key for key in keys if key is not kept and _since(key) <= _since(kept)])
         return _id(kept)
 
     def remove(self, place: Place) -> bool:
         """Delete the Secret, and the key that is in it; whether it was there."""
-        live = own_secret.look(place.control, place.secret)
+        live = owned_secret.look(place.control, place.secret)
         if live is None:
             return False
-        own_secret.check_ours(place.control, place.secret, live, own_secret.labels(place.labels), _WHAT)
+        owned_secret.check_ours(place.control, place.secret, live, owned_secret.labels(place.labels), _WHAT)
         stored = _stored(live, place.secret.key, self._email)
         if stored:
             with self._no_account():
                 self._delete_all([key for key in self._listed() if _id(key) == stored])
         self._changes.tell("secret", {"key": stored}, None)
         if not self._changes.check_mode:
-            own_secret.delete(place.control, place.secret, live)
+            owned_secret.delete(place.control, place.secret, live)
         return True
 
     def _replace(
@@ -100,7 +100,7 @@ class AccountKeys:
         self._delete_all(oldest[: max(len(oldest) - _LIMIT + 1, 0)])
         made = self._make()
         try:
-            own_secret.write(place.control, place.secret, wanted, self._content(made), live)
+            owned_secret.write(place.control, place.secret, wanted, self._content(made), live)
         except (ApiError, GoogleError):
             # Nobody will ever see its private part again.
             with contextlib.suppress(GoogleError):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import (
     digest,
     labels_of_others,
@@ -32,7 +33,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
     ordered,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
@@ -44,7 +44,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Conflict,
     Forbidden,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import CONTROL_SCOPE, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
     ON_CONTROL,
     ON_WORKLOAD,
     SECRET,
@@ -54,16 +55,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live i
     look,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import SYSTEM_KEY, prune, unwanted
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import CONTROL_SCOPE, RecordStore
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
     CHANGES,
     Result,
     Sender,
     going,
     result,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_gone, wait_ready
 
 _DEFINITION_SECONDS = 60.0
 # What several fleets can want at a time, as it is the same for all of them.

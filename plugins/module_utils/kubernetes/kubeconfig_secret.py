@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_tex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, own_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, owned_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Fixed, bearer
@@ -56,9 +56,9 @@ def bring(
     in the Secret `google_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError; also for a Secret
     that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
     either."""
-    wanted = own_secret.labels(labels)
-    live = own_secret.look(control, place)
-    own_secret.check_ours(control, place, live, wanted, _WHAT)
+    wanted = owned_secret.labels(labels)
+    live = owned_secret.look(control, place)
+    owned_secret.check_ours(control, place, live, wanted, _WHAT)
     if live is None and check_mode:
         return Written(True, after={"labels": wanted, "keys": [place.key]})
     target = cluster.target()
@@ -69,17 +69,17 @@ def bring(
     if not check_mode:
         if google_key is not None:
             target = replace(target, credentials=_of_key(control, google_key), impersonate="")
-        own_secret.write(control, place, wanted, to_yaml(kubeconfig_of(cluster.name, target)), live)
+        owned_secret.write(control, place, wanted, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
     """Delete the Secret. Raises ApiError, also for one that is not ours."""
-    live = own_secret.look(control, place)
+    live = owned_secret.look(control, place)
     if live is None:
         return Written(False)
-    own_secret.check_ours(control, place, live, own_secret.labels(labels), _WHAT)
-    was_there = check_mode or own_secret.delete(control, place, live)
+    owned_secret.check_ours(control, place, live, owned_secret.labels(labels), _WHAT)
+    was_there = check_mode or owned_secret.delete(control, place, live)
     return Written(was_there, before=_shown(live, place.key))
 
 
@@ -87,7 +87,7 @@ def _of_key(control: Client, place: SecretRef) -> Fixed:
     """A token of the key of a Google service account in a Secret. Raises ApiError and AccessError."""
     told = f"(Secret {place.namespace}/{place.name}, key {place.key})"
     try:
-        data = base64.b64decode(text(own_secret.look(control, place), "data", place.key), validate=True)
+        data = base64.b64decode(text(owned_secret.look(control, place), "data", place.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,

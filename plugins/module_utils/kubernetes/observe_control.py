@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     expected,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import node_addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     any_availability,
     pod_failures,

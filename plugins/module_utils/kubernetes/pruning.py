@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import managed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import DEFINITION, NAMESPACE, ordered
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
@@ -19,10 +19,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Forbidden,
     NotServed,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import Live
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RECORD_LABEL, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RECORD_LABEL, RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import Live
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import (
     WHOLE_SERVER,
     Result,
     going,

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.sending import Action, Result, result
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Action, Result, result
 
 STATUS_MANAGER = "modelplane.fleet/status"
 _SUBRESOURCE = "status"

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import Readiness, readiness
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Listing
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     NotServed,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import OURS
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
 
 _LEAST_SECONDS = 0.1
 _LOOK_AGAIN = 0.5

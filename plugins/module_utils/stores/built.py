@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     read_text,
     refuse_foreign_folder,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS
 
 _ENDINGS = (".yaml", ".yml", ".json")
 

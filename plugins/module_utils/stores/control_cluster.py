@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier, nothing_earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import LAST_APPLIED, fields, identity, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import OWNER_LABELS
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS
 
 Object = dict[str, Any]
 

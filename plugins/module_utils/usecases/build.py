@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, picture, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
@@ -24,8 +24,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import refused_endpoints
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, identity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
@@ -46,7 +47,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
     state_files,
     status_files,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.stores.earlier import EarlierObjects
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import EarlierObjects
 
 DRAIN_TAINT = "modelplane.ai/drain"
 """What a cluster is tainted with that somebody asks to be emptied."""
@@ -142,7 +143,7 @@ def decide(settings: Settings) -> Outcome:
 
 def draw(decided: Plan, changes: Changes) -> str:
     """The page of a plan, with what the run changes."""
-    return report.html(picture.model(decided, changes))
+    return report.html(view_model.model(decided, changes))
 
 
 def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> Outcome:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.account import Account, Written, bring
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, Written, bring
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
 ROBOT = Account("accounts", "robot")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Entry, Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Entry, Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import WRITES, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Conflict, Unreachable
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.record import RecordStore
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.inventory import RecordStore
 from ansible_collections.modelplane.fleet.tests.unit.kube.places import (
     SYSTEM,
     Object,

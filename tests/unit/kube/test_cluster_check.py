@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, Sight, Wanted
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Snapshot, Wanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks import places
@@ -26,7 +26,7 @@ def rights(cluster: ControlPlane) -> Iterator[None]:
         yield
 
 
-def seen(kubeconfig: Path, want: Wanted) -> Sight:
+def seen(kubeconfig: Path, want: Wanted) -> Snapshot:
     with connect(Connection("onprem", kubeconfig=str(kubeconfig)), write_cache=False) as client:
         return look(client, want)
 

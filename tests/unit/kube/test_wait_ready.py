@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.settling import Wanted, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Wanted, settle
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
 SPACE = "waiting"

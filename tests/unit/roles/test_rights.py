@@ -17,7 +17,10 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import ON_CONTROL, ON_WORKLOAD
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import (
+    ON_CONTROL,
+    ON_WORKLOAD,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SECRETS_ROLE
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import Settings, build
 

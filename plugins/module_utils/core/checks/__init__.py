@@ -11,29 +11,29 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks impor
     components,
     nodes,
     openshift,
+    platform,
     rights,
-    site,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, sorted_findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted
 
 
-def check(sight: Sight, wanted: Wanted) -> tuple[Finding, ...]:
+def check(sight: Snapshot, wanted: Wanted) -> tuple[Finding, ...]:
     """All that is wrong, errors first."""
     return sorted_findings(
         [
-            *site.kubernetes(sight),
+            *platform.kubernetes(sight),
             *rights.findings(sight, wanted),
-            *site.unread(sight),
+            *platform.unread(sight),
             *nodes.findings(sight, wanted),
             *nodes.driver_roots(sight, wanted),
-            *site.devices(sight, wanted),
-            *site.storage(sight, wanted),
+            *platform.devices(sight, wanted),
+            *platform.storage(sight, wanted),
             *components.findings(sight, wanted),
-            *site.load_balancers(sight, wanted),
+            *platform.load_balancers(sight, wanted),
             *openshift.findings(sight, wanted),
         ]
     )
 
 
-__all__ = ["Finding", "Sight", "Wanted", "check"]
+__all__ = ["Finding", "Snapshot", "Wanted", "check"]

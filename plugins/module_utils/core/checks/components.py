@@ -15,10 +15,10 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.nodes import plugin_devices
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     NVIDIA,
-    Sight,
+    Snapshot,
     Wanted,
     named,
     pool_of,
@@ -54,7 +54,7 @@ IMAGES: Mapping[str, tuple[str, ...]] = {
 _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-plugin")
 
 
-def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """What is wrong with the variables of the stack, and what others installed."""
     for problem in wanted.problems:
         yield Finding("variables", "serving_stack", problem, "Correct the variable; nothing is installed until then")
@@ -88,7 +88,7 @@ def _of_groups(entry: Mapping[str, Any], names: Iterable[str], *, without: Itera
     return sorted(name for name in names if name.partition(".")[2] in groups or name in single)
 
 
-def _beside(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
+def _beside(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
     """Somebody else's component of the same kind, in a form that Helm would not notice."""
     key = str(entry["key"])
     controllers = sorted(named(value) for value in sight.workloads if runs(value, IMAGES.get(key, ())))
@@ -109,7 +109,7 @@ def _beside(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
         )
 
 
-def _provided(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
+def _provided(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
     """A component that somebody else is said to install."""
     needed = [text(value, "metadata", "name") for value in _definitions(entry)]
     missing = [name for name in needed if name not in sight.definitions]
@@ -136,7 +136,7 @@ def single_definitions(planned: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({*applied, *GATEWAY_DEFINITIONS})
 
 
-def _not_ours(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
+def _not_ours(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
     """CRDs that are applied as they are, and are there already: nothing of others is taken over."""
     names = [text(value, "metadata", "name") for value in _definitions(entry)]
     foreign = [
@@ -153,7 +153,7 @@ def _not_ours(entry: Mapping[str, Any], sight: Sight) -> Iterator[Finding]:
         )
 
 
-def _gateway_api(entry: Mapping[str, Any], sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def _gateway_api(entry: Mapping[str, Any], sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     variable = "serving_stack_gateway_api_crds"
     there = [name for name in GATEWAY_DEFINITIONS if name in sight.definitions]
     if wanted.gateway_api_crds == "external":
@@ -186,7 +186,7 @@ def _gateway_api(entry: Mapping[str, Any], sight: Sight, wanted: Wanted) -> Iter
     yield from _old_bundle(there, sight)
 
 
-def _old_bundle(there: list[str], sight: Sight) -> Iterator[Finding]:
+def _old_bundle(there: list[str], sight: Snapshot) -> Iterator[Finding]:
     for name in there[:1]:
         bundle = text(sight.objects.get(name, {}), "metadata", "annotations", _BUNDLE)
         numbers = tuple(map(int, re.findall(r"\d+", bundle)[:2]))
@@ -199,11 +199,11 @@ def _old_bundle(there: list[str], sight: Sight) -> Iterator[Finding]:
             )
 
 
-def _is_gke(sight: Sight) -> bool:
+def _is_gke(sight: Snapshot) -> bool:
     return any(text(value, "spec", "controllerName").startswith(_GKE_CONTROLLER) for value in sight.gateway_classes)
 
 
-def _admission(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def _admission(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Namespaces that were there before, and do not let in pods that work on the nodes."""
     labels = {text(value, "metadata", "name"): fields(value, "metadata", "labels") for value in sight.namespaces}
     seen = set()
@@ -221,7 +221,7 @@ def _admission(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
             )
 
 
-def _device_plugins(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def _device_plugins(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     if not any(entry["key"] == "dra-driver" for entry in wanted.managed):
         return
     pools = {promise.pool for promise in wanted.expected.promises if NVIDIA in promise.drivers}
@@ -247,5 +247,5 @@ def _device_plugins(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
     )
 
 
-def _gke_nodes(sight: Sight) -> bool:
+def _gke_nodes(sight: Snapshot) -> bool:
     return any("cloud.google.com/gke-nodepool" in fields(node, "metadata", "labels") for node in sight.nodes)

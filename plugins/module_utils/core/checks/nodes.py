@@ -12,7 +12,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.findi
     some,
     warning,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import NVIDIA, Sight, Wanted, pool_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
+    NVIDIA,
+    Snapshot,
+    Wanted,
+    pool_of,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
@@ -41,7 +46,7 @@ GKE_LABEL = "cloud.google.com/gke-accelerator"
 _LEAST_KUBELET = (1, 34)
 
 
-def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """What is wrong with nodes: those of each pool, and those that are left for the stack."""
     if "Node" in sight.unread:
         return
@@ -86,7 +91,7 @@ def _unknown_pools(by_pool: Mapping[str, list[Object]], pools: Mapping[str, Obje
             )
 
 
-def _unlabelled(nodes: Iterable[Object], sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def _unlabelled(nodes: Iterable[Object], sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     publishing = {text(value, "spec", "nodeName") for value in sight.slices}
     found = [node for node in nodes if _has_devices(node) or text(node, "metadata", "name") in publishing]
     if found and wanted.expected.drivers:
@@ -191,7 +196,7 @@ def _keeping_away(node: Object) -> list[Taint]:
     ]
 
 
-def _room_for_the_stack(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def _room_for_the_stack(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Controllers and the gateway tolerate nothing."""
     free = [node for node in sight.nodes if not _keeping_away(node)]
     if not any(entry.get("chart") for entry in wanted.managed) or any(_takes_pods(node) for node in free):
@@ -209,7 +214,7 @@ def _takes_pods(node: Object) -> bool:
     return is_true(node, "Ready") and fields(node, "spec").get("unschedulable") is not True
 
 
-def driver_roots(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def driver_roots(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Nodes whose NVIDIA driver is not where the DRA driver looks for it."""
     if not any(entry["key"] == "dra-driver" for entry in wanted.managed) or wanted.driver_root not in ("", "/"):
         return

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     IPC_LOCK,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields
 
@@ -160,7 +160,7 @@ def _engine_constraint() -> tuple[dict[str, Any], ...]:
     return constraint, role
 
 
-def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """What pods need on OpenShift and have not."""
     if sight.openshift is None:
         return

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     EVERYTHING,
     Right,
-    Sight,
+    Snapshot,
     Wanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
@@ -45,7 +45,7 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
                         yield Right(str(group), str(resource), str(verb), namespace, str(name))
 
 
-def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Whoever may do everything is asked no more. Who may do what the fleet does can work with the cluster once
     somebody else has installed the stack."""
     if EVERYTHING not in sight.denied:
@@ -69,7 +69,7 @@ def findings(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
         )
 
 
-def _pending(sight: Sight, wanted: Wanted) -> bool:
+def _pending(sight: Snapshot, wanted: Wanted) -> bool:
     if "Secret" in sight.unread:
         return bool(sight.unread)
     found = actions(wanted.planned, sight.seen, wanted.stuck_after, wanted.adopt)

@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 
 Object = dict[str, Any]
 
@@ -79,11 +79,11 @@ def published_pools(
             if pool.name in before:
                 pools.append(deepcopy(dict(before[pool.name])))
             continue
-        published: dict[str, Any] = {"name": pool.name, "nodes": translate.capacity(resource, pool)}
+        published: dict[str, Any] = {"name": pool.name, "nodes": adapters.capacity(resource, pool)}
         if observed_nodes is not None:
             published["observedNodes"] = observed_nodes.get(pool.name, 0)
         published["devices"] = _devices(pool, inference_class)
-        fabric = translate.fabric_of(pool)
+        fabric = adapters.fabric_of(pool)
         if fabric:
             kind, name = fabric
             published["fabric"] = {"type": kind, "name": name} if name else {"type": kind}
@@ -152,7 +152,7 @@ def _resource(cluster: Mapping[str, Any]) -> Any:
 
 def _devices(pool: Any, inference_class: Mapping[str, Any]) -> list[dict[str, Any]]:
     devices = [_without_nulls(device) for device in inference_class["spec"].get("devices") or ()]
-    fabric = translate.fabric_device(pool, (device["name"] for device in devices))
+    fabric = adapters.fabric_device(pool, (device["name"] for device in devices))
     return [*devices, fabric] if fabric else devices
 
 

@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile im
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
     Key,
@@ -36,14 +37,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fl
     nothing_earlier,
     sort_out,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import (
     Traffic,
     composed_endpoints,
     traffic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes, reference
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -145,7 +145,7 @@ def plan(
     running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
     volumes = Volumes(situation)
     manual = {key: _manual(key, wire, volumes) for key, wire in fleet.manual.items() if _placed(wire, capacity)}
-    replicas_there = [*running, *(translate.replica(wire) for wire in manual.values())]
+    replicas_there = [*running, *(adapters.replica(wire) for wire in manual.values())]
     try:
         decided = schedule(deployments, capacity, replicas_there, options)
     except SelectorBudgetError as error:
@@ -183,7 +183,7 @@ def plan(
 
 def _by_deployment(wires: Iterable[Object], known: Container[Key]) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
     """Existing replicas whose deployment is still there, and those whose deployment is gone."""
-    replicas = [translate.replica(wire) for wire in wires]
+    replicas = [adapters.replica(wire) for wire in wires]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
     return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
 
@@ -219,11 +219,11 @@ def _refuse_equal_names(replicas: Iterable[Object], manual: Mapping[Key, Object]
 
 def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deployment], list[Cluster]]:
     fleet = situation.fleet
-    deployments = [translate.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
-    catalogue = translate.DeviceCatalogue()
+    deployments = [adapters.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
+    catalogue = adapters.DeviceCatalogue()
     capacity = [
         replace(
-            translate.cluster(
+            adapters.cluster(
                 site.resource,
                 fleet.classes,
                 catalogue,

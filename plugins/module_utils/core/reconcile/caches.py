@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     token_copy_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
     Claim,
     Volumes,

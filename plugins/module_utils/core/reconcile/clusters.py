@@ -15,8 +15,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     published_pools,
     storage_class,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
 

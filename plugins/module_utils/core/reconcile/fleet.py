@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -111,5 +111,5 @@ def _without_status(resource: api.Resource) -> Object:
 
 
 def _identity(wire: Object) -> tuple[str, str, str, int]:
-    replica = translate.replica(wire)
+    replica = adapters.replica(wire)
     return replica.namespace, replica.deployment, replica.cluster, replica.index

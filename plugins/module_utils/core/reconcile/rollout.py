@@ -10,7 +10,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SPEC_HASH_ANNOTATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 

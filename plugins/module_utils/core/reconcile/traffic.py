@@ -28,8 +28,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     service_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
 

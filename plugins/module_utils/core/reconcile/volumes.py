@@ -25,8 +25,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.situation import Situation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import nobody_looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import Sight, Wanted, wanted_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted, wanted_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 
 Object = dict[str, Any]
@@ -99,7 +99,7 @@ def wanted(*more: Object, cluster: Object | None = None, choices: Object | None 
     return wanted_of("onprem", resources(*more, cluster=cluster), **given)
 
 
-GOOD = Sight(
+GOOD = Snapshot(
     version=(1, 36),
     nodes=[node("system"), node("gpu-0", "gpu"), node("gpu-1", "gpu")],
     storage_classes=[storage_class("rwx", "nfs.csi.k8s.io")],
@@ -107,6 +107,6 @@ GOOD = Sight(
 )
 
 
-def seen(**more: Any) -> Sight:
+def seen(**more: Any) -> Snapshot:
     """The cluster on which nothing stands in the way, but for this."""
     return replace(GOOD, **more)

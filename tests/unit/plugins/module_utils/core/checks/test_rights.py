@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.openshift import Need, bindings, needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, OpenShift, Right
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, OpenShift, Right
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     RIGHTS,
     balancer,

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
     system_nodes,
     with_system_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 
 GPU: dict[str, Any] = {
     "name": "gpu",
@@ -415,9 +415,9 @@ def test_what_is_published_is_what_the_scheduler_would_have_read(source: str) ->
     fabric = {"type": "InfiniBand", "infiniband": {"fabric": "f"}}
     wire = cluster(source, pool(**zones), pool(name="fast", fabric=fabric, **zones))
     published = {**wire, "status": {"gpuPools": published_pools(wire, CLASSES, {"gpu": 1})}}
-    catalogue = translate.DeviceCatalogue()
+    catalogue = adapters.DeviceCatalogue()
     classes: Any = {name: api.parse(document) for name, document in CLASSES.items()}
-    first, second = (translate.cluster(api.parse(each), classes, catalogue) for each in (wire, published))
+    first, second = (adapters.cluster(api.parse(each), classes, catalogue) for each in (wire, published))
     assert first.pools == second.pools
 
 

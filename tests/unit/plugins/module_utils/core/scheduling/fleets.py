@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -68,7 +68,7 @@ def pool(name: str = "gpu", nodes: int = 1, *devices: Device) -> Pool:
 
 
 def fabric_device(kind: str, name: str = "") -> Device:
-    wire = translate.fabric_device({"fabric": {"type": kind, "name": name}})
+    wire = adapters.fabric_device({"fabric": {"type": kind, "name": name}})
     assert wire
     return Device.from_wire(wire)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
@@ -33,7 +33,7 @@ SERVES = ReplicaState(True, True)
 def decide(wire: dict[str, Any], *nodes: int, states: Any = SERVES, caches: Any = None, **more: Any) -> Status:
     """The status with what the scheduler decides for clusters with so many nodes of one GPU each."""
     resource: Any = api.parse(wire)
-    catalogue = translate.DeviceCatalogue()
+    catalogue = adapters.DeviceCatalogue()
     classes: Any = {"l4": api.parse(seen.CLASS)}
     clusters = []
     for index, count in enumerate(nodes):
@@ -45,9 +45,9 @@ def decide(wire: dict[str, Any], *nodes: int, states: Any = SERVES, caches: Any 
         }
         parsed: Any = api.parse(named)
         clusters.append(
-            translate.cluster(parsed, classes, catalogue, assumed_gateway=lambda name: (f"{name}.example", ""))
+            adapters.cluster(parsed, classes, catalogue, assumed_gateway=lambda name: (f"{name}.example", ""))
         )
-    decided = schedule([translate.deployment(resource, caches or {})], clusters, [])
+    decided = schedule([adapters.deployment(resource, caches or {})], clusters, [])
     pending = decided.pending[0] if decided.pending else None
     known = {(placement.cluster, placement.index): states for placement in decided.placements}
     return model_deployment(wire, decided.placements, pending, known, **more)
@@ -118,7 +118,7 @@ def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
         "Invalid nodeSelector CEL expression: engine main, device gpu"
     )
     resource: Any = api.parse(good)
-    placements = schedule([translate.deployment(resource, {})], [], []).placements
+    placements = schedule([adapters.deployment(resource, {})], [], []).placements
     assert placements == ()
     held = [seen_placement("c0"), seen_placement("c1")]
     states = {("c0", 0): SERVES, ("c1", 0): replace(SERVES, ready=False, message="starts")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology, words
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import launch
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import Notes, given_entries
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.template import engine_template, pod_template
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import launch
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.template import (
+    engine_template,
+    pod_template,
+)
 
 ROLE_FIELDS = ("nodeSelector", "workers", "engine")
 ANY_NVIDIA_GPU = 'device.driver == "gpu.nvidia.com"'

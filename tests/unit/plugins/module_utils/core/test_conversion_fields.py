@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import FormError, canonical, written_path
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import FormError, canonical, written_path
 
 
 def problems_of(document: Any) -> dict[str, str]:

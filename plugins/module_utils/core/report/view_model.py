@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
@@ -133,7 +133,7 @@ def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for wire in (*plan.replicas, *plan.manual, *plan.leaving):
-        replica = translate.replica(wire)
+        replica = adapters.replica(wire)
         for engine in replica.engines:
             for member in engine.members:
                 for pool, pods in member.pods_by_pool:
@@ -191,7 +191,7 @@ def _replicas(plan: Plan) -> list[dict[str, Any]]:
 
 
 def _replica(wire: Mapping[str, Any], state: str, reason: str) -> dict[str, Any]:
-    replica = translate.replica(wire)
+    replica = adapters.replica(wire)
     phases = {engine["name"]: engine.get("phase", "") for engine in wire["spec"]["engines"]}
     return {
         "namespace": replica.namespace,

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 _UNKNOWN = 0

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Unauthorized,
     Unreachable,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.live import GroupKind
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import GroupKind
 
 Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "failed", "skipped"]
 CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})

@@ -84,7 +84,7 @@ class OpenShift:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Snapshot:
     """What was seen of a cluster; objects in their wire form.
 
     `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments

@@ -31,23 +31,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     workload_namespace,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.devices import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     deployment_devices,
     named_domains,
     replica_devices,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.engines import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.engines import (
     deployment_engines,
     replica_engines,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.traffic import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import (
     endpoint_target,
     service_priorities,
     service_shadows,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.translate import fabric_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 GATEWAY_NAME = "default"

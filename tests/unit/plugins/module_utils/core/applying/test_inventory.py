@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     PART_BYTES,
     Entry,
     Key,

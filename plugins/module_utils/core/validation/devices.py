@@ -17,8 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
     parallelism,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.references.wording import warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
 
 Kind = Literal["gpu", "network", "fabric", ""]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import Canonical, FormError, canonical
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import Canonical, FormError, canonical
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     Entry,
     Key,
     Record,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import canonical
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import canonical
 
 ENVIRONMENT = {"MODELPLANE_LEADER_ADDRESS": "lws-0.lws.ns", "MODELPLANE_RANK": "3", "MODEL": "org/model"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import (
     Canonical,
     FormError,
     canonical,

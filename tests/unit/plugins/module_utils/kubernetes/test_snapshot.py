@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import EVERYTHING, Right
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Right
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.checking import look
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     NVIDIA,
     RIGHTS,

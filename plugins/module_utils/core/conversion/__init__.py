@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import deployment, fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import FormError, Notes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import deployment, fields
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import FormError, Notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.components import single_definitions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     EVERYTHING,
     OpenShift,
     Right,
-    Sight,
+    Snapshot,
     Wanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
@@ -39,7 +39,7 @@ _AT_A_TIME = 8
 """Reviews that are on their way at once, of the hundred that a credential of the fleet needs."""
 
 
-def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Sight:
+def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Snapshot:
     """See all that a check goes by. `recorded_in`: as the module helm_release_info has it."""
     read = _Reading(client)
     slices = [
@@ -48,7 +48,7 @@ def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Sight:
         for value in read.all(_DEVICES, "ResourceSlice", fields=f"spec.driver={driver}")
     ]
     denied = _denied(client, wanted.rights)
-    return Sight(
+    return Snapshot(
         version=client.version(),
         devices=client.serves(_DEVICES, "ResourceClaim"),
         nodes=read.all("v1", "Node"),

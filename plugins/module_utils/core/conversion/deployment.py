@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import words
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms import workers
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.forms.notes import Notes, given_entries
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import workers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
 
 ENGINE_NAME = "main"
 TEMPLATE = "spec.template"

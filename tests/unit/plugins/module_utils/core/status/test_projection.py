@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     parse,
     wire,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.lean import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from hypothesis import given, settings
 

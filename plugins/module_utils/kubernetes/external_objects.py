@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import (
     READY,
     Readiness,
     waited_for,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.record import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,

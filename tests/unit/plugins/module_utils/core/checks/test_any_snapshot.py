@@ -12,10 +12,10 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import report
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.openshift import bindings, needs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     EVERYTHING,
     OpenShift,
-    Sight,
+    Snapshot,
     wanted_of,
 )
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
@@ -75,7 +75,7 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
 
 
 @st.composite
-def sights(draw: st.DrawFn) -> Sight:
+def sights(draw: st.DrawFn) -> Snapshot:
     found = [value for value in draw(spoiled(OBJECTS)) if isinstance(value, dict)]
     sight = replace(GOOD, **dict.fromkeys(LISTS, found))
     return replace(
@@ -100,7 +100,7 @@ DEFINITIONS = ["gateways.gateway.networking.k8s.io", "certificates.cert-manager.
 
 @given(sights(), spoiled(OBJECTS[-1]))
 @settings(max_examples=100)
-def test_a_check_ends_and_every_finding_is_whole(sight: Sight, cluster: Any) -> None:
+def test_a_check_ends_and_every_finding_is_whole(sight: Snapshot, cluster: Any) -> None:
     want = wanted_of("onprem", resources(cluster=cluster), planned=PLANNED, rights=RIGHTS)
     findings = check(sight, want)
     for finding in findings:

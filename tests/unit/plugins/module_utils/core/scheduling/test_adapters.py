@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import translate
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Fabric,
@@ -36,8 +36,8 @@ GPU = {"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia
     ids=["absent", "None", "empty", "no name", "name", "infiniband"],
 )
 def test_type_and_name_of_a_fabric(pool: dict[str, Any], expected: tuple[str, str] | None) -> None:
-    assert translate.fabric_of(pool) == expected
-    assert (translate.fabric_device(pool) is None) is (expected is None)
+    assert adapters.fabric_of(pool) == expected
+    assert (adapters.fabric_device(pool) is None) is (expected is None)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_type_and_name_of_a_fabric(pool: dict[str, Any], expected: tuple[str, st
     [((), "fabric"), (("gpu",), "fabric"), (("fabric",), "fabric-2"), (("fabric-2", "fabric"), "fabric-3")],
 )
 def test_the_device_of_a_fabric_has_a_free_name(taken: tuple[str, ...], name: str) -> None:
-    assert translate.fabric_device({"fabric": {"type": "EFA", "name": "rail"}}, taken) == {
+    assert adapters.fabric_device({"fabric": {"type": "EFA", "name": "rail"}}, taken) == {
         "name": name,
         "claim": "Synthetic",
         "driver": "fabric.modelplane.ai",
@@ -73,7 +73,7 @@ def cluster(pools: list[dict[str, Any]], status: dict[str, Any] | None = None) -
     )
     spec = {"cluster": {"source": "EKS", "eks": {"region": "us-east-1"}}, "nodePools": pools}
     found = parsed("InferenceCluster", "east", spec, status)
-    return translate.cluster(found, {"h200": device_class}, translate.DeviceCatalogue())
+    return adapters.cluster(found, {"h200": device_class}, adapters.DeviceCatalogue())
 
 
 def test_a_declared_pool_publishes_its_fabric() -> None:
@@ -93,7 +93,7 @@ def test_a_declared_pool_publishes_its_fabric() -> None:
 
 
 def test_a_published_pool_is_used_as_it_stands() -> None:
-    wire = translate.fabric_device({"fabric": {"type": "EFA", "name": "rail"}})
+    wire = adapters.fabric_device({"fabric": {"type": "EFA", "name": "rail"}})
     gpu = {**GPU, "claim": "DRA"}
     declared = [{"name": "declared", "className": "h200", "zones": ["a"], "fabric": {"type": "EFA", "name": "rail"}}]
     status = {
@@ -117,8 +117,8 @@ def test_a_published_pool_is_used_as_it_stands() -> None:
 
 def test_pools_with_equal_devices_share_them() -> None:
     """What is found out about one is then known of all, however many clusters there are."""
-    catalogue = translate.DeviceCatalogue()
-    wire = [GPU, translate.fabric_device({"fabric": {"type": "EFA", "name": "rail"}})]
+    catalogue = adapters.DeviceCatalogue()
+    wire = [GPU, adapters.fabric_device({"fabric": {"type": "EFA", "name": "rail"}})]
     devices = catalogue.devices([dict(device) for device in wire if device])
     assert catalogue.devices([dict(device) for device in wire if device]) is devices
     assert catalogue.fabrics(devices) == (Fabric("EFA", "rail"),)
@@ -146,7 +146,7 @@ def test_the_pools_of_a_member(written: dict[str, Any], pool: str, shares: tuple
         },
     }
     members = (PlacedMember(pool, (), "Worker", 4, shares),)
-    assert translate.replica(wire).engines == (PlacedEngine("main", members),)
+    assert adapters.replica(wire).engines == (PlacedEngine("main", members),)
 
 
 def documented() -> bytes:

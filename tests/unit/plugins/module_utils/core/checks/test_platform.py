@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import Finding, Sight, Wanted, check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import Finding, Snapshot, Wanted, check
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     GOOD,
     balancer,
@@ -27,7 +27,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 SYSTEM = node("system")
 
 
-def told(sight: Sight, want: Wanted | None = None) -> list[str]:
+def told(sight: Snapshot, want: Wanted | None = None) -> list[str]:
     """Severity, place and message of each finding."""
     return [f"{each.severity} {each.where}: {each.message}" for each in check(sight, want or wanted())]
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.sight import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     NVIDIA,
-    Sight,
+    Snapshot,
     Wanted,
     named,
     pool_of,
@@ -94,7 +94,7 @@ _BALANCERS = (
 """Images of controllers that give addresses to Services of type LoadBalancer."""
 
 
-def storage(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def storage(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Whether caches can have volumes that many nodes mount."""
     name = text(wanted.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
     if text(wanted.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in sight.unread:
@@ -144,7 +144,7 @@ def _is_one_of(provisioner: str, known: tuple[str, ...]) -> bool:
     return any(provisioner == name or provisioner.endswith((f".{name}", f"/{name}")) for name in known)
 
 
-def load_balancers(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def load_balancers(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Whether somebody gives addresses to Services of type LoadBalancer. That nobody does cannot be proved."""
     managed = [entry["key"] for entry in wanted.managed]
     if "gateway" not in managed or "Service" in sight.unread:
@@ -166,7 +166,7 @@ def load_balancers(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
         yield warning("load-balancer", "cluster", "no controller for Services of type LoadBalancer is to be seen", hint)
 
 
-def devices(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
+def devices(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
     """Whether published devices are as the classes promise, and somebody brings the DeviceClasses."""
     publishing = {text(value, "spec", "driver") for value in sight.slices}
     # What no driver publishes yet cannot be compared.
@@ -199,7 +199,7 @@ def devices(sight: Sight, wanted: Wanted) -> Iterator[Finding]:
             )
 
 
-def kubernetes(sight: Sight) -> Iterator[Finding]:
+def kubernetes(sight: Snapshot) -> Iterator[Finding]:
     """Whether pods can claim devices at all."""
     version = ".".join(map(str, sight.version))
     if sight.version < (1, 34) or not sight.devices:
@@ -214,7 +214,7 @@ def kubernetes(sight: Sight) -> Iterator[Finding]:
         )
 
 
-def unread(sight: Sight) -> Iterator[Finding]:
+def unread(sight: Snapshot) -> Iterator[Finding]:
     """What could not be looked at."""
     if sight.unread:
         why = next(iter(sight.unread.values()))
