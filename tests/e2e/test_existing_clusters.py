@@ -83,7 +83,7 @@ class Place:
             XDG_CACHE_HOME=str(self.folder / "cache"),
         )
         recap = next(line for line in out.partition("PLAY RECAP")[2].splitlines() if line.startswith("east "))
-        report = out.partition("Report of all clusters]")[2].partition("TASK [")[0]
+        report = out.partition("Show the report of all clusters]")[2].partition("TASK [")[0]
         print(out)
         return {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", recap)}, " ".join(report.split())
 

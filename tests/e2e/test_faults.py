@@ -274,7 +274,7 @@ def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, Fau
             first = course.run(fleet_timeout=5)
             assert first.failed == {"east"}, first.output
             # Each time somebody looks, it costs the timeout once.
-            assert proxies["east"].connections - before <= first.output.count("TASK [Look"), first.output
+            assert proxies["east"].connections - before <= first.output.count("TASK [Observe"), first.output
             here = {key: value for key, value in snapshot(course.live).items() if key.startswith("west:")}
             there = {key: value for key, value in course.wanted["two"].items() if key.startswith("west:")}
             assert not differences(there, here)
@@ -347,7 +347,7 @@ def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[st
     with Sentinel(course.live) as sentinel:
         with proxies[name].unreachable(REFUSED):
             watched = Watched(course.live.start("reconcile"))
-            assert watched.wait_for_task("Look at every cluster"), watched.output()
+            assert watched.wait_for_task("Observe every cluster"), watched.output()
             time.sleep(3)
         assert watched.end() == 0, watched.output()
     course.judge(sentinel, stage, watched.output())
@@ -358,7 +358,7 @@ def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None
     course.declare("edited")
     with Sentinel(course.live) as sentinel:
         watched = Watched(course.live.start("reconcile"))
-        assert watched.wait_for_task("Bring every cluster there"), watched.output()
+        assert watched.wait_for_task("Apply to every cluster"), watched.output()
         _kill_tree(watched.process.pid)
         watched.end()
         follow = course.run()

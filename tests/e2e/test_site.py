@@ -72,7 +72,7 @@ def test_a_second_run_changes_nothing_and_writes_nothing(site: Site) -> None:
         run = site.live.run("site", **site.environment).ok()
     assert run.changed == 0
     # Two questions tell that there is nothing to do.
-    assert "Let Helm reach the cluster" not in run.output
+    assert "Write a kubeconfig for Helm" not in run.output
     # Webhooks are asked in dry runs whether they work.
     assert writes.lasting == []
 

@@ -127,7 +127,7 @@ def recap(output: str, host: str) -> dict[str, int]:
 def test_one_report_for_all_clusters(tmp_path: Path, clusters: dict[str, Cluster]) -> None:
     inventory = written(tmp_path, clusters)
     output = check(tmp_path, inventory)
-    report = output.partition("TASK [modelplane.fleet.existing_cluster : Report of all clusters]")[2]
+    report = output.partition("TASK [modelplane.fleet.existing_cluster : Show the report of all clusters]")[2]
     report = " ".join(report.partition("TASK [")[0].split())
     assert "good: nothing stands in the way" in report
     assert "bad: 2 errors, 1 warning" in report

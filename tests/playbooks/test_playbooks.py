@@ -96,7 +96,7 @@ def test_a_loop_ends_as_its_last_turn_did(tmp_path: Path) -> None:
     assert (build / "plan.json").is_file()
     (tmp_path / "manifests/models.yaml").write_text("kind: ModelDeployment\n")
     output = play("loop", inventory=SAMPLE, **given)
-    assert output.count("TASK [Tell that the next turn tries again]") == 2
+    assert output.count("TASK [Announce that the next turn tries again]") == 2
     assert "This turn failed" in output
     assert "The last turn failed" in failed(output)
 
