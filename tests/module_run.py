@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ansible.module_utils.common.parameters import remove_values
-from ansible_collections.modelplane.fleet.plugins.plugin_utils import in_process
+from ansible_collections.modelplane.fleet.plugins.action import in_process
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 

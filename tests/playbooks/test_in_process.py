@@ -149,3 +149,20 @@ def test_a_value_of_a_vault_is_opened(tmp_path: Path, python: str) -> None:
     )
     assert not found["failed"], found["msg"]
     assert found["resources"]["InferenceClass"]
+
+
+PARSE = """
+import sys
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader([])
+from ansible.parsing.mod_args import ModuleArgsParser
+ModuleArgsParser({"modelplane.fleet.schedule": {}}).parse()
+print("\\n".join(sorted(sys.modules)))
+"""
+
+
+def test_modules_are_imported_before_processes_are_forked_for_tasks() -> None:
+    environment = {"ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"), "HOME": "/nonexistent"}
+    command = [sys.executable, "-c", PARSE]
+    done = subprocess.run(command, capture_output=True, check=True, text=True, cwd="/", env=environment)
+    assert "ansible_collections.modelplane.fleet.plugins.modules.schedule" in done.stdout.split()

@@ -1,19 +1,22 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Modules of this collection without a process of their own.
+"""The action of every module of this collection: run the module without a process of its own.
+
+`plugin_routing` in meta/runtime.yml leads each module here.
 
 For every task Ansible packs the module with all that it imports, starts Python, and imports all of it again: one to two
 seconds here. What would run on the controller, as the same user and with the same Python anyway, is done in the process
-that Ansible forks for the task, which has all of that from its parent. Everything else runs the module as usual.
+that Ansible forks for the task. Everything else runs the module as usual.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -21,6 +24,7 @@ from ansible.module_utils.common.parameters import remove_values
 from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action.normal import ActionModule as AsModule
 from ansible.utils.display import Display
+from ansible_collections.modelplane.fleet.plugins import modules
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
@@ -33,10 +37,8 @@ class Module(Protocol):
     def work(self, module: Any) -> None: ...
 
 
-class InProcess(AsModule):
-    """An action that does the work of `module` itself, where that comes to the same."""
-
-    module: ClassVar[Any]
+class ActionModule(AsModule):
+    """Run the module of the task in this process, where that comes to the same."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         if not self._same_process(task_vars or {}):
@@ -47,9 +49,9 @@ class InProcess(AsModule):
         os.environ.update(environment)
         # Where the connection plugin `local` starts processes, and thus modules.
         os.chdir(self._loader.get_basedir())
+        module = _module(self._task.action)
         try:
-            face = _Face(self._task.action, self.module.ARGUMENTS, plain(self._task.args), self._task)
-            self.module.work(face)
+            module.work(_Face(self._task.action, module.ARGUMENTS, plain(self._task.args), self._task))
         except _Ended as ended:
             result: dict[str, Any] = remove_values(plain(ended.result), ended.secrets)
             return result
@@ -69,6 +71,12 @@ class InProcess(AsModule):
             and not self._task.async_val
             and python in ("", sys.executable)
         )
+
+
+def _module(action: str) -> Module:
+    """Return the module that a task names, with or without the name of the collection."""
+    found: Any = importlib.import_module(f"{modules.__name__}.{action.rpartition('.')[2]}")
+    return cast(Module, found)
 
 
 class _Ended(BaseException):
