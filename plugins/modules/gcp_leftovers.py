@@ -57,7 +57,7 @@ notes:
     C(roles/compute.securityAdmin) for firewall rules, C(roles/compute.storageAdmin) for disks, and
     C(roles/file.editor). Where it may not look for disks or Filestore instances, that is a warning.
 seealso:
-  - module: modelplane.fleet.gcp_resource
+  - module: modelplane.fleet.cloud_resources
 """
 
 EXAMPLES = r"""
@@ -172,7 +172,7 @@ def work(module: AnsibleModule) -> None:
         found = leftovers.look()
         removed = leftovers.remove(found)
         return {
-            "removed": [{"kind": LEFT[each.kind].words, "name": each.name, "place": each.place} for each in removed],
+            "removed": [{"kind": LEFT[each.kind].title, "name": each.name, "place": each.place} for each in removed],
             "left_alone": list(found.left_alone),
             "pending": leftovers.pending,
         }

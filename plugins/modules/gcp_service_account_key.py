@@ -68,7 +68,7 @@ notes:
   - O(control) is needed.
   - The organization policy C(iam.disableServiceAccountKeyCreation) forbids such keys.
 seealso:
-  - module: modelplane.fleet.gcp_resource
+  - module: modelplane.fleet.cloud_resources
   - module: modelplane.fleet.kubeconfig_secret
 """
 

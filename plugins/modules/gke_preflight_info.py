@@ -56,7 +56,7 @@ extends_documentation_fragment:
 notes:
   - Enabling and disabling APIs, and new rights, take Google a minute or two.
 seealso:
-  - module: modelplane.fleet.gcp_resource
+  - module: modelplane.fleet.cloud_resources
 """
 
 EXAMPLES = r"""

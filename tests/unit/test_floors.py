@@ -18,6 +18,7 @@ FLOORS = [
     ("action",),
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
+    ("module_utils/cloud/providers",),
     ("module_utils/aws", "module_utils/google"),
     ("module_utils/arguments",),
     ("module_utils/usecases",),

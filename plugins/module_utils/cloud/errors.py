@@ -16,22 +16,26 @@ class CloudError(Exception):
     """A cloud refuses something, cannot be reached, or something there failed.
 
     `code`: the error code of the API, the class of the library's exception where no answer came, or empty. `message`:
-    what was said, without code and advice. `str()` is all of it in one text.
+    what was said, without code and advice. `str()` is all of it in one text. `too_early`: what the call waits for that
+    was created a moment ago and is not known everywhere yet ("its role to be known everywhere"), empty when it failed
+    for another reason; such a call is sent again for two minutes.
     """
 
     cloud: ClassVar[str] = "the cloud"
 
-    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "") -> None:
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
         parts = (what.strip(), code, message.strip())
         text = ": ".join(part for part in parts if part).rstrip(". ")
         super().__init__(f"{text}. {hint}" if hint else text)
         self.code = code
         self.message = message.strip()
+        self.too_early = ""
+        self._passing = passing
 
     @property
     def passing(self) -> bool:
         """Whether it may be well the next time: the cloud was busy or could not be reached."""
-        return False
+        return self._passing
 
     @property
     def absent(self) -> bool:
@@ -58,12 +62,6 @@ class CloudError(Exception):
     def blocker(self) -> str:
         """What a busy object is busy with, for messages."""
         return "another change"
-
-    @property
-    def too_early(self) -> str:
-        """What the call needs that was created a moment ago and is not known everywhere yet, such as `its account`;
-        empty when it failed for another reason. The call is sent again for two minutes."""
-        return ""
 
 
 def shown(message: str, for_programs: re.Pattern[str] | None = None) -> str:

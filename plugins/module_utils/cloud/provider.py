@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -17,12 +18,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 
 @dataclass(frozen=True)
 class Status:
-    """How far an operation is. `word`: in a few words (`RUNNING, 40 %`). `failure`: why it failed and what to do about
-    it; empty while it goes on, and when it went well."""
+    """How far an operation is. `word`: in a few words (`RUNNING, 40 %`). `error`: why it failed; None while it goes on,
+    and when it went well."""
 
     word: str
     done: bool
-    failure: str = ""
+    error: CloudError | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Operation:
     title: str
     poll: Callable[[], Status]
 
+    def over(self, wait: Wait) -> Status:
+        """Return how it ended, well or not."""
+
+        def poll() -> Seen:
+            status = self.poll()
+            return Seen(f"{self.title}: {status.word}", done=status.done, value=status)
+
+        status: Status = wait.until(poll, self.title)
+        return status
+
 
 @dataclass(frozen=True)
 class Action:
@@ -41,6 +52,16 @@ class Action:
 
     title: str
     send: Callable[[], Operation | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cloud in the registry. `arguments`: those of a module that logs in to it. `connect`: logs in with the arguments
+    of a module, and checks the `resources` among them as far as only this cloud can; fails the module with what is
+    wrong."""
+
+    arguments: Mapping[str, Any]
+    connect: Callable[[Any], Provider]
 
 
 class Provider(Protocol):

@@ -80,7 +80,7 @@ def wait_for(
             fault, told = "", seen.told
             if seen.failure:
                 raise error(f"wait for {what}", seen.failure)
-            if told != last:
+            if told and told != last:
                 progress(f"{told} (after {_duration(time.monotonic() - started)})")
                 last = told
             if seen.done:
@@ -95,6 +95,22 @@ def wait_for(
                 "longer",
             )
         time.sleep(min(delay, max(left, 0.0)))
+
+
+@dataclass(frozen=True)
+class Wait:
+    """How long things are waited for, in seconds, where progress goes, and the class of the errors."""
+
+    timeout: float
+    delay: float
+    progress: Callable[[str], None]
+    error: type[CloudError] = CloudError
+
+    def until(self, poll: Callable[[], Seen], what: str) -> Any:
+        """Return the value of the last poll."""
+        return wait_for(
+            poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress, error=self.error
+        ).value
 
 
 def _duration(seconds: float) -> str:

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import marks, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.owners import OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
@@ -140,7 +142,7 @@ class AccountKeys:
             if not (error.absent and self._changes.check_mode):
                 raise
             return []
-        if marks.mark("service-account", account).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+        if OWNERS.of(KINDS["service-account"], account).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
             raise GoogleError(
                 f"touch the keys of service account {self._email}",
                 f"it was not made by this collection: it has no {names.MANAGED_BY_LABEL}={names.MANAGED_BY} in its "

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import load_google
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, wait_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
@@ -154,52 +154,46 @@ class _RefusedError(Exception):
         self.after = after
 
 
-@dataclass(frozen=True)
-class Wait:
-    """How long things are waited for, in seconds, and who is told how it goes."""
+def operation(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], title: str) -> Operation | None:
+    """Return the operation that a change was answered with; None when it is over with the answer.
 
-    timeout: float
-    delay: float
-    progress: Callable[[str], None]
-
-    def until(self, poll: Callable[[], Seen], what: str) -> Any:
-        """The value of the last look."""
-        return wait_for(
-            poll, timeout=self.timeout, delay=self.delay, what=what, progress=self.progress, error=GoogleError
-        ).value
-
-
-def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], what: str, wait: Wait) -> None:
-    """Wait until the operation that a change was answered with is over; raises GoogleError with why it failed."""
-    _check(over(client, resource, answer, what, wait), resource["kind"], what)
-
-
-def over(
-    client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], what: str, wait: Wait
-) -> Mapping[str, Any]:
-    """The operation that a change was answered with once it is over, well or not; empty when Google forgot it."""
-    if not operations.is_operation(resource["kind"], answer):
-        return answer
-    service = EVERY[resource["kind"]].service
+    Raises GoogleError when it has failed already.
+    """
+    kind = resource["kind"]
+    if not operations.is_operation(kind, answer):
+        _check(answer, kind, title)
+        return None
     path = operations.path(resource, answer)
 
-    def look() -> Seen:
+    def poll() -> Status:
         try:
-            found = client.send(service, "GET", path, None, f"{what}: ask how far it is")
+            found = client.send(EVERY[kind].service, "GET", path, None, f"{title}: read its operation")
         except GoogleError as error:
             if not error.absent:
                 raise
-            # Operations are forgotten after a while; what they were about is looked at next.
-            return Seen(f"{what}: done", done=True, value={})
-        return Seen(f"{what}: {operations.progress(found)}", done=operations.done(found), value=found)
+            # Operations are forgotten after a while; the object itself is read next.
+            return Status("done", done=True)
+        try:
+            _check(found, kind, title)
+        except GoogleError as failed:
+            return Status(operations.progress(found), done=True, error=failed)
+        return Status(operations.progress(found), done=operations.done(found))
 
-    found: Mapping[str, Any] = wait.until(look, what)
-    return found
+    return Operation(title, poll)
 
 
-def _check(operation: Mapping[str, Any], kind: str, what: str) -> None:
-    """Raises GoogleError where an operation failed."""
-    causes = operations.errors(operation) if EVERY[kind].operations else []
+def finish(client: Client, resource: Mapping[str, Any], answer: Mapping[str, Any], title: str, wait: Wait) -> None:
+    """Wait until the operation that a change was answered with is over; raise GoogleError with why it failed."""
+    begun = operation(client, resource, answer, title)
+    if begun is not None:
+        status = begun.over(wait)
+        if status.error:
+            raise status.error
+
+
+def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
+    """Raise GoogleError where an operation failed."""
+    causes = operations.errors(found) if EVERY[kind].operations else []
     if causes:
         said, hint = told(causes)
-        raise GoogleError(f"{what} failed", said, hint=hint, codes=[code for code, _ in causes])
+        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, _ in causes])

@@ -49,10 +49,9 @@ class GoogleError(CloudError):
         codes: Iterable[str] = (),
         passing: bool = False,
     ) -> None:
-        super().__init__(what, message, code=code, hint=hint)
+        super().__init__(what, message, code=code, hint=hint, passing=passing)
         self.status = status
         self.codes = frozenset(codes)
-        self._passing = passing
 
     @property
     def passing(self) -> bool:
@@ -82,10 +81,10 @@ class GoogleError(CloudError):
         )
 
     @property
-    def operation(self) -> str:
-        """The operation that keeps an object busy, where that is told."""
+    def blocker(self) -> str:
+        """The operation that keeps an object busy, where the message names it."""
         found = _OPERATION.search(self.message)
-        return found[0] if found else ""
+        return found[0] if found else super().blocker
 
 
 def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -> GoogleError:

@@ -5,16 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import leftovers, marks, requests
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import leftovers, owners, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.leftovers import Found, Thing, Where
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.ordered import in_order
 
 Have = dict[str, Any]
 
@@ -41,7 +42,7 @@ class Leftovers:
         self._planned = {each["kind"]: each for each in plan["resources"]}
         for kind in ("cluster", "network", "subnetwork"):
             if kind not in self._planned:
-                raise GoogleError("plan.resources", f"has no {KINDS[kind].words}")
+                raise GoogleError("plan.resources", f"has no {KINDS[kind].title}")
         self._plan = plan
         self._changes = changes
         self._wait = wait
@@ -60,7 +61,7 @@ class Leftovers:
             )
         network = self._have("network")
         # The cluster may still be there, in another region than the plan says.
-        for line in marks.elsewhere(self._planned["subnetwork"], network):
+        for line in owners.elsewhere(self._planned["subnetwork"], network):
             raise GoogleError(line)
         where = Where(
             project=self._plan["project"],
@@ -88,10 +89,10 @@ class Leftovers:
         begun: dict[str, bool] = {}
         needs = leftovers.needs(found.ours)
 
-        def delete(path: str) -> bool:
+        def delete(path: str, _needed: Mapping[str, bool]) -> bool:
             first = [other for other in needs[path] if not begun.get(other)]
             if first:
-                self.pending.append(f"{there[path].words} comes once {there[first[0]].words} is gone: run again")
+                self.pending.append(f"{there[path].title} comes once {there[first[0]].title} is gone: run again")
             begun[path] = not first and self._delete(there[path])
             return begun[path]
 
@@ -113,7 +114,7 @@ class Leftovers:
             try:
                 answer = self._client.call(request)
                 if thing.going:
-                    return Seen(f"{thing.words} is being deleted")
+                    return Seen(f"{thing.title} is being deleted")
                 if not told:
                     told.append(True)
                     self._tell(thing)
@@ -125,7 +126,7 @@ class Leftovers:
                     return Seen("", done=True, value=True)
                 if not (error.busy or error.codes & _IN_USE):
                     raise
-                return Seen(f"{thing.words} is still used: {error.message}")
+                return Seen(f"{thing.title} is still used: {error.message}")
             return Seen("", done=True, value=True)
 
         first = again()
@@ -135,10 +136,10 @@ class Leftovers:
             self.pending.append(f"{first.told}. Run again")
             return False
         looks = [first]
-        return bool(self._wait.until(lambda: looks.pop() if looks else again(), f"{thing.words} to be gone"))
+        return bool(self._wait.until(lambda: looks.pop() if looks else again(), f"{thing.title} to be gone"))
 
     def _tell(self, thing: Thing) -> None:
-        self._changes.tell(thing.words, {"path": thing.path}, None)
+        self._changes.tell(thing.title, {"path": thing.path}, None)
 
     def _without_volumes(self, found: Found, where: Where) -> Found:
         """What is found, but for what has data in it."""
@@ -147,7 +148,7 @@ class Leftovers:
             if thing.kind not in leftovers.VOLUMES:
                 ours.append(thing)
                 continue
-            line = f"{thing.words} was made for a volume of the cluster and stays, as volumes is false"
+            line = f"{thing.title} was made for a volume of the cluster and stays, as volumes is false"
             if where.holds(thing):
                 alone.append(f"{line}, and so does the network. Delete it when nobody needs it")
             else:
@@ -169,7 +170,7 @@ class Leftovers:
             if not (error.absent or error.codes & _DISABLED):
                 raise
             return {}
-        foreign = marks.foreign(resource, have)
+        foreign = owners.conflict(resource, have)
         if foreign:
             raise GoogleError(foreign)
         return have
@@ -198,6 +199,6 @@ class Leftovers:
                 )
             return found
 
-        outcome = in_order(dict.fromkeys(listings, ()), things)
-        outcome.check()
+        outcome = at_once({kind: partial(things, kind) for kind in listings})
+        outcome.check(GoogleError)
         return [thing for kind in listings for thing in outcome.done[kind]]

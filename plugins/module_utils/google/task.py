@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -27,4 +28,4 @@ def run(module: AnsibleModule, action: Action) -> NoReturn:
 
 def wait(params: Mapping[str, Any], progress: Progress) -> Wait:
     """How things are waited for, of the arguments."""
-    return Wait(**task.wait(params, progress))
+    return Wait(**task.wait(params, progress), error=GoogleError)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.modules import gcp_resource, gcp_service_account_key
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources, gcp_service_account_key
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
@@ -34,7 +34,7 @@ class Case:
         body = {"displayName": "west", "description": description}
         entry = {"key": "a", "kind": "service-account", "name": self.email, "parent": f"projects/{self.gcp.project}"}
         arguments = {"resources": [{**entry, "body": body}], "state": state, "wait_delay": 0.0}
-        result = run_module(gcp_resource, {**self.gcp.credentials, **arguments})
+        result = run_module(cloud_resources, {"provider": "gke", **self.gcp.credentials, **arguments})
         assert not result["failed"], result["msg"]
         self.gcp.forget_calls()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
-from ansible_collections.modelplane.fleet.plugins.modules import gcp_leftovers, gcp_resource
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources, gcp_leftovers
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import gke, gpu
@@ -39,7 +39,7 @@ class Project:
             for each in self.plan["resources"]
             if each["key"] in keys
         ]
-        result = self._run(gcp_resource, resources=listed, state=state)
+        result = self._run(cloud_resources, provider="gke", resources=listed, state=state)
         assert not result["failed"], result["msg"]
         self.gcp.forget_calls()
 
@@ -360,7 +360,7 @@ def test_a_network_of_somebody_else_is_refused(gcp: Double) -> None:
     project.firewall("k8s-fw-a" + "1" * 31)
     result = project.sweep()
     assert (result["failed"], project.did()) == (True, [])
-    assert "was not made by this collection" in result["msg"]
+    assert "was not created by this collection" in result["msg"]
 
 
 def test_a_cluster_in_another_region_is_left_alone(project: Project) -> None:

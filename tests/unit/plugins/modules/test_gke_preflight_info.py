@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.rights import MAKING
-from ansible_collections.modelplane.fleet.plugins.modules import gcp_resource, gke_preflight_info
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources, gke_preflight_info
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
@@ -48,8 +48,8 @@ class Project:
         return result["problems"], result["warnings_found"]
 
     def bring(self, wanted: Json) -> None:
-        given = {**self.gcp.credentials, "resources": wanted["resources"], "wait_delay": 0.0}
-        assert not run_module(gcp_resource, given)["failed"]
+        given = {"provider": "gke", **self.gcp.credentials, "resources": wanted["resources"], "wait_delay": 0.0}
+        assert not run_module(cloud_resources, given)["failed"]
 
 
 @pytest.fixture

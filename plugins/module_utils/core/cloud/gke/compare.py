@@ -1,9 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether what Google returns is what is wanted, field by field. Each function takes the two, in this order.
+"""Comparisons of values of Google Cloud, besides those of the engine: the actual and the desired value, in this order.
 
-An API leaves out what has the default value of its type (0, false, empty), writes numbers of 64 bits as texts, names
-other objects by URLs of various lengths, fills in fields that nobody asked for, and adds labels and taints of its own.
+Google names other objects by URLs of various lengths, and adds labels and taints of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
 
 _OWN_LABELS = (
     "modelplane.ai/",
@@ -33,35 +33,6 @@ _GOOGLE_TAINTS = (
 _ALIASES = ("latest", "-")
 
 
-def value(have: Any, want: Any) -> bool:
-    """One value. What is absent is the default of its type; numbers may be texts."""
-    if isinstance(want, bool):
-        return bool(have) is want
-    if isinstance(want, int) or (isinstance(want, str) and isinstance(have, int)):
-        return _number(have) == _number(want)
-    return bool((have or type(want)()) == want)
-
-
-def subset(have: Any, want: Any) -> bool:
-    """A mapping: every field that is wanted, in depth."""
-    if not isinstance(want, Mapping):
-        return value(have, want)
-    held = have if isinstance(have, Mapping) else {}
-    return all(subset(held.get(key), wanted) for key, wanted in want.items())
-
-
-def narrowed(have: Any, want: Any) -> Any:
-    """What is there, without what nobody asked for."""
-    if not isinstance(have, Mapping) or not isinstance(want, Mapping):
-        return have
-    return {key: narrowed(have[key], want[key]) for key in want if key in have}
-
-
-def labels(have: Any, want: Any) -> bool:
-    """Labels in Google Cloud: those that are wanted; others stay."""
-    return all((have or {}).get(key) == wanted for key, wanted in want.items())
-
-
 def node_labels(have: Any, want: Any) -> bool:
     """Labels of nodes: those that are wanted, and no other that only a plan sets."""
     return with_node_labels(have, want) == dict(have or {})
@@ -77,16 +48,6 @@ def own_node_labels(have: Any, want: Any) -> Any:
     """The labels that are there, without those of others."""
     held = (have or {}).items()
     return have and {key: each for key, each in held if key in want or key.startswith(_OWN_LABELS)}
-
-
-def members(have: Any, want: Any) -> bool:
-    """A list without an order."""
-    return set(have or ()) == set(want)
-
-
-def superset(have: Any, want: Any) -> bool:
-    """A list without an order, to which Google may have added."""
-    return set(have or ()) >= set(want)
 
 
 def reference(have: Any, want: Any) -> bool:
@@ -143,7 +104,7 @@ def accelerators(have: Any, want: Any) -> bool:
     """Accelerators of machines, without an order, each with the fields that are wanted."""
     held = _by(have, "acceleratorType")
     return set(held) == {entry["acceleratorType"] for entry in want} and all(
-        subset(held[entry["acceleratorType"]], entry) for entry in want
+        compare.subset(held[entry["acceleratorType"]], entry) for entry in want
     )
 
 
@@ -174,16 +135,6 @@ def _taints(entries: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
 
 def _by(entries: Any, key: str) -> dict[str, Mapping[str, Any]]:
     return {str(entry.get(key)): entry for entry in entries or ()}
-
-
-def _number(held: Any) -> int | None:
-    """A number, also when it is a text; None for what is none."""
-    if held is None:
-        return 0
-    try:
-        return int(held)
-    except (TypeError, ValueError):
-        return None
 
 
 def _parts(url: Any) -> list[str]:

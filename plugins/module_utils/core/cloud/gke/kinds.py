@@ -1,12 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What each kind of object in Google Cloud is called there, how it is made, and which of its fields can be changed how.
+"""Table of the kinds of objects in Google Cloud for the engine: how each is created, and how its fields are updated.
 
-An object is an entry of the `resources` of a plan: `kind`, `name`, `parent` (the path of what it is in, such as
-`projects/p/global`), `body` (the fields that its API takes) and `key`. What an API returns of it is its `have`.
+The `parent` of an object is the path of what it is in, such as `projects/p/global`.
 
 ===============  ====================  ================================  ==============================================
-kind             service, collection   made by POST to the collection    changed by
+kind             service, collection   created by POST to collection     updated by
 ===============  ====================  ================================  ==============================================
 network          compute networks      the body                          nothing
 subnetwork       compute subnetworks   the body                          PATCH with fingerprint, POST expandIpCidrRange
@@ -20,19 +19,20 @@ iam-member       cloudresourcemanager  POST P:setIamPolicy with what     the sam
                  (policy of P)         POST P:getIamPolicy answered
 ===============  ====================  ================================  ==============================================
 
-The rest is in the modules beside this one, all pure: differences.py compares, requests.py says which calls make,
-change, find, list and delete an object, policies.py adds a member to a policy, operations.py reads operations,
-states.py says whether an object is ready, marks.py whose it is, leftovers.py what a cluster left, advice.py what to do
-about an error.
+The modules beside this one are pure, too: requests.py has the calls that find, create, update, list and delete an
+object, compare.py what is compared Google's way, policies.py members of a policy, operations.py operations,
+leftovers.py what a cluster left, advice.py what to do about an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare as google
 
 SERVICES = {
     "compute": "https://compute.googleapis.com",
@@ -47,107 +47,97 @@ VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVIC
 """What paths of a service begin with."""
 
 Operations = Literal["compute", "container", "serviceusage", "file", ""]
-Compare = Callable[[Any, Any], bool]
 
+_PHASES: Mapping[str, Phase] = {
+    "RUNNING": "ready",
+    "PROVISIONING": "creating",
+    "DEGRADED": "degraded",
+    "RUNNING_WITH_ERROR": "degraded",
+    "ERROR": "failed",
+    "STOPPING": "deleting",
+}
+"""Of clusters and node pools."""
 _ANEW = "or remove the cluster and provision it anew"
 _NETWORK = f"Google cannot change it. Set it back, {_ANEW}"
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a body that is compared with what the API returns, when the body has it.
-
-    `path`: its place in the body, with dots. `have`: its place in what is returned, when that is another. `same`:
-    whether what is returned is what is wanted. `update`: which of the updates in requests.py changes it; empty when
-    none does. `compared`: what of the returned value is compared. `possible`: whether an update can make one value of
-    the other. `advice`: what to do when none can, with {before} and {after} in it.
-    """
-
-    path: str
-    same: Compare = compare.value
-    have: str = ""
-    update: str = ""
-    compared: Callable[[Any, Any], Any] = compare.narrowed
-    possible: Compare | None = None
-    advice: str = ""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of object. `words`: what people call it. `wrap`: the key that the body has in the request that makes it.
-    `mark`: the field (with dots) that says whose it is, labels or a description; empty when nothing does.
-    `operations`: whose operations its changes are; empty when they are over with the answer. `update_only`: fields
-    of a body that are not sent to make it. `lasts`: it is never deleted. A field of a body that is not among `fields`
-    is sent to make it, and never compared."""
+@dataclass(frozen=True, kw_only=True)
+class Kind(kinds.Kind):
+    """A kind of object in Google Cloud. `wrap`: the key that the body has in the request that creates it. `operations`:
+    the service whose operations its changes are; empty when they are over with the answer. `update_only`: fields of a
+    body that are not sent to create it."""
 
     service: str
     collection: str
-    words: str
-    fields: tuple[Field, ...] = ()
     wrap: str = ""
-    mark: str = ""
     operations: Operations = ""
     update_only: tuple[str, ...] = ()
-    lasts: bool = False
 
 
-_POOL_ANEW = "Google cannot change it: give the pool a new name, so that it is made anew and the old one removed"
+_POOL_ANEW = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
 KINDS: dict[str, Kind] = {
     "network": Kind(
         service="compute",
         collection="networks",
-        words="VPC network",
-        mark="description",
+        title="VPC network",
+        owner="description",
         operations="compute",
-        fields=(Field("autoCreateSubnetworks", advice=_NETWORK),),
+        fields=(Field("autoCreateSubnetworks", remediation=_NETWORK),),
     ),
     "subnetwork": Kind(
         service="compute",
         collection="subnetworks",
-        words="subnetwork",
-        mark="description",
+        title="subnetwork",
+        owner="description",
+        status="state",
+        phases={"READY": "ready"},
         operations="compute",
         fields=(
-            Field("network", compare.reference, advice=_NETWORK),
+            Field("network", google.reference, remediation=_NETWORK),
             Field(
                 "ipCidrRange",
                 update="expand",
-                possible=compare.wider,
-                advice=f"The range of nodes can only grow. Set spec.networking.nodeCidr back to {{before}}, {_ANEW}",
+                possible=google.wider,
+                remediation="The range of nodes can only grow. Set spec.networking.nodeCidr back to {before}, "
+                f"{_ANEW}",
             ),
             Field(
                 "secondaryIpRanges",
-                compare.ranges,
+                google.ranges,
                 update="ranges",
-                compared=compare.own_ranges,
-                possible=compare.more_ranges,
-                advice="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr back, "
-                f"{_ANEW}",
+                compared=google.own_ranges,
+                possible=google.more_ranges,
+                remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
+                f"back, {_ANEW}",
             ),
         ),
     ),
     "service": Kind(
         service="serviceusage",
         collection="services",
-        words="API",
+        title="API",
+        status="state",
+        phases={"ENABLED": "ready"},
         operations="serviceusage",
-        lasts=True,
+        never_deleted=True,
     ),
     "cluster": Kind(
         service="container",
         collection="clusters",
-        words="GKE cluster",
+        title="GKE cluster",
         wrap="cluster",
-        mark="resourceLabels",
+        owner="resourceLabels",
+        status="status",
+        phases=_PHASES,
         operations="container",
         fields=(
-            Field("network", compare.reference, advice=_NETWORK),
-            Field("subnetwork", compare.reference, advice=_NETWORK),
-            Field("ipAllocationPolicy", compare.subset, advice=_NETWORK),
+            Field("network", google.reference, remediation=_NETWORK),
+            Field("subnetwork", google.reference, remediation=_NETWORK),
+            Field("ipAllocationPolicy", compare.subset, remediation=_NETWORK),
             Field("resourceLabels", compare.labels, update="labels"),
             Field("releaseChannel", compare.subset, update="channel"),
-            Field("initialClusterVersion", compare.version, have="currentMasterVersion", update="version"),
+            Field("initialClusterVersion", google.version, actual="currentMasterVersion", update="version"),
             Field("workloadIdentityConfig", compare.subset, update="identity"),
             Field("addonsConfig", compare.subset, update="addons"),
         ),
@@ -155,44 +145,49 @@ KINDS: dict[str, Kind] = {
     "node-pool": Kind(
         service="container",
         collection="nodePools",
-        words="node pool",
+        title="node pool",
         wrap="nodePool",
-        mark="config.resourceLabels",
+        owner="config.resourceLabels",
+        status="status",
+        phases=_PHASES,
+        part_of="cluster",
         operations="container",
         update_only=("version",),
         fields=(
-            Field("config.oauthScopes", compare.superset, advice=_POOL_ANEW),
+            Field("config.oauthScopes", compare.superset, remediation=_POOL_ANEW),
             Field("config.resourceLabels", compare.labels, update="labels of machines"),
-            Field("config.labels", compare.node_labels, update="labels", compared=compare.own_node_labels),
-            Field("config.taints", compare.taints, update="taints", compared=compare.own_taints),
+            Field("config.labels", google.node_labels, update="labels", compared=google.own_node_labels),
+            Field("config.taints", google.taints, update="taints", compared=google.own_taints),
             Field("config.machineType", update="machine"),
             Field("config.diskSizeGb", update="machine"),
             Field("config.imageType", update="machine"),
-            Field("config.accelerators", compare.accelerators, update="machine"),
+            Field("config.accelerators", google.accelerators, update="machine"),
             Field("locations", compare.members, update="locations"),
             Field("autoscaling", compare.subset, update="autoscaling"),
-            Field("version", compare.version, update="version"),
+            Field("version", google.version, update="version"),
         ),
     ),
     "service-account": Kind(
         service="iam",
         collection="serviceAccounts",
-        words="service account",
+        title="service account",
         wrap="serviceAccount",
-        mark="description",
+        owner="description",
         fields=(Field("displayName", update="names"),),
     ),
     "iam-member": Kind(
         service="cloudresourcemanager",
         collection="",
-        words="right",
+        title="right",
+        status="state",
+        phases={"DELETED": "failed"},
     ),
 }
 
 
-def _left(collection: str, words: str, service: str = "compute") -> Kind:
+def _left(collection: str, title: str, service: str = "compute") -> Kind:
     return Kind(
-        service=service, collection=collection, words=words, operations="compute" if service == "compute" else "file"
+        service=service, collection=collection, title=title, operations="compute" if service == "compute" else "file"
     )
 
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, LEFT, VERSIONS
 
@@ -94,14 +95,14 @@ class Thing:
         return self.parent.rpartition("/")[2]
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """As people call it, with where it is."""
-        return f"{EVERY[self.kind].words} {self.name}{'' if self.place == 'global' else f' in {self.place}'}"
+        return f"{EVERY[self.kind].title} {self.name}{'' if self.place == 'global' else f' in {self.place}'}"
 
     @property
-    def resource(self) -> dict[str, Any]:
+    def resource(self) -> Resource:
         """As an entry of a plan."""
-        return {"kind": self.kind, "name": self.name, "parent": self.parent, "body": {}}
+        return {"key": self.path, "kind": self.kind, "name": self.name, "parent": self.parent, "body": {}, "needs": []}
 
     @property
     def going(self) -> bool:
@@ -317,7 +318,7 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
         for thing in blocked:
             del ours[thing.path]
             line = (
-                f"{thing.words} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
+                f"{thing.title} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
                 "uses it, or take it out of there"
             )
             told.append((thing, line))
@@ -325,7 +326,7 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
 
 def _in_network(thing: Thing, where: Where) -> str:
     return (
-        f"{thing.words} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
+        f"{thing.title} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
         "does the network. Delete it when nobody needs it"
     )
 

@@ -56,6 +56,17 @@ def errors(operation: Operation) -> list[tuple[str, str]]:
     return [(code(error.get("code")), str(error.get("message", "")))]
 
 
+def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return why a cluster or node pool works in part or not at all: codes and messages of its conditions, else its
+    message. Older codes of a condition are in `code`, newer ones in `canonicalCode`."""
+    found = []
+    for condition in actual.get("conditions") or ():
+        code = condition.get("code") or ""
+        canonical = condition.get("canonicalCode") or ""
+        found.append((canonical if code in ("", "UNKNOWN") and canonical else code, condition.get("message") or ""))
+    return found or [("", str(actual.get("statusMessage") or ""))]
+
+
 def progress(operation: Operation) -> str:
     """How far an operation is, in a few words."""
     status = str(operation.get("status") or ("DONE" if operation.get("done") else "RUNNING"))

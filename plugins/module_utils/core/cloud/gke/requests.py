@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import Change, held
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
 
 Found = Mapping[str, Any]
-Resource = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def present(kind: str, have: Found | None) -> bool:
 def create(resource: Resource, have: Found | None = None) -> Request:
     """The call that makes an object. `have`: the policy that a member is added to."""
     kind, body = resource["kind"], dict(resource["body"])
-    told = f"make {words(resource)}"
+    told = f"make {title(resource)}"
     if kind == "service":
         return _request(resource, "POST", f"{path(resource)}:enable", {}, f"enable the API {resource['name']}")
     if kind == "iam-member":
@@ -76,7 +76,7 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
             method,
             f"{path(resource)}{suffix}",
             body,
-            f"{told} of {words(resource)}",
+            f"{told} of {title(resource)}",
             fingerprint,
         )
         for name, update in _UPDATES[resource["kind"]].items()
@@ -87,14 +87,14 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
 
 def delete(resource: Resource, have: Found | None = None) -> Request | None:
     """The call that deletes an object; none for what stays. `have`: the policy that a member is taken out of."""
-    if EVERY[resource["kind"]].lasts:
+    if EVERY[resource["kind"]].never_deleted:
         return None
     if resource["kind"] == "iam-member":
         body = resource["body"]
         policy = policies.removed(have or {}, body["role"], body["member"])
         told = f"take {body['role']} from {body['member']}"
         return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
-    return _request(resource, "DELETE", path(resource), None, f"delete {words(resource)}")
+    return _request(resource, "DELETE", path(resource), None, f"delete {title(resource)}")
 
 
 def under_way(resource: Resource) -> Request | None:
@@ -122,9 +122,9 @@ def collection(resource: Resource) -> str:
     return f"{_base(resource)}/{EVERY[resource['kind']].collection}"
 
 
-def words(resource: Resource) -> str:
-    """An object as people call it."""
-    return f"{EVERY[resource['kind']].words} {resource['name']}"
+def title(resource: Resource) -> str:
+    """Return an object as messages name it."""
+    return f"{EVERY[resource['kind']].title} {resource['name']}"
 
 
 def _base(resource: Resource) -> str:
@@ -134,7 +134,7 @@ def _base(resource: Resource) -> str:
 def _request(
     resource: Resource, method: str, place: str, body: dict[str, Any] | None = None, told: str = ""
 ) -> Request:
-    return Request(EVERY[resource["kind"]].service, method, place, body, told or f"read {words(resource)}")
+    return Request(EVERY[resource["kind"]].service, method, place, body, told or f"read {title(resource)}")
 
 
 # Updates: of what is there, what is wanted and the changes, the calls: method, what is added to the path, body, what it
@@ -205,17 +205,17 @@ def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_
 
 
 def _node_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    labels = compare.with_node_labels(held(have, "config.labels"), want["config"]["labels"])
+    labels = compare.with_node_labels(at(have, "config.labels"), want["config"]["labels"])
     yield "PUT", "", {"labels": {"labels": labels}}, "set the labels of the nodes", ""
 
 
 def _taints(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    taints = compare.with_taints(held(have, "config.taints"), want["config"]["taints"])
+    taints = compare.with_taints(at(have, "config.taints"), want["config"]["taints"])
     yield "PUT", "", {"taints": {"taints": taints}}, "set the taints of the nodes", ""
 
 
 def _machine_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    labels = {**(held(have, "config.resourceLabels") or {}), **want["config"]["resourceLabels"]}
+    labels = {**(at(have, "config.resourceLabels") or {}), **want["config"]["resourceLabels"]}
     yield "PUT", "", {"resourceLabels": {"labels": labels}}, "set the labels of the machines", ""
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, Wait, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
 from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Token
@@ -234,7 +235,7 @@ OPERATION = {"name": "operation-1", "status": "RUNNING"}
 def waited(server: Server, steps: list[Step], timeout: float = 60) -> list[str]:
     lines: list[str] = []
     server.script = steps
-    finish(client(server), CLUSTER, OPERATION, "make GKE cluster west", Wait(timeout, 0.0, lines.append))
+    finish(client(server), CLUSTER, OPERATION, "make GKE cluster west", Wait(timeout, 0.0, lines.append, GoogleError))
     return [line.partition(" (after")[0] for line in lines]
 
 

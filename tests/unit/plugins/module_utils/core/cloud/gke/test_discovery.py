@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import differences
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import (
     Request,
@@ -26,7 +27,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     returned,
     system,
 )
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_differences import UPDATED
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_diff import UPDATED
 
 
 def calls() -> list[Request]:
@@ -41,7 +42,7 @@ def calls() -> list[Request]:
         entry = resource(key)
         have = returned(entry)
         change(have)
-        made += updates(entry, have, differences(entry["kind"], have, entry["body"]))
+        made += updates(entry, have, diff(KINDS[entry["kind"]], have, entry["body"]))
     return [call for call in made if call]
 
 

@@ -183,7 +183,7 @@ def test_lists_of_all_scopes_are_read() -> None:
     disk = thing("disk", "pvc-1", "us-central1-a")
     answer = {"items": {"zones/us-central1-a": {"disks": [disk.body]}, "global": {"warning": {"code": "X"}}}}
     (read,) = listings["disk"].things(answer)
-    assert (read.path, read.words) == (disk.path, "disk pvc-1 in us-central1-a")
+    assert (read.path, read.title) == (disk.path, "disk pvc-1 in us-central1-a")
     instance = {"name": "projects/p/locations/us-central1/instances/pvc-1"}
     (read,) = listings["filestore"].things({"instances": [instance]})
     assert (read.parent, read.name, read.place) == ("projects/p/locations/us-central1", "pvc-1", "us-central1")

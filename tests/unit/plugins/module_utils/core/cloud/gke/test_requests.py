@@ -8,13 +8,14 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
-    marks,
     operations,
+    owners,
     policies,
     requests,
-    states,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
@@ -162,7 +163,7 @@ def test_a_condition_is_another_right() -> None:
 
 @pytest.mark.parametrize("entry", ALL, ids=[entry["key"] for entry in ALL])
 def test_what_is_ours(entry: Object) -> None:
-    assert marks.foreign(entry, returned(entry)) == ""
+    assert owners.conflict(entry, returned(entry)) == ""
 
 
 MARKED = ("network", "subnetwork", "cluster", "pool-gpu-l4", "service-account")
@@ -171,24 +172,24 @@ MARKED = ("network", "subnetwork", "cluster", "pool-gpu-l4", "service-account")
 @pytest.mark.parametrize("key", MARKED)
 def test_what_is_not_ours(key: str) -> None:
     entry = resource(key)
-    told = marks.foreign(entry, {"name": entry["name"], "description": "Made by hand", "resourceLabels": {"a": "b"}})
-    assert f"{entry['name']} exists already, and was not made by this collection" in told
+    told = owners.conflict(entry, {"name": entry["name"], "description": "Made by hand", "resourceLabels": {"a": "b"}})
+    assert f"{entry['name']} exists already, and was not created by this collection" in told
     other = next(each for each in plan(gke(), PROJECT, "blue")["resources"] if each["key"] == key)
-    told = marks.foreign(entry, returned(other))
-    assert "is another's: modelplane-ai-fleet=blue in its" in told
+    told = owners.conflict(entry, returned(other))
+    assert "has another owner: modelplane-ai-fleet=blue in its" in told
     assert "not default." in told
     assert "gke_cluster_fleet" in told
 
 
-def test_marks() -> None:
+def test_owner_labels() -> None:
     entry = resource("network")
-    assert marks.mark("network", entry["body"]) == {
+    assert owners.OWNERS.of(KINDS["network"], entry["body"]) == {
         "modelplane-ai-cluster": NAME,
         "modelplane-ai-managed-by": "modelplane-fleet",
         "modelplane-ai-fleet": "default",
     }
-    assert marks.mark("network", {}) == {}
-    assert marks.mark("service", {"state": "ENABLED"}) == {}
+    assert owners.OWNERS.of(KINDS["network"], {}) == {}
+    assert owners.OWNERS.of(KINDS["service"], {"state": "ENABLED"}) == {}
 
 
 OPERATIONS: dict[str, tuple[str, Object, str]] = {
@@ -256,39 +257,40 @@ def test_operations(operation: Object, done: bool, errors: list[tuple[str, str]]
     assert operations.progress(operation) == progress
 
 
-STATES: dict[str, tuple[str, Object, tuple[str, bool, bool], tuple[tuple[str, str], ...]]] = {
-    "a cluster on its way": ("cluster", {"status": "PROVISIONING"}, ("PROVISIONING", False, False), ()),
+STATES: dict[str, tuple[str, Object, tuple[str, str], list[tuple[str, str]]]] = {
+    "a cluster on its way": ("cluster", {"status": "PROVISIONING"}, ("PROVISIONING", "creating"), []),
     "a cluster": (
         "cluster",
         {"status": "RUNNING", "conditions": [{"code": "CA_EXPIRING"}]},
-        ("RUNNING", True, False),
-        (),
+        ("RUNNING", "ready"),
+        [],
     ),
     "a cluster that failed": (
         "cluster",
         {"status": "ERROR", "statusMessage": "no network"},
-        ("ERROR", False, True),
-        (("", "no network"),),
+        ("ERROR", "failed"),
+        [("", "no network")],
     ),
     "a pool without machines": (
         "node-pool",
         {"status": "RUNNING_WITH_ERROR", "conditions": [{"code": "GCE_STOCKOUT", "message": "none in a"}]},
-        ("RUNNING_WITH_ERROR", False, True),
-        (("GCE_STOCKOUT", "none in a"),),
+        ("RUNNING_WITH_ERROR", "degraded"),
+        [("GCE_STOCKOUT", "none in a")],
     ),
     "a newer code": (
         "node-pool",
         {"status": "ERROR", "conditions": [{"code": "UNKNOWN", "canonicalCode": "RESOURCE_EXHAUSTED", "message": "x"}]},
-        ("ERROR", False, True),
-        (("RESOURCE_EXHAUSTED", "x"),),
+        ("ERROR", "failed"),
+        [("RESOURCE_EXHAUSTED", "x")],
     ),
-    "an API": ("service", {"state": "DISABLED"}, ("DISABLED", False, False), ()),
-    "a network": ("network", {"name": "x"}, ("", True, False), ()),
+    "an API": ("service", {"state": "DISABLED"}, ("DISABLED", "changing"), []),
+    "a network": ("network", {"name": "x"}, ("", "ready"), []),
 }
 
 
-@pytest.mark.parametrize(("kind", "have", "wanted", "causes"), STATES.values(), ids=STATES)
-def test_states(kind: str, have: Object, wanted: tuple[str, bool, bool], causes: tuple[tuple[str, str], ...]) -> None:
-    found = states.state(kind, have)
-    assert (found.word, found.ready, found.failed) == wanted
-    assert found.causes == causes
+@pytest.mark.parametrize(("kind", "actual", "expected", "causes"), STATES.values(), ids=STATES)
+def test_states(kind: str, actual: Object, expected: tuple[str, str], causes: list[tuple[str, str]]) -> None:
+    found = state(KINDS[kind], actual)
+    assert (found.word, found.phase) == expected
+    if found.phase in ("degraded", "failed"):
+        assert operations.causes(actual) == causes

@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.differences import differences
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import updates
@@ -314,7 +314,7 @@ SAME: dict[str, tuple[str, Callable[[Object], Any]]] = {
 def test_what_was_just_made_is_as_planned(entry: Object) -> None:
     have, want = returned(entry), deepcopy(entry["body"])
     before = deepcopy(have)
-    assert differences(entry["kind"], have, want) == []
+    assert diff(KINDS[entry["kind"]], have, want) == []
     assert (have, want) == (before, entry["body"])
 
 
@@ -323,7 +323,7 @@ def test_what_is_no_difference(key: str, change: Callable[[Object], Any]) -> Non
     entry = resource(key)
     have = returned(entry)
     change(have)
-    assert differences(entry["kind"], have, entry["body"]) == []
+    assert diff(KINDS[entry["kind"]], have, entry["body"]) == []
 
 
 @pytest.mark.parametrize(("key", "change", "differs", "calls"), UPDATED.values(), ids=UPDATED)
@@ -333,8 +333,10 @@ def test_updates(
     entry = resource(key)
     have = returned(entry)
     change(have)
-    found = differences(entry["kind"], have, entry["body"])
-    assert [(one.field, one.before, one.after, one.action, one.advice) for one in found] == [(*differs, "update", "")]
+    found = diff(KINDS[entry["kind"]], have, entry["body"])
+    assert [(one.field, one.before, one.after, one.action, one.remediation) for one in found] == [
+        (*differs, "update", "")
+    ]
     made = updates(entry, have, found)
     path = f"{'compute/v1' if KINDS[entry['kind']].service == 'compute' else 'v1'}/{entry['parent']}"
     here = f"{path}/{KINDS[entry['kind']].collection}/{entry['name']}"
@@ -353,7 +355,7 @@ def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field
     entry = resource(key)
     have = returned(entry)
     change(have)
-    found = differences(entry["kind"], have, entry["body"])
+    found = diff(KINDS[entry["kind"]], have, entry["body"])
     assert [(one.field, one.action, one.update) for one in found] == [(field, "immutable", "")]
     assert told in str(found[0])
     assert "{" not in str(found[0])
@@ -368,7 +370,7 @@ def test_a_pool_of_a_fixed_size() -> None:
     bounds = {"enabled": True, "minNodeCount": 3, "maxNodeCount": 3}
     assert [
         (call.path.rpartition(":")[2], call.body)
-        for call in updates(entry, have, differences(entry["kind"], have, entry["body"]))
+        for call in updates(entry, have, diff(KINDS[entry["kind"]], have, entry["body"]))
     ] == [("setSize", {"nodeCount": 3}), ("setAutoscaling", {"autoscaling": bounds})]
 
 
@@ -386,7 +388,7 @@ def test_one_call_for_all_that_a_machine_is_made_of() -> None:
     have = returned(resource("pool-gpu-l4"))
     have["version"] = "1.34.1-gke.1"
     have["config"]["labels"]["modelplane.ai/old"] = "x"
-    calls = updates(entry, have, differences(entry["kind"], have, entry["body"]))
+    calls = updates(entry, have, diff(KINDS[entry["kind"]], have, entry["body"]))
     assert [call.body for call in calls] == [
         {"nodeVersion": "-"},
         {
@@ -403,9 +405,9 @@ def test_exact_versions() -> None:
     entry, pool = resource("cluster", cluster), resource("pool-system", cluster)
     have, nodes = returned(entry), returned(pool)
     have["currentMasterVersion"] = nodes["version"] = "1.35.4-gke.150"
-    calls = updates(entry, have, differences("cluster", have, entry["body"]))
+    calls = updates(entry, have, diff(KINDS["cluster"], have, entry["body"]))
     assert [call.body for call in calls] == [{"update": {"desiredMasterVersion": "1.35.4-gke.200"}}]
-    calls = updates(pool, nodes, differences("node-pool", nodes, pool["body"]))
+    calls = updates(pool, nodes, diff(KINDS["node-pool"], nodes, pool["body"]))
     assert [call.body for call in calls] == [{"nodeVersion": "1.35.4-gke.200"}]
 
 
@@ -425,15 +427,15 @@ VERSIONS = {
 @pytest.mark.parametrize(("versions", "same"), VERSIONS.items())
 def test_versions(versions: tuple[Any, str], same: bool) -> None:
     have, want = versions
-    assert (differences("cluster", {"currentMasterVersion": have}, {"initialClusterVersion": want}) == []) is same
+    assert (diff(KINDS["cluster"], {"currentMasterVersion": have}, {"initialClusterVersion": want}) == []) is same
 
 
 def test_taints_that_are_wanted() -> None:
     want = {"config": {"taints": [DEDICATED]}}
-    assert differences("node-pool", {"config": {"taints": [PRESENT, dict(DEDICATED)]}}, want) == []
+    assert diff(KINDS["node-pool"], {"config": {"taints": [PRESENT, dict(DEDICATED)]}}, want) == []
     entry = {**resource("pool-gpu-l4"), "body": want}
     have = {"config": {"taints": [PRESENT, {**DEDICATED, "value": "web"}]}}
-    calls = updates(entry, have, differences("node-pool", have, want))
+    calls = updates(entry, have, diff(KINDS["node-pool"], have, want))
     assert [call.body for call in calls] == [{"taints": {"taints": [PRESENT, DEDICATED]}}]
 
 
@@ -444,7 +446,7 @@ def test_every_update_of_the_table_is_made_and_tested() -> None:
         entry = resource(key)
         have = returned(entry)
         change(have)
-        tested |= {(entry["kind"], one.update) for one in differences(entry["kind"], have, entry["body"])}
+        tested |= {(entry["kind"], one.update) for one in diff(KINDS[entry["kind"]], have, entry["body"])}
     known = {(kind, field.update) for kind, each in KINDS.items() for field in each.fields if field.update}
     assert tested == known
     assert set(entries) | {"iam-member"} == set(KINDS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
-from ansible_collections.modelplane.fleet.plugins.modules import gcp_resource
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import gke, gpu
@@ -45,14 +45,16 @@ class Cluster:
         return f"{entry['parent']}/{collections.get(entry['kind'], 'nodePools')}/{entry['name']}"
 
     def words(self, key: str) -> str:
-        return requests.words(self.entry(key))
+        return requests.title(self.entry(key))
 
     def live(self, key: str) -> Json:
         return self.gcp.object(self.path(key))
 
     def run(self, *, check: bool = False, **more: Any) -> Json:
         arguments = {"resources": self.plan["resources"], "wait_delay": 0.0, "wait_timeout": 60}
-        return run_module(gcp_resource, {**self.credentials, **arguments, **more}, check_mode=check)
+        return run_module(
+            cloud_resources, {"provider": "gke", **self.credentials, **arguments, **more}, check_mode=check
+        )
 
     def bring(self, **more: Any) -> Json:
         result = self.run(**more)
@@ -267,10 +269,10 @@ def test_a_cluster_stays_in_its_region(made: Cluster) -> None:
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ("", "was not made by this collection: it has no modelplane-ai-managed-by=modelplane-fleet"),
+        ("", "was not created by this collection: it has no modelplane-ai-managed-by=modelplane-fleet"),
         (
             "modelplane-ai-cluster={name} modelplane-ai-managed-by=modelplane-fleet modelplane-ai-fleet=other",
-            "is another's: modelplane-ai-fleet=other",
+            "has another owner: modelplane-ai-fleet=other",
         ),
     ],
 )
@@ -418,7 +420,9 @@ def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> N
     cluster.did()
     done = cluster.bring()
     assert cluster.did() == ["clusters.nodePools.delete", "clusters.nodePools.create"]
-    assert any("node pool first is ERROR" in line and "it is made anew" in line for line in done["waited"])
+    assert any(
+        "node pool first is ERROR" in line and "it is deleted and created again" in line for line in done["waited"]
+    )
     assert not cluster.bring()["changed"]
 
 
@@ -466,7 +470,7 @@ def test_what_a_run_has_begun_is_removed(cluster: Cluster, key: str) -> None:
     assert (checked["failed"], checked["changed"], cluster.did()) == (False, True, [])
     assert key in checked["removed"]
     unwaited = cluster.bring(state="absent", wait=False)
-    assert f"{cluster.words(key)} is being made: run again" in unwaited["pending"]
+    assert f"{cluster.words(key)} is being created: run again" in unwaited["pending"]
     assert key in cluster.bring(state="absent")["removed"]
     assert cluster.gcp.objects() == []
     cluster.did()

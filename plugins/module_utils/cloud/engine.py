@@ -1,0 +1,242 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects in a cloud as a plan lists them: surveyed, created, updated, deleted, in check mode previewed.
+
+All are read first, so that nothing is begun when one has another owner, or has a field that cannot be changed. Then
+each is reconciled (reconciler.py) once what it needs is done. Objects of one scope are changed one after the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Provider
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.reconciler import Done, Reconciler, Run, refusals
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references, resolve
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+
+Survey = Mapping[str, Actual | None]
+"""The actual state by key; None for what does not exist, empty for what an earlier run is still creating."""
+
+
+class Engine:
+    """The objects of a list. `pending`: what was not waited for. Methods raise the provider's error."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        resources: Sequence[Resource],
+        changes: Changes,
+        wait: Wait,
+        *,
+        until_done: bool = True,
+    ) -> None:
+        """`until_done`: whether to wait for what is begun."""
+        self._provider = provider
+        self._listed = {each["key"]: each for each in resources}
+        if len(self._listed) != len(resources):
+            raise provider.error("resources", "a key is listed twice", hint="List each once")
+        self._needs = graph.needs(resources)
+        problem = self._unknown_kinds() or graph.problem(self._needs)
+        if problem:
+            raise provider.error("resources", problem)
+        self._changes = changes
+        self._run = Run(provider, changes, wait, until_done)
+        self._locks: dict[str, threading.RLock] = {}
+        self.pending: list[str] = []
+
+    def present(self, *, purge: bool = False) -> dict[str, dict[str, Any]]:
+        """Bring all to the desired state, and return the actual state by key; in check mode, that of what exists.
+
+        `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
+        """
+        survey = self._survey(compare=True)
+        unlisted = self._unlisted(survey) if purge else {}
+        if self._changes.check_mode:
+            self._preview(survey, unlisted)
+            return {key: dict(actual or {}) for key, actual in survey.items()}
+        outcome = in_order(
+            {**self._needs, **self._needs_of_unlisted(unlisted)},
+            lambda key, needed: (
+                self._delete(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
+            ),
+            {key: self._before(resource) for key, resource in unlisted.items()},
+        )
+        self._note(outcome.done)
+        outcome.check(self._provider.error)
+        return {key: dict(outcome.done[key].actual or {}) for key in self._listed}
+
+    def absent(self) -> list[str]:
+        """Delete all but what is never deleted, and return the keys of what existed, without parts of others."""
+        survey = self._survey(compare=False)
+        existing = {key for key, actual in survey.items() if actual is not None and not self._kind(key).never_deleted}
+        going = [key for key in self._listed if key in existing and self._container(key) not in existing]
+        if self._changes.check_mode:
+            for key in going:
+                if self._run.phase(self._listed[key], survey[key]) != "deleting":
+                    self._changes.tell(key, self._resolved(key, survey)["body"], None)
+            return going
+        outcome = in_order(
+            graph.reverse(self._needs),
+            lambda key, needed: self._delete(self._resolved(key, survey), needed) if key in going else Done(),
+        )
+        self._note(outcome.done)
+        outcome.check(self._provider.error)
+        return going
+
+    # Survey
+
+    def _survey(self, *, compare: bool) -> dict[str, Actual | None]:
+        """Return all as they are; raises when one has another owner, or cannot become what is desired.
+
+        To delete (not `compare`), what an earlier run is still creating is waited for."""
+
+        def read(key: str, needed: Mapping[str, Actual | None]) -> Actual | None:
+            resource = self._resolved(key, needed)
+            return self._provider.find(resource) if compare else self._run.find_begun(resource)
+
+        order = {key: {each.key for each in references(self._listed[key]["body"])} for key in self._listed}
+        outcome = in_order(order, read)
+        outcome.check(self._provider.error)
+        survey = {key: outcome.done[key] for key in self._listed}
+        problems = [line for key in survey for line in self._problems(key, survey, compare=compare)]
+        if problems:
+            raise self._provider.error(".\n".join(each.rstrip(".") for each in problems))
+        return survey
+
+    def _problems(self, key: str, survey: Survey, *, compare: bool) -> list[str]:
+        resource, actual = self._resolved(key, survey), survey[key]
+        if not actual:
+            return []
+        conflict = self._run.conflict(resource, actual)
+        if conflict:
+            return [conflict]
+        found = list(self._provider.problems(resource, actual, self._listed.values()))
+        if compare and not self._to_be_created(key, survey):
+            found += refusals(self._provider.title(resource), diff(self._kind(key), actual, resource["body"]))
+        return found
+
+    def _unlisted(self, survey: Survey) -> dict[str, Resource]:
+        """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
+        listed = {_identity(each) for each in self._listed.values()}
+        work = {
+            key: (lambda key=key: list(self._provider.siblings(self._resolved(key, survey))))
+            for key, actual in survey.items()
+            if actual
+        }
+        outcome = at_once(work)
+        outcome.check(self._provider.error)
+        found: dict[str, Resource] = {}
+        for key, siblings in outcome.done.items():
+            owner = self._provider.owners.of(self._kind(key), self._listed[key]["body"])
+            for sibling, actual in siblings:
+                kind = self._provider.kinds[sibling["kind"]]
+                if owner and self._provider.owners.of(kind, actual) == owner and _identity(sibling) not in listed:
+                    found[f"unlisted {sibling['key']}"] = sibling
+        return found
+
+    def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
+        for key, actual in survey.items():
+            resource = self._resolved(key, survey)
+            if actual is None or self._to_be_created(key, survey):
+                self._run.tell_created(resource)
+                continue
+            self._run.warn(resource, actual)
+            self._run.tell_changes(resource, diff(self._kind(key), actual, resource["body"]))
+        for resource in unlisted.values():
+            self._changes.tell(resource["key"], resource["body"], None)
+
+    def _to_be_created(self, key: str, survey: Survey) -> bool:
+        """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""
+        actual, container = survey[key], self._container(key)
+        if actual is None or self._run.state(self._listed[key], actual).ending:
+            return True
+        return bool(container) and self._to_be_created(container, survey)
+
+    # Changes
+
+    def _reconcile(self, key: str, surveyed: Actual | None, needed: Mapping[str, Done]) -> Done:
+        resource = self._resolved(key, {other: done.actual for other, done in needed.items()})
+        later = self._later(resource, needed)
+        if later:
+            return later
+        container = needed.get(self._container(key))
+        if container and container.created:
+            surveyed = None
+        touched = any(done.changed for done in needed.values())
+        if surveyed and not touched and self._run.as_desired(resource, surveyed):
+            self._run.warn(resource, surveyed)
+            return Done(surveyed)
+        with self._lock(resource):
+            return Reconciler(self._run, resource).present(surveyed)
+
+    def _delete(self, resource: Resource, needed: Mapping[str, Done]) -> Done:
+        later = self._later(resource, needed)
+        if later:
+            return later
+        with self._lock(resource):
+            return Reconciler(self._run, resource).absent()
+
+    def _later(self, resource: Resource, needed: Mapping[str, Done]) -> Done | None:
+        """Return the result of an object that needs something that is begun and not done."""
+        begun = next((key for key, done in needed.items() if done.begun), None)
+        if begun is None:
+            return None
+        return Done(begun=True, pending=f"{self._provider.title(resource)} comes once {begun} is done: run again")
+
+    def _note(self, done: Mapping[str, Done]) -> None:
+        self.pending += [each.pending for each in done.values() if each.pending]
+
+    # Order
+
+    def _needs_of_unlisted(self, unlisted: Mapping[str, Resource]) -> dict[str, list[str]]:
+        """Return the order in which unlisted objects are deleted: each after those that need it."""
+        node = {each["key"]: key for key, each in unlisted.items()}
+        needs = {key: [node[other] for other in each["needs"] if other in node] for key, each in unlisted.items()}
+        return graph.reverse(needs)
+
+    def _before(self, unlisted: Resource) -> list[str]:
+        """Return the listed objects that end first, well or not: those of the scope and of the kind of an unlisted one,
+        so that there is a new one, where it can be had, before the old one goes."""
+        scope = self._provider.scope(unlisted)
+        return [
+            key
+            for key, each in self._listed.items()
+            if each["kind"] == unlisted["kind"] or self._provider.scope(each) == scope
+        ]
+
+    def _container(self, key: str) -> str:
+        """Return the key of the listed object that an object is part of; empty when there is none."""
+        kind = self._kind(key).part_of
+        if not kind:
+            return ""
+        scope = self._provider.scope(self._listed[key])
+        found = (k for k, each in self._listed.items() if each["kind"] == kind and self._provider.scope(each) == scope)
+        return next(found, "")
+
+    def _unknown_kinds(self) -> str:
+        kinds = self._provider.kinds
+        unknown = sorted({each["kind"] for each in self._listed.values()} - set(kinds))
+        return f"there is no kind {unknown[0]}. {nearest_key(unknown[0], kinds)}".rstrip(". ") if unknown else ""
+
+    def _kind(self, key: str) -> Kind:
+        return self._provider.kinds[self._listed[key]["kind"]]
+
+    def _resolved(self, key: str, actual: Survey) -> Resource:
+        resource = self._listed[key]
+        return {**resource, "body": resolve(resource["body"], actual)}
+
+    def _lock(self, resource: Resource) -> threading.RLock:
+        return self._locks.setdefault(self._provider.scope(resource), threading.RLock())
+
+
+def _identity(resource: Resource) -> tuple[str, str, str]:
+    return resource["kind"], resource["parent"], resource["name"]

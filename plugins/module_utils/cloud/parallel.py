@@ -1,0 +1,86 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Concurrent work in the order of what needs what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from typing import Generic, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+
+_WIDTH = 16
+T = TypeVar("T")
+Needs = Mapping[str, Collection[str]]
+
+
+@dataclass
+class Outcome(Generic[T]):
+    """Results and errors by key. `skipped`: keys that were not begun, each with what it needs and lacks."""
+
+    done: dict[str, T] = field(default_factory=dict)
+    failed: dict[str, CloudError] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def check(self, error: type[CloudError]) -> None:
+        """Raise one error for all that failed, and for what was not begun because of it."""
+        if not self.failed:
+            return
+        errors = list(self.failed.values())
+        rest = [f"{key} was not begun, as it needs {needed}" for key, needed in self.skipped.items()]
+        if len(errors) == 1 and not rest:
+            raise errors[0]
+        lines = [*dict.fromkeys(str(each).rstrip(".") for each in errors), *rest]
+        raise error(".\n".join(lines), passing=all(each.passing for each in errors))
+
+    def _lacks(self, needed: Collection[str]) -> str:
+        return next((key for key in needed if key in self.failed or key in self.skipped), "")
+
+    def _take(self, key: str, future: Future[T]) -> None:
+        try:
+            self.done[key] = future.result()
+        except CloudError as error:
+            self.failed[key] = error
+
+
+def in_order(
+    needs: Needs, work: Callable[[str, Mapping[str, T]], T], after: Mapping[str, Collection[str]] | None = None
+) -> Outcome[T]:
+    """Do the work of each key once that of all which it needs is done.
+
+    `work` gets the key, and the results of what it needs. `after`: keys that have to end first, well or not. A
+    CloudError stops only what needs the key. Any other exception is a bug: what has not begun is cancelled, and it is
+    raised once what runs has ended.
+    """
+    outcome: Outcome[T] = Outcome()
+    order = TopologicalSorter({key: {*needed, *(after or {}).get(key, ())} for key, needed in needs.items()})
+    order.prepare()
+    running: dict[Future[T], str] = {}
+    with ThreadPoolExecutor(max_workers=max(1, min(_WIDTH, len(needs))), thread_name_prefix="cloud") as pool:
+        while order.is_active():
+            for key in order.get_ready():
+                lacking = outcome._lacks(needs[key])
+                if lacking:
+                    outcome.skipped[key] = lacking
+                    order.done(key)
+                else:
+                    running[pool.submit(work, key, {other: outcome.done[other] for other in needs[key]})] = key
+            if not running:
+                continue
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                key = running.pop(future)
+                try:
+                    outcome._take(key, future)
+                except BaseException:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+                order.done(key)
+    return outcome
+
+
+def at_once(work: Mapping[str, Callable[[], T]]) -> Outcome[T]:
+    """Do pieces of work that do not need each other."""
+    return in_order(dict.fromkeys(work, ()), lambda key, _needed: work[key]())

@@ -1,0 +1,401 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One object in a cloud: created, updated, waited for, deleted.
+
+Changes are computed from a reading of a moment ago: the survey may be an hour old, and autoscalers, people and other
+runs change objects meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
+
+_ROUNDS = 10
+"""How often something is read and tried again that others change at the same time."""
+_PAUSE = 5.0
+"""Seconds between two of these rounds, at most: a read right after a change may still be of before it."""
+_BUSY_DELAY = 15.0
+"""Seconds between two attempts at what a busy object refuses, at most."""
+_NEW_SECONDS = 120.0
+"""For how many seconds something that was created may be unknown elsewhere, or not be found."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The result of one object. `created`, `changed`: by this run, the latter also when it was created. `begun`: it is
+    not done, and was not waited for; `pending` says so where nobody else does."""
+
+    actual: Actual | None = None
+    created: bool = False
+    changed: bool = False
+    begun: bool = False
+    pending: str = ""
+
+
+class LaterError(Exception):
+    """It is begun, or cannot be begun now, and is not waited for. `str()`: what is pending; may be empty."""
+
+
+def refusals(title: str, changes: Sequence[Change]) -> list[str]:
+    """Return a sentence for each change that cannot be made."""
+    return [f"{title}: cannot change {each}" for each in changes if each.action == "immutable"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How objects are reconciled. `until_done`: whether to wait for what is begun."""
+
+    provider: Provider
+    changes: Changes
+    wait: Wait
+    until_done: bool
+
+    def state(self, resource: Resource, actual: Actual | None) -> State:
+        """Return the state of an object; that of one that is still being created (empty) is not known."""
+        return self.provider.state(resource, actual) if actual else State()
+
+    def phase(self, resource: Resource, actual: Actual | None) -> str:
+        """Return the phase of the state of an object."""
+        return self.state(resource, actual).phase
+
+    def as_desired(self, resource: Resource, actual: Actual) -> bool:
+        """Return whether there is nothing to do about an object."""
+        at_rest = self.phase(resource, actual) in ("ready", "changing", "degraded")
+        return at_rest and not self.diff(resource, actual)
+
+    def diff(self, resource: Resource, actual: Actual) -> list[Change]:
+        """Return the fields that differ."""
+        return diff(self.provider.kinds[resource["kind"]], actual, resource["body"])
+
+    def conflict(self, resource: Resource, actual: Actual) -> str:
+        """Return why an object is not ours; empty when it is."""
+        kind, title = self.provider.kinds[resource["kind"]], self.provider.title(resource)
+        return self.provider.owners.conflict(kind, title, actual, resource["body"])
+
+    def warn(self, resource: Resource, actual: Actual | None) -> None:
+        """Warn of what works in part only: it recovers by itself, or needs a person."""
+        state = self.state(resource, actual)
+        if state.phase in ("degraded", "failed"):
+            self.changes.warnings.append(self.failure(resource, state))
+
+    def failure(self, resource: Resource, state: State) -> str:
+        """Return a sentence about a bad state, with what to do."""
+        reason = state.message or f"{self.provider.error.cloud} gives no reason"
+        return f"{self.provider.title(resource)} is {state.word}: {reason}. {state.remediation}".rstrip(". ")
+
+    def tell_created(self, resource: Resource) -> None:
+        """Report an object as created: its fields, or its name where it has none."""
+        self.changes.tell(resource["key"], None, resource["body"] or {"name": resource["name"]})
+
+    def tell_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
+        """Report fields as changed."""
+        if changes:
+            before = {each.field: each.before for each in changes}
+            self.changes.tell(resource["key"], before, {each.field: each.after for each in changes})
+
+    def find_begun(self, resource: Resource) -> Actual | None:
+        """Return an object once nothing creates it any more; empty for one that is being created and not waited for."""
+        actual = self.provider.find(resource)
+        if actual is not None:
+            return actual
+        operation = self.provider.creation_under_way(resource)
+        if operation is None:
+            return None
+        if self.changes.check_mode or not self.until_done:
+            return {}
+        self.over(operation)
+        return self.provider.find(resource)
+
+    def over(self, operation: Operation) -> Status:
+        """Return how an operation ended, well or not."""
+        if not self.until_done:
+            raise LaterError(f"{operation.title} is under way: run again")
+        return operation.over(self.wait)
+
+    def finish(self, operation: Operation | None) -> None:
+        """Wait for an operation, and raise why it failed."""
+        if operation is None:
+            return
+        if not self.until_done:
+            raise LaterError
+        status = self.over(operation)
+        if status.error:
+            raise status.error
+
+    def send(self, action: Action) -> Operation | None:
+        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again."""
+
+        def again() -> Seen:
+            try:
+                return Seen(f"{action.title}: begun", done=True, value=action.send())
+            except CloudError as error:
+                if not (error.busy or error.too_early):
+                    raise
+                return Seen(_waiting(action.title, error), value=error)
+
+        first = again()
+        if first.done:
+            begun: Operation | None = first.value
+            return begun
+        if not self.until_done:
+            raise LaterError(f"{first.told}: run again")
+        limit = self.wait.timeout if first.value.busy else min(_NEW_SECONDS, self.wait.timeout)
+        attempts = [first]
+        wait = replace(self.wait, timeout=limit, delay=min(self.wait.delay, _BUSY_DELAY))
+        waited: Operation | None = wait.until(
+            lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
+        )
+        return waited
+
+    def pause(self, attempt: int) -> None:
+        """Pause before every attempt but the first."""
+        if attempt:
+            time.sleep(min(self.wait.delay, _PAUSE))
+
+
+class Reconciler:
+    """One object whose references are resolved. Nothing else in its scope is changed meanwhile."""
+
+    def __init__(self, run: Run, resource: Resource) -> None:
+        self._run = run
+        self._provider = run.provider
+        self._resource = resource
+        self._title = run.provider.title(resource)
+        self._done = Done()
+
+    def present(self, surveyed: Actual | None) -> Done:
+        """Bring the object to the desired state. `surveyed`: None when it did not exist."""
+        try:
+            actual = self._owned()
+            if actual is not None and surveyed is None:
+                # It came along with what it is part of, or another run created it.
+                self._created()
+            actual = None if actual is None else self._settled(actual)
+            actual = self._create() if actual is None else self._update(actual)
+        except LaterError as later:
+            return self._begun(later)
+        self._run.warn(self._resource, actual)
+        return replace(self._done, actual=actual)
+
+    def absent(self) -> Done:
+        """Delete the object, if it exists."""
+        try:
+            actual = self._run.find_begun(self._resource)
+            if actual is not None and not actual:
+                raise LaterError(f"{self._title} is being created: run again")
+            if actual is not None:
+                self._check_owner(actual)
+                self._delete(actual)
+        except LaterError as later:
+            return self._begun(later)
+        return self._done
+
+    def _begun(self, later: LaterError) -> Done:
+        actual = self._done.actual or self._provider.find(self._resource)
+        return replace(self._done, actual=actual, begun=True, pending=str(later))
+
+    def _created(self) -> None:
+        self._done = replace(self._done, created=True, changed=True)
+        self._run.tell_created(self._resource)
+
+    def _owned(self) -> Actual | None:
+        actual = self._provider.find(self._resource)
+        if actual is not None:
+            self._check_owner(actual)
+        return actual
+
+    def _check_owner(self, actual: Actual) -> None:
+        conflict = self._run.conflict(self._resource, actual)
+        if conflict:
+            raise self._provider.error(conflict)
+
+    def _settled(self, actual: Actual) -> Actual | None:
+        """Return the object once it is neither created nor deleted; None when it is to be created."""
+        state = self._run.state(self._resource, actual)
+        if state.phase == "failed":
+            why = f" ({state.message})" if state.message else ""
+            self._run.wait.progress(f"{self._title} is {state.word}{why}: it is deleted and created again")
+            self._delete(actual, tell=False)
+            return None
+        if state.phase == "deleting":
+            self._until_gone(actual)
+            return None
+        return self._until_ready() if state.phase == "creating" else actual
+
+    # Creation
+
+    def _create(self) -> Actual:
+        """Create the object; one that another run created meanwhile is compared."""
+        last: CloudError | None = None
+        for attempt in range(_ROUNDS):
+            self._run.pause(attempt)
+            action = self._provider.creation(self._resource)
+            try:
+                operation = self._run.send(action)
+            except CloudError as error:
+                if not (error.exists or error.outdated):
+                    raise
+                last = error
+                actual = self._adopted() if error.exists else self._owned()
+                if actual is not None:
+                    return actual
+                continue
+            self._created()
+            self._run.finish(operation)
+            return self._until_ready(new=True)
+        assert last is not None
+        raise last
+
+    def _adopted(self) -> Actual | None:
+        """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
+        it. None where that came to nothing, or is not found yet."""
+        if self._provider.find(self._resource) is None:
+            operation = self._provider.creation_under_way(self._resource)
+            if operation is not None:
+                self._run.over(operation)
+        if self._owned() is None:
+            return None
+        self._created()
+        return self._update(self._until_ready())
+
+    # Update
+
+    def _update(self, actual: Actual) -> Actual:
+        """Return the object once every field that differs is changed.
+
+        When it is busy, or was changed meanwhile, it is read and compared again.
+        """
+        reading: list[Actual] = [actual]
+
+        def attempt() -> Seen:
+            actual = reading.pop() if reading else self._read_again()
+            try:
+                return Seen("", done=True, value=self._updated(actual))
+            except CloudError as error:
+                if not (error.busy or error.outdated or error.absent):
+                    raise
+                if error.busy and not self._run.until_done:
+                    raise LaterError(f"{_waiting(self._title, error)}: run again") from None
+                return Seen(_waiting(self._title, error) if error.busy else f"{self._title}: changed meanwhile")
+
+        wait = replace(self._run.wait, delay=min(self._run.wait.delay, _BUSY_DELAY))
+        updated: Actual = wait.until(attempt, f"update {self._title}")
+        return updated
+
+    def _read_again(self) -> Actual:
+        actual = self._owned()
+        if actual is None:
+            raise self._provider.error(f"update {self._title}", "it was deleted meanwhile", hint="Run again")
+        return actual
+
+    def _updated(self, actual: Actual) -> Actual:
+        changes = self._run.diff(self._resource, actual)
+        refused = refusals(self._title, changes)
+        if refused:
+            raise self._provider.error(".\n".join(refused))
+        if not changes:
+            return actual
+        if any(each.update == REPLACE for each in changes):
+            self._delete(actual, tell=False)
+            self._changed(changes)
+            return self._create()
+        for action in self._provider.updates(self._resource, actual, changes):
+            operation = action.send()
+            self._changed(changes)
+            self._run.finish(operation)
+        return self._until_ready()
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        self._done = replace(self._done, changed=True)
+        self._run.tell_changes(self._resource, changes)
+
+    # Deletion
+
+    def _delete(self, actual: Actual, *, tell: bool = True) -> None:
+        last: CloudError | None = None
+        for attempt in range(_ROUNDS):
+            self._run.pause(attempt)
+            try:
+                if self._run.phase(self._resource, actual) != "deleting":
+                    self._send_deletion(actual, tell=tell)
+                self._until_gone(actual)
+                return
+            except CloudError as error:
+                if error.absent:
+                    return
+                if not error.outdated:
+                    raise
+                last = error
+            found = self._owned()
+            if found is None:
+                return
+            actual = found
+        assert last is not None
+        raise last
+
+    def _send_deletion(self, actual: Actual, *, tell: bool) -> None:
+        for action in self._provider.deletion(self._resource, actual):
+            operation = self._run.send(action)
+            self._done = replace(self._done, changed=True)
+            if tell:
+                self._run.changes.tell(self._resource["key"], self._resource["body"], None)
+            self._run.finish(operation)
+
+    # Waiting
+
+    def _until_ready(self, *, new: bool = False) -> Actual:
+        """Return the object once it is ready. `new`: it was created a moment ago, and may not be found for a while."""
+        created = time.monotonic()
+
+        def poll() -> Seen:
+            actual = self._provider.find(self._resource)
+            if actual is None:
+                if new and time.monotonic() - created < _NEW_SECONDS:
+                    return Seen(f"{self._title} is not found yet")
+                return Seen(f"{self._title} is not there", failure=f"{self._title} was deleted meanwhile. Run again")
+            self._done = replace(self._done, actual=actual)
+            state = self._run.state(self._resource, actual)
+            failure = self._run.failure(self._resource, state) if state.phase == "failed" else ""
+            word = state.word or "there"
+            return Seen(f"{self._title} is {word}", done=state.usable, failure=failure, value=actual)
+
+        return self._until(poll, f"{self._title} to be ready")
+
+    def _until_gone(self, before: Actual) -> None:
+        had_failed = self._run.phase(self._resource, before) == "failed"
+
+        def poll() -> Seen:
+            actual = self._provider.find(self._resource)
+            if actual is None:
+                return Seen(f"{self._title} is gone", done=True, value={})
+            state = self._run.state(self._resource, actual)
+            failed = state.phase == "failed" and not had_failed
+            failure = f"it could not be deleted: {self._run.failure(self._resource, state)}" if failed else ""
+            return Seen(f"{self._title} is {state.word or 'there'}", failure=failure)
+
+        self._until(poll, f"{self._title} to be gone", f"{self._title} is being deleted: run again")
+
+    def _until(self, poll: Callable[[], Seen], what: str, pending: str = "") -> Actual:
+        """Poll once, without a message when that is enough; then wait."""
+        first = poll()
+        if first.done and not first.failure:
+            actual: Actual = first.value
+            return actual
+        if not self._run.until_done and not first.failure:
+            raise LaterError(pending)
+        waited: Actual = self._run.wait.until(poll, what)
+        return waited
+
+
+def _waiting(title: str, error: CloudError) -> str:
+    return f"{title}: waits for {error.too_early or error.blocker}"

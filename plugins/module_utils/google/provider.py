@@ -1,0 +1,185 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Google Cloud as a provider of the cloud engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    operations,
+    owners,
+    policies,
+    requests,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+
+_SECRETS = ("clientKey", "password", "username")
+
+
+class GoogleProvider:
+    """Objects of Google Cloud, by its REST APIs. See cloud.provider.Provider for the methods."""
+
+    kinds: Mapping[str, Kind] = KINDS
+    owners: Owners = owners.OWNERS
+    error: type[CloudError] = GoogleError
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def title(self, resource: Resource) -> str:
+        return requests.title(resource)
+
+    def scope(self, resource: Resource) -> str:
+        """A cluster with its node pools, the policy of a project, or the object itself."""
+        if resource["kind"] in ("node-pool", "iam-member"):
+            return resource["parent"]
+        return f"{resource['parent']}/{KINDS[resource['kind']].collection}/{resource['name']}"
+
+    def find(self, resource: Resource) -> Actual | None:
+        try:
+            found = self._client.call(requests.find(resource))
+        except GoogleError as error:
+            if not error.absent:
+                raise
+            return None
+        if resource["kind"] == "iam-member":
+            return _member(resource, found)
+        return _without_secrets(found) if requests.present(resource["kind"], found) else None
+
+    def state(self, resource: Resource, actual: Actual) -> State:
+        found = state(KINDS[resource["kind"]], actual)
+        if found.phase not in ("degraded", "failed"):
+            return found
+        causes = tuple((code, shown(message)) for code, message in operations.causes(actual))
+        hints = dict.fromkeys(filter(None, (advice(code, message) for code, message in causes)))
+        return replace(found, causes=causes, remediation=". ".join(hints))
+
+    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
+        """A network is in all regions, and lists its subnetworks."""
+        if resource["kind"] == "network":
+            for other in listed:
+                if other["kind"] == "subnetwork":
+                    yield from owners.elsewhere(other, actual)
+
+    def creation(self, resource: Resource) -> Action:
+        if resource["kind"] == "iam-member":
+            return self._policy_change(resource, requests.create)
+        return self._action(resource, requests.create(resource))
+
+    def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
+        return [self._action(resource, request) for request in requests.updates(resource, actual, changes)]
+
+    def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
+        if resource["kind"] == "iam-member":
+            return [self._policy_change(resource, requests.delete)]
+        request = requests.delete(resource, actual)
+        return [self._action(resource, request)] if request else []
+
+    def creation_under_way(self, resource: Resource) -> Operation | None:
+        """An object of Compute Engine is found when it is done, and its name is taken until then."""
+        request = requests.under_way(resource)
+        listed = self._client.call(request).get("items") or () if request else ()
+        found = next(iter(operations.of(resource, listed)), None)
+        if found is None:
+            return None
+        title = f"{requests.title(resource)}: {found.get('operationType') or 'change'} of an earlier run"
+        return operation(self._client, resource, found, title)
+
+    def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
+        """The node pools of a cluster."""
+        if resource["kind"] != "cluster":
+            return
+        pool: Resource = {
+            "key": "",
+            "kind": "node-pool",
+            "name": "",
+            "parent": self.scope(resource),
+            "body": {},
+            "needs": [],
+        }
+        answer = self._client.call(requests.siblings(pool), f"list the node pools of {requests.title(resource)}")
+        for actual in answer.get(KINDS["node-pool"].collection) or ():
+            name = str(actual["name"])
+            yield {**pool, "key": f"pool-{name}", "name": name, "body": _planned(actual)}, actual
+
+    def _action(self, resource: Resource, request: Request) -> Action:
+        def send() -> Operation | None:
+            return operation(self._client, resource, self._client.call(request), request.told)
+
+        return Action(request.told, send)
+
+    def _policy_change(self, resource: Resource, change: Any) -> Action:
+        """A policy is read and written back as a whole, with its etag."""
+
+        def send() -> Operation | None:
+            try:
+                self._client.call(change(resource, self._client.call(requests.find(resource))))
+            except GoogleError as error:
+                if _unknown_account(resource, error):
+                    error.too_early = "its account to be known everywhere"
+                raise
+            return None
+
+        return Action(change(resource, {}).told, send)
+
+
+def connect(module: Any) -> GoogleProvider:
+    """Return the provider for the arguments of a module; fail the module where they are wrong."""
+    client = session.client(module)
+    project = str(module.params["project"] or "")
+    for index, resource in enumerate(module.params["resources"]):
+        parts = str(resource["parent"]).split("/")
+        if parts[0] != "projects" or len(parts) < 2 or (project and parts[1] != project):
+            where = f"project {project}" if project else "a project"
+            module.fail_json(msg=f"resources[{index}].parent: {resource['parent']} is not in {where}")
+    return GoogleProvider(client)
+
+
+ENTRY = Entry(session.ARGUMENTS, connect)
+
+
+def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:
+    """A member of a policy; also what is left of one whose account was deleted."""
+    role, member = resource["body"]["role"], resource["body"]["member"]
+    if policies.has(policy, role, member):
+        return {"role": role, "member": member}
+    left = policies.removed(policy, role, member)["bindings"] != (policy.get("bindings") or [])
+    return {"role": role, "member": member, "state": "DELETED"} if left else None
+
+
+def _unknown_account(resource: Resource, error: GoogleError) -> bool:
+    account = str(resource["body"]["member"]).partition(":")[2]
+    return error.status == 400 and "does not exist" in error.message and account in error.message
+
+
+def _planned(actual: Actual) -> dict[str, Any]:
+    """A node pool that is not listed, as a plan would list it."""
+    body: dict[str, Any] = {}
+    for field in KINDS["node-pool"].fields:
+        value, (*parents, last) = at(actual, field.path), field.path.split(".")
+        if value is not None:
+            place = body
+            for parent in parents:
+                place = place.setdefault(parent, {})
+            place[last] = value
+    return body
+
+
+def _without_secrets(actual: dict[str, Any]) -> Actual:
+    if "masterAuth" not in actual:
+        return actual
+    return {**actual, "masterAuth": {key: each for key, each in actual["masterAuth"].items() if key not in _SECRETS}}

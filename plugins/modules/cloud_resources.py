@@ -1,0 +1,212 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.cloud_resources."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cloud_resources
+short_description: Create, update and delete the objects of a cloud that a plan lists
+version_added: 0.1.0
+description:
+  - Brings the objects that a plan lists to the desired state, or deletes them. A plan is what
+    P(modelplane.fleet.gke_plan#filter) returns. A network, a cluster with its node pools, a service account and its
+    rights are one task.
+  - All are read first. Nothing is begun when one of them has another owner, or when a field differs that the cloud
+    cannot change; the message says what to do about it.
+  - Objects that do not need each other are created at once. Changes of what takes one change at a time, such as a
+    cluster with its node pools, go on one after the other; a change that another run or a person began is waited for.
+  - Only fields that O(resources[].body) has are compared. Defaults that the cloud fills in are no difference. Each
+    change is computed from a reading of a moment ago.
+  - An object without our owner labels is neither changed nor deleted, and fails the task. They are
+    C(modelplane-ai-managed-by), C(modelplane-ai-cluster) and C(modelplane-ai-fleet) in Google Cloud, or the same in the
+    description of what has no labels.
+  - Rights in Google Cloud are members of the policy of the project. It is read and written with its etag, so that
+    rights that others give meanwhile are kept.
+  - An object that never became usable, such as a cluster or node pool in C(ERROR), is deleted and created again.
+options:
+  provider:
+    description: The cloud.
+    type: str
+    choices: [gke]
+    required: true
+  resources:
+    description: The objects, as C(resources) of a plan.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      key:
+        description: Its name in RV(resources), and in the O(resources[].needs) and references of others.
+        type: str
+        required: true
+      kind:
+        description:
+          - Its kind. In Google Cloud V(network), V(subnetwork), V(service), V(cluster), V(node-pool),
+            V(service-account) or V(iam-member).
+        type: str
+        required: true
+      name:
+        description: Its name; of a service account the address, of a right any text.
+        type: str
+        required: true
+      parent:
+        description: The path of what it is in, such as C(projects/p/global) or C(projects/p/locations/us-central1).
+        type: str
+        required: true
+      body:
+        description:
+          - The fields, as the API takes them. A right has C(role) and C(member).
+          - A value may be a reference to a field of another listed object, C({ref: KEY, field: PATH}). It is replaced
+            by what the API returns of that object; in check mode by C((known after creation)) where it does not exist.
+        type: dict
+        default: {}
+      needs:
+        description: The keys of what has to exist before. What the body refers to is needed, too.
+        type: list
+        elements: str
+        default: []
+  purge:
+    description:
+      - Whether to delete what exists beside the listed objects, has their owner labels and is not listed, such as node
+        pools of listed clusters. It goes once the listed objects of its kind are done, well or not.
+    type: bool
+    default: false
+  state:
+    description:
+      - V(absent) deletes the objects, each before what it needs. APIs of Google Cloud stay enabled, as others may use
+        them, and node pools of GKE go with their cluster.
+    type: str
+    choices: [present, absent]
+    default: present
+extends_documentation_fragment:
+  - modelplane.fleet.google
+  - modelplane.fleet.google.waiting
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is sent that changes anything.
+  diff_mode:
+    support: full
+    description: What changes of each object is shown, by its key.
+  idempotent:
+    support: full
+    description: Versions are fulfilled by newer ones, which release channels bring.
+notes:
+  - An object that works in part only, such as a cluster in C(DEGRADED), is a warning, with the reason that the cloud
+    gives.
+seealso:
+  - plugin: modelplane.fleet.gke_plan
+    plugin_type: filter
+  - module: modelplane.fleet.gcp_service_account_key
+"""
+
+EXAMPLES = r"""
+- name: Create all that a cluster on GKE needs
+  modelplane.fleet.cloud_resources:
+    provider: gke
+    project: fleet-prod
+    credentials_file: ~/keys/fleet-prod.json
+    resources: "{{ (object | modelplane.fleet.gke_plan(project='fleet-prod')).resources }}"
+    purge: true
+
+- name: Create a network
+  modelplane.fleet.cloud_resources:
+    provider: gke
+    project: fleet-prod
+    resources:
+      - key: network
+        kind: network
+        name: fleet
+        parent: projects/fleet-prod/global
+        body:
+          name: fleet
+          autoCreateSubnetworks: false
+          description: modelplane-ai-cluster=fleet modelplane-ai-managed-by=modelplane-fleet modelplane-ai-fleet=default
+"""
+
+RETURN = r"""
+resources:
+  description: The objects by key, as their API returns them; empty for what does not exist in check mode.
+  returned: when O(state=present)
+  type: dict
+  sample:
+    network:
+      name: modelplane-system-gke-us-central-gke-1a2b3
+      autoCreateSubnetworks: false
+      selfLink: https://www.googleapis.com/compute/v1/projects/fleet-prod/global/networks/modelplane-system-gke-us-central-gke-1a2b3
+removed:
+  description: The keys of what existed and is deleted (in check mode, would be).
+  returned: when O(state=absent)
+  type: list
+  elements: str
+  sample: [network, subnetwork, cluster, service-account, iam-member]
+pending:
+  description: What is not done yet, as it was not waited for; the next run goes on from there.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+waited:
+  description: The progress while waiting.
+  returned: always
+  type: list
+  elements: str
+  sample: ["create GKE cluster west: RUNNING (after 0 s)", "create GKE cluster west: DONE (after 6 min 12 s)"]
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task, waiting
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **arguments(),
+        **waiting.arguments(2700),
+        "resources": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "options": {
+                "key": {"type": "str", "required": True, "no_log": False},
+                "kind": {"type": "str", "required": True},
+                "name": {"type": "str", "required": True},
+                "parent": {"type": "str", "required": True},
+                "body": {"type": "dict", "default": {}},
+                "needs": {"type": "list", "elements": "str", "default": []},
+            },
+        },
+        "purge": {"type": "bool", "default": False},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    params = module.params
+    provider = PROVIDERS[params["provider"]].connect(module)
+
+    def action(changes: Changes, progress: Progress) -> dict[str, Any]:
+        wait = Wait(**task.wait(params, progress), error=provider.error)
+        engine = Engine(provider, params["resources"], changes, wait, until_done=params["wait"])
+        if params["state"] == "absent":
+            return {"removed": engine.absent(), "pending": engine.pending}
+        return {"resources": engine.present(purge=params["purge"]), "pending": engine.pending}
+
+    task.run(module, action)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()

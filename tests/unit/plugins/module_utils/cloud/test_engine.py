@@ -1,0 +1,325 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The cloud engine on a cloud in memory that gives out ids, forgets for a while what it created, and refuses calls."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import (
+    REPLACE,
+    Actual,
+    Field,
+    Kind,
+    Phase,
+    Resource,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN, has_unknown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
+
+OWNER = {"cluster": "west", "manager": "us", "fleet": "default"}
+PHASES: Mapping[str, Phase] = {"ACTIVE": "ready", "FAILED": "failed", "CREATING": "creating"}
+
+
+class RefusedError(CloudError):
+    """An error of the cloud in memory; its code says what kind."""
+
+    cloud = "The cloud"
+
+    @property
+    def absent(self) -> bool:
+        return self.code == "NotFound"
+
+    @property
+    def exists(self) -> bool:
+        return self.code == "Exists"
+
+    @property
+    def outdated(self) -> bool:
+        return self.code == "Outdated"
+
+    @property
+    def busy(self) -> bool:
+        return self.code == "InUse"
+
+
+class Memory:
+    """A provider whose objects are in `there`, by their names. `refuse`: codes with which the next calls of that title
+    are refused. `before`: called before a call of that title."""
+
+    owners = Owners("cluster", "manager", "fleet", "us", "tags", "fleet_name")
+    error: type[CloudError] = RefusedError
+    kinds: Mapping[str, Kind] = {
+        "net": Kind(title="network", owner="Tags", fields=(Field("Range", remediation="Set it back to {before}"),)),
+        "group": Kind(
+            title="group",
+            owner="Tags",
+            status="Status",
+            phases=PHASES,
+            fields=(Field("Net", update="net"), Field("Size", update="size"), Field("Labels", update="labels")),
+        ),
+        "rule": Kind(title="rule", owner="Tags", fields=(Field("Port", update=REPLACE),)),
+    }
+
+    def __init__(self) -> None:
+        self.there: dict[str, dict[str, Any]] = {}
+        self.calls: list[str] = []
+        self.refuse: dict[str, list[str]] = {}
+        self.before: dict[str, Callable[[], Any]] = {}
+        self.unseen: Counter[str] = Counter()
+        self.lock = threading.Lock()
+
+    def title(self, resource: Resource) -> str:
+        return f"{self.kinds[resource['kind']].title} {resource['name']}"
+
+    def scope(self, resource: Resource) -> str:
+        return resource["name"]
+
+    def find(self, resource: Resource) -> Actual | None:
+        with self.lock:
+            if self.unseen[resource["name"]]:
+                self.unseen[resource["name"]] -= 1
+                return None
+            found = self.there.get(resource["name"])
+            return None if found is None else dict(found)
+
+    def state(self, resource: Resource, actual: Actual) -> State:
+        return state(self.kinds[resource["kind"]], actual)
+
+    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
+        if actual.get("Region") and len(list(listed)) > 0:
+            yield f"{self.title(resource)} is elsewhere"
+
+    def creation(self, resource: Resource) -> Action:
+        def create() -> None:
+            assert not has_unknown(resource["body"])
+            self.there[resource["name"]] = {**resource["body"], "Id": f"id-{resource['name']}"}
+
+        return self._action(f"create {resource['name']}", create)
+
+    def updates(self, resource: Resource, _actual: Actual, changes: Sequence[Change]) -> list[Action]:
+        def update(change: Change) -> None:
+            self.there[resource["name"]][change.field] = change.after
+
+        return [
+            self._action(f"set {each.field} of {resource['name']} from {each.before}", lambda each=each: update(each))
+            for each in changes
+        ]
+
+    def deletion(self, resource: Resource, _actual: Actual) -> list[Action]:
+        return [self._action(f"delete {resource['name']}", lambda: self.there.pop(resource["name"]))]
+
+    def creation_under_way(self, _resource: Resource) -> Operation | None:
+        return None
+
+    def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
+        if resource["kind"] != "net":
+            return
+        for name, found in self.there.items():
+            kind = "group" if "Size" in found else "net"
+            yield entry(name, kind, {"Tags": found["Tags"]}, ["net"] if kind == "group" else []), found
+
+    def _action(self, title: str, change: Callable[[], Any]) -> Action:
+        def send() -> Operation | None:
+            if title in self.before:
+                self.before.pop(title)()
+            with self.lock:
+                codes = self.refuse.get(title) or []
+                if codes:
+                    raise RefusedError(title, "refused", code=codes.pop(0))
+                self.calls.append(title)
+                change()
+            return Operation(title, lambda: Status("DONE", done=True))
+
+        return Action(title, send)
+
+
+def entry(name: str, kind: str, body: dict[str, Any], needs: Sequence[str] = ()) -> Resource:
+    return {"key": name, "kind": kind, "name": name, "parent": "r", "body": {"Tags": OWNER, **body}, "needs": [*needs]}
+
+
+def net() -> Resource:
+    return entry("net", "net", {"Range": "10.0.0.0/16"})
+
+
+def group(name: str = "group", **body: Any) -> Resource:
+    return entry(name, "group", {"Net": {"ref": "net", "field": "Id"}, "Size": 2, **body})
+
+
+def engine(cloud: Memory, *listed: Resource, check: bool = False, until_done: bool = True) -> tuple[Engine, Changes]:
+    changes = Changes(check)
+    wait = Wait(5.0, 0.0, lambda _line: None, RefusedError)
+    return Engine(cloud, listed, changes, wait, until_done=until_done), changes
+
+
+def present(cloud: Memory, *listed: Resource, purge: bool = False) -> dict[str, Any]:
+    return engine(cloud, *listed)[0].present(purge=purge)
+
+
+@pytest.fixture
+def cloud() -> Memory:
+    return Memory()
+
+
+@pytest.fixture
+def made(cloud: Memory) -> Memory:
+    present(cloud, net(), group())
+    cloud.calls.clear()
+    return cloud
+
+
+def test_references_are_resolved_once_what_they_name_exists(cloud: Memory) -> None:
+    preview, changes = engine(cloud, net(), group(), check=True)
+    assert preview.present() == {"net": {}, "group": {}}
+    assert changes.result()["diff"]["after"]["group"]["Net"] == UNKNOWN
+    assert cloud.calls == []
+    found = present(cloud, group(), net())
+    assert cloud.calls == ["create net", "create group"]
+    assert found["group"]["Net"] == "id-net"
+    assert (present(cloud, net(), group()), cloud.calls) == (found, ["create net", "create group"])
+
+
+def test_a_change_is_computed_from_a_reading_of_a_moment_ago(made: Memory) -> None:
+    """An autoscaler moves a group while another object that it needs is changed."""
+    made.there["group"]["Labels"] = {"a": "1"}
+    made.before["set Size of other from 2"] = lambda: made.there["group"].update(Size=9)
+    made.there["other"] = {**made.there["group"]}
+    listed = [net(), group("other", Size=3), {**group(Size=9, Labels={"a": "2"}), "needs": ["other"]}]
+    made.there["group"]["Size"] = 5
+    present(made, *listed)
+    assert made.calls == ["set Size of other from 2", "set Labels of group from {'a': '1'}"]
+
+
+def test_a_busy_object_is_read_again_before_it_is_changed(made: Memory) -> None:
+    made.refuse["set Size of group from 2"] = ["InUse", "InUse"]
+    made.before["set Size of group from 2"] = lambda: made.there["group"].update(Size=7)
+    present(made, net(), group(Size=3))
+    assert made.calls == ["set Size of group from 7"]
+
+
+@pytest.mark.parametrize("code", ["Outdated", "NotFound"])
+def test_what_was_changed_meanwhile_is_compared_again(made: Memory, code: str) -> None:
+    made.refuse["set Size of group from 2"] = [code, code]
+    present(made, net(), group(Size=3))
+    assert made.calls == ["set Size of group from 2"]
+
+
+def test_what_is_deleted_while_it_is_updated(made: Memory) -> None:
+    made.refuse["set Size of group from 2"] = ["NotFound"]
+    made.before["set Size of group from 2"] = lambda: made.there.pop("group")
+    with pytest.raises(RefusedError, match=r"update group group: it was deleted meanwhile\. Run again"):
+        present(made, net(), group(Size=3))
+
+
+def test_what_was_created_may_not_be_found_at_once(cloud: Memory) -> None:
+    cloud.before["create net"] = lambda: cloud.unseen.update(net=3)
+    assert present(cloud, net(), group())["group"]["Net"] == "id-net"
+    assert cloud.calls == ["create net", "create group"]
+
+
+def test_what_another_run_created_is_adopted_and_updated(cloud: Memory) -> None:
+    cloud.refuse["create net"] = ["Exists", "Exists"]
+    cloud.before["create net"] = lambda: cloud.there.update(net={"Tags": OWNER, "Range": "10.0.0.0/16", "Id": "id-1"})
+    assert present(cloud, net())["net"]["Id"] == "id-1"
+    assert cloud.calls == []
+
+
+def test_a_busy_creation_and_deletion_are_sent_again(made: Memory) -> None:
+    made.refuse["delete net"] = ["InUse", "InUse", "InUse"]
+    assert engine(made, net(), group())[0].absent() == ["net", "group"]
+    assert made.calls == ["delete group", "delete net"]
+    assert engine(made, net(), group())[0].absent() == []
+
+
+def test_what_is_not_listed_goes_though_a_listed_one_fails(made: Memory) -> None:
+    """After that one, so that there is a new one before the old one goes, where it can be had."""
+    made.refuse["create new"] = ["Quota"]
+    with pytest.raises(RefusedError, match="create new: Quota: refused"):
+        present(made, net(), group("new"), purge=True)
+    assert made.calls == ["delete group"]
+    made.there["theirs"] = {**made.there["net"], "Size": 1, "Tags": {**OWNER, "cluster": "east"}}
+    present(made, net(), group("new"), purge=True)
+    assert made.calls == ["delete group", "create new"]
+
+
+def test_unlisted_ones_go_in_the_reverse_order_of_what_they_need(made: Memory) -> None:
+    made.there["old-net"] = {**made.there["net"]}
+    other = entry("main", "net", {"Range": "10.1.0.0/16"})
+    made.there["main"] = {**other["body"], "Id": "id-main"}
+    present(made, other, purge=True)
+    assert made.calls.index("delete group") < made.calls.index("delete net")
+    assert sorted(made.there) == ["main"]
+
+
+def test_a_field_for_which_an_object_is_replaced(cloud: Memory) -> None:
+    present(cloud, entry("rule", "rule", {"Port": 80}))
+    run, changes = engine(cloud, entry("rule", "rule", {"Port": 443}))
+    assert run.present()["rule"]["Port"] == 443
+    assert cloud.calls == ["create rule", "delete rule", "create rule"]
+    assert changes.result()["diff"] == {
+        "before": {"rule": {"Port": 80}},
+        "after": {"rule": {"Port": 443, "Tags": OWNER}},
+    }
+
+
+def test_an_object_that_failed_is_deleted_and_created_again(made: Memory) -> None:
+    made.there["group"]["Status"] = "FAILED"
+    present(made, net(), group(Status="ACTIVE"))
+    assert made.calls == ["delete group", "create group"]
+
+
+def test_nothing_is_begun_when_one_cannot_be_changed_or_is_another_owners(made: Memory) -> None:
+    made.there["group"]["Tags"] = {**OWNER, "fleet": "blue"}
+    listed = [{**net(), "body": {**net()["body"], "Range": "10.9.0.0/16"}}, group(), group("more")]
+    with pytest.raises(RefusedError) as refused:
+        present(made, *listed)
+    assert "network net: cannot change Range from 10.0.0.0/16 to 10.9.0.0/16. Set it back to 10.0.0.0/16" in str(
+        refused.value
+    )
+    assert "group group exists already, and has another owner: fleet=blue in its tags, not default" in str(
+        refused.value
+    )
+    made.there["net"]["Region"] = "east"
+    with pytest.raises(RefusedError, match="network net is elsewhere"):
+        engine(made, net())[0].absent()
+    assert made.calls == []
+
+
+def test_what_needs_a_failed_object_is_not_begun(cloud: Memory) -> None:
+    cloud.refuse["create net"] = ["Quota"]
+    with pytest.raises(RefusedError, match="group was not begun, as it needs net"):
+        present(cloud, net(), group())
+    assert cloud.calls == []
+
+
+def test_without_waiting_the_next_run_goes_on(cloud: Memory) -> None:
+    run, _ = engine(cloud, net(), group(), until_done=False)
+    run.present()
+    assert (cloud.calls, run.pending) == (["create net"], ["group group comes once net is done: run again"])
+    run, _ = engine(cloud, net(), group(), until_done=False)
+    run.present()
+    assert cloud.calls == ["create net", "create group"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "message"),
+    [
+        ([net(), net()], "a key is listed twice"),
+        ([group()], "group needs net, which is not among them"),
+        ([{**net(), "needs": ["group"]}, group()], "these need each other: group, net"),
+    ],
+)
+def test_lists_that_cannot_be(cloud: Memory, listed: list[Resource], message: str) -> None:
+    with pytest.raises(RefusedError, match=message):
+        engine(cloud, *listed)
