@@ -101,7 +101,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import preflight as looking
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session, task
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import looking as looks
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import preflight as looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 
 ARGUMENTS: dict[str, Any] = {

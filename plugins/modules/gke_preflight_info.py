@@ -119,14 +119,15 @@ warnings_found:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import looking, task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import preflight as cloud_preflight
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import preflight as looks
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
 ARGUMENTS: dict[str, Any] = {
-    "argument_spec": {**session.ARGUMENTS, **looking.ARGUMENTS, "key": {"type": "bool", "default": True}},
+    "argument_spec": {**session.ARGUMENTS, **cloud_preflight.ARGUMENTS, "key": {"type": "bool", "default": True}},
     "supports_check_mode": True,
 }
 _KEYS = ("name", "object", "project", "region", "version", "resources")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.looking import at_once, failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.looking import at_once, failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import Found
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
