@@ -58,8 +58,9 @@ options:
       body:
         description:
           - The fields, as the API takes them. A right has C(role) and C(member).
-          - A value may be a reference to a field of another listed object, C({ref: KEY, field: PATH}). It is replaced
-            by what the API returns of that object; in check mode by C((known after creation)) where it does not exist.
+          - A value may be a reference to a field of another listed object, a mapping of C(ref), the key of that object,
+            and C(field), a path with dots. It is replaced by what the API returns of that object, or in check mode by
+            V((known after creation\)) where that does not exist.
         type: dict
         default: {}
       needs:
