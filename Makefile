@@ -10,7 +10,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export ANSIBLE_LOCALHOST_WARNING := False
 
-.PHONY: help setup quickstart check test lint types docs crds conformance unit integration interrupted kube bench clean
+.PHONY: help setup quickstart check test lint types docs crds conformance unit sanity oldest matrix integration interrupted kube \
+  bench clean
 
 help: ## what there is to do
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,7 +41,7 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 	@$(MAKE) --no-print-directory -j2 lint types docs crds conformance
 	@$(MAKE) --no-print-directory unit
 
-test: check integration ## everything that has to pass
+test: check sanity oldest integration ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check --quiet .
@@ -64,6 +65,15 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 unit: $(VENV)/tests.installed ## the tests that start nothing
 	@PYTHONPATH=.collections $(BIN)/python -m $(subst .plugins.module_utils,,$(CORE)).tests.gcp.documents
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
+
+sanity: $(VENV)/tests.installed ## ansible-test sanity, on a copy of the checkout
+	@PYTHONPATH=.collections $(BIN)/python tests/sanity/run.py
+
+oldest: $(VENV)/tests.installed ## a few tests of each kind on the oldest ansible-core that the collection supports
+	@PYTHONPATH=.collections $(BIN)/python tests/cores.py oldest
+
+matrix: $(VENV)/tests.installed ## unit and playbook tests on each ansible-core that the collection supports
+	@PYTHONPATH=.collections $(BIN)/python tests/cores.py matrix
 
 integration: $(VENV)/tests.installed kube ## the tests on real parts: Ansible, control planes, Helm, simulated clouds; whole fleets on them
 	@$(BIN)/python -m pytest -q -rs -n 3 --dist loadfile --no-loadscope-reorder -m 'integration and not interrupted'

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """ansible-doc of every plugin: each is found, documented, and its examples are YAML. Exits 1 when one is not."""

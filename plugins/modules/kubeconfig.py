@@ -121,7 +121,6 @@ failed_clusters:
   sample: []
 """
 
-import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,7 +162,7 @@ def work(module: AnsibleModule) -> None:
         )
 
     def bring_one(client: Client) -> dict[str, Any]:
-        path = Path(os.path.expanduser(module.params["folder"])) / f"{client.name}.kubeconfig"
+        path = Path(module.params["folder"]) / f"{client.name}.kubeconfig"
         try:
             written = bring(
                 client,

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Compare answers with recorded ones.

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Pictures of the page of a plan: sample models, each looked at by Chromium, wide and narrow, light and dark.
 
-Run by hand, with the folder that the pictures go to: `tests/report/shoot.py tests/output/report`; with
+Run by hand, with the folder that the pictures go to: `python tests/report/shoot.py tests/output/report`; with
 `--page build/report.html` the page of a build is looked at instead. Pictures show
 the page down to 6,000 px. Printed is what was measured: bytes of the page, seconds to render it, milliseconds until it
 is loaded and laid out, and what its script did when asked.

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A control cluster and the workload clusters east and west, for as long as a folder is there: `clusters.py FOLDER`.

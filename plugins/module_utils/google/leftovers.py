@@ -107,7 +107,8 @@ class Leftovers:
     def _delete(self, thing: Thing) -> bool:
         """Delete it, and wait until it is gone; whether it is. What uses it may go a moment later."""
         request = requests.find(thing.resource) if thing.going else requests.delete(thing.resource)
-        assert request is not None
+        if request is None:
+            raise AssertionError(f"{thing.words} lasts, and is no orphan")
         told: list[bool] = []
 
         def again() -> Seen:

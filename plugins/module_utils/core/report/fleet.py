@@ -39,8 +39,8 @@ _CAPTION = (
 )
 _TILES = (
     "A tile is a cluster: its name, how many devices are claimed, and how many there are; the stronger the colour, the "
-    "fuller. Of several kinds of devices in a pool, the one counts that most pods claim. “!” marks a cluster with an "
-    "overcommitted pool, “×” one that takes nothing new."
+    "fuller. Of several kinds of devices in a pool, the one counts that most pods claim. ! marks a cluster with an "
+    "overcommitted pool, × one that takes nothing new."
 )
 
 

@@ -1,0 +1,93 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Refuse retired words in names, messages, docstrings, comments, task names, documentation and changelog fragments.
+
+docs/glossary.md has the word for each concept. `python tests/check_words.py [PATH...]` reads all files of the checkout
+but those of ROOMS_TO_DO, or the files and folders that are named. Exits 1 when it finds something.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
+
+SUFFIXES = (".py", ".yml", ".yaml", ".j2", ".md", ".cfg", ".toml", ".txt", "Makefile")
+ROOMS_TO_DO = ("tests/",)
+"""Folders and files whose words are still to be replaced. Delete a line with the last retired word of its room."""
+ITSELF = ("docs/glossary.md", "tests/check_words.py")
+
+RETIRED = {
+    "advice": "hint, remediation",
+    "anew": "again",
+    "bring|brings|bringing|brought": "create, install, copy, move",
+    "differing": "different, diff",
+    "fault|faults|faulty": "finding, error",
+    "forms": "formats, versions",
+    "lean": "trimmed, projection",
+    "leftover|leftovers": "orphan",
+    "look|looks|looked|looking": "read, check, inspect, list",
+    "marks": "owner labels, ownership",
+    "nobody": "no one, or the name of the actor",
+    "sight": "snapshot, observation",
+    "situation": "context",
+    "somebody": "a user, another manager",
+    "stranger|strangers": "other owner, unowned",
+    "take away|takes away|taken away|taking away|took away": "delete, prune, remove",
+    "tell|tells|telling|told": "report, say, message",
+    "wanted": "desired",
+}
+_WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(RETIRED).replace(' ', '[ _]')})(?![a-z])", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_QUESTION = re.compile(r"(?:What|Whether|Who|Whose|Which|How|Where|When|Why)\b")
+
+
+def main(arguments: Sequence[str]) -> int:
+    found = [line for name in chosen(arguments) for line in findings(name)]
+    for line in found:
+        print(line)
+    if found:
+        print(f"{len(found)} findings. docs/glossary.md has the words.")
+    return 1 if found else 0
+
+
+def chosen(arguments: Sequence[str]) -> list[str]:
+    """Return the files to read."""
+    named = [Path(each).resolve().relative_to(ROOT).as_posix() for each in arguments]
+    names = [name for name in files() if name.endswith(SUFFIXES) and name not in ITSELF]
+    if named:
+        return [name for name in names if any(name == each or name.startswith(f"{each}/") for each in named)]
+    return [name for name in names if not name.startswith(ROOMS_TO_DO)]
+
+
+def findings(name: str) -> Iterator[str]:
+    """Yield a line for each finding in a file: place, word, and what to write."""
+    text = (ROOT / name).read_text()
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in _WORDS.finditer(_CAMEL.sub("_", line)):
+            yield f"{name}:{number}: {match[0]}: write {instead(match[0])}"
+    for number, docstring in docstrings(text) if name.endswith(".py") else ():
+        if match := _QUESTION.match(docstring):
+            yield f"{name}:{number}: docstring begins with {match[0]}: begin with a verb or a noun"
+
+
+def instead(word: str) -> str:
+    """Return what to write for a retired word."""
+    plain = word.lower().replace("_", " ")
+    return next(better for words, better in RETIRED.items() if plain in words.split("|"))
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string that is a statement: of modules, classes, functions and attributes."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str() as text)):
+                yield node.lineno, text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,138 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Run `ansible-test sanity` on a copy of the checkout, without containers.
+
+    python tests/sanity/run.py                                  # all tests; what `make sanity` runs
+    python tests/sanity/run.py --test validate-modules PATH     # any arguments of `ansible-test sanity`
+
+ansible-test demands a folder ansible_collections/modelplane/fleet without links, which the checkout is not. Its virtual
+environments are made on the first run, from the registry that pip is set to, and kept in the cache folder of the tests;
+later runs need no network.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+from ansible.release import __version__ as core
+from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
+from ansible_collections.modelplane.fleet.tests.packages import cache
+from ansible_test._internal.python_requirements import get_venv_packages
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+# It takes about as long as all others together.
+SLOWEST = "pylint"
+# ansible-test would fetch this from a host of its own. Each Python brings a pip that can install the one asked for.
+BOOTSTRAP = """\
+import ensurepip, os, subprocess, sys
+environment = dict(os.environ)
+ensurepip.bootstrap()
+packages = [each for each in sys.argv[1:] if each not in ("--no-setuptools", "--no-wheel")]
+sys.exit(subprocess.run([sys.executable, "-m", "pip", "install", *packages], env=environment, check=False).returncode)
+"""
+
+
+def copy(place: Path) -> Path:
+    """Copy the files of the checkout to a collections folder below `place`."""
+    tree = place / "ansible_collections" / "modelplane" / "fleet"
+    for name in files():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    return tree
+
+
+def write_pip_settings(path: Path) -> None:
+    """Write pip's settings to a configuration file, as ansible-test hands on no variable of pip and of proxies."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    proxy = urllib.request.getproxies().get("https")
+    sections: dict[str, dict[str, str]] = {"global": {"proxy": proxy} if proxy else {}}
+    for line in listed.splitlines():
+        key, _, value = line.partition("=")
+        section, _, option = key.rpartition(".")
+        sections.setdefault("global" if section == ":env:" else section, {})[option] = ast.literal_eval(value)
+    parser = configparser.RawConfigParser()
+    parser.read_dict(sections)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        parser.write(file)
+
+
+def prepare(home: Path, tree: Path) -> None:
+    """Make the virtual environments of ansible-test below `home`, once for each release of it and of Python."""
+    ready = home / f"ready-{core}-python{PYTHON}"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if ready.exists():
+            return
+        version = get_venv_packages(SimpleNamespace(version=PYTHON))["pip"]
+        script = home / ".ansible" / "test" / "cache" / f"get_pip_{version.replace('.', '_')}.py"
+        script.parent.mkdir(parents=True, exist_ok=True)
+        script.write_text(BOOTSTRAP)
+        settings = home / ".config" / "pip" / "pip.conf"
+        write_pip_settings(settings)
+        try:
+            done = subprocess.run(sanity("--prime-venvs"), cwd=tree, env=environ(home), check=False)
+        finally:
+            settings.unlink()
+        if done.returncode:
+            raise SystemExit(
+                "The environments of ansible-test cannot be created: see above. They need a package registry."
+            )
+        ready.touch()
+
+
+def sanity(*arguments: str) -> list[str]:
+    program = str(Path(sys.executable).with_name("ansible-test"))
+    return [program, "sanity", "--python", PYTHON, "--color", "no", *arguments]
+
+
+def environ(home: Path) -> dict[str, str]:
+    """Return the environment of ansible-test, which keeps its files in the folder HOME."""
+    without = ("ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+    return {**{name: value for name, value in os.environ.items() if name not in without}, "HOME": str(home)}
+
+
+def run_all(home: Path, trees: Sequence[Path]) -> int:
+    """Run the slowest test in one tree while all others run in another one. Print what fails and what is skipped."""
+    shares = (["--skip-test", SLOWEST], ["--test", SLOWEST])
+    begun = [
+        subprocess.Popen(
+            sanity(*share), cwd=tree, env=environ(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for tree, share in zip(trees, shares, strict=True)
+    ]
+    count = 0
+    for process in begun:
+        output = process.communicate()[0]
+        lines = output.splitlines()
+        count += sum(line.startswith("Running sanity test") for line in lines)
+        print("\n".join(lines if process.returncode else [line for line in lines if line.startswith("WARNING")]))
+    print(f"ansible-test sanity: {count} tests by ansible-core {core} on Python {PYTHON}")
+    return max(process.returncode for process in begun)
+
+
+def main(arguments: Sequence[str]) -> int:
+    home = cache() / "ansible-test"
+    with tempfile.TemporaryDirectory(prefix="sanity-") as place:
+        trees = [copy(Path(place) / name) for name in ("most", "slowest")]
+        prepare(home, trees[0])
+        if arguments:
+            return subprocess.run(sanity(*arguments), cwd=trees[0], env=environ(home), check=False).returncode
+        return run_all(home, trees)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
