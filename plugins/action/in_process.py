@@ -58,7 +58,7 @@ class ActionModule(AsModule):
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             raise AnsibleError(
-                f"This is a fault of modelplane.fleet, please report it: {type(error).__name__} in "
+                f"This is an error of modelplane.fleet, please report it: {type(error).__name__} in "
                 f"{os.path.basename(place.filename)}:{place.lineno}"
             ) from error
         raise AnsibleError(f"{self._task.action} came to no result")
@@ -88,7 +88,7 @@ class _Ended(BaseException):
 
 
 class _Face:
-    """What the modules use of AnsibleModule, with the same meaning."""
+    """The part of AnsibleModule that the modules use, with the same meaning."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any], given: Mapping[str, Any], task: Any) -> None:
         more = {key: arguments[key] for key in ("mutually_exclusive", "required_if") if key in arguments}
@@ -107,7 +107,7 @@ class _Face:
         Display().warning(self._shown(text))
 
     def log(self, text: str) -> None:
-        """What goes on in a long wait: seen with -v while it lasts."""
+        """Return what goes on in a long wait: seen with -v while it lasts."""
         Display().v(self._shown(text))
 
     def _shown(self, text: str) -> str:

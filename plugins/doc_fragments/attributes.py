@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What modules say of check mode, diff mode and second runs."""
+"""Attributes of modules: check mode, diff mode and second runs."""
 
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Attributes of modules that only look."""
+    """Attributes of modules that only read."""
 
     READ_ONLY = r"""
 attributes:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How modules are told who they are to AWS, and how long they wait.
+"""Options of modules for the login to AWS, and for waiting.
 
 The argument specs are in `module_utils/aws/session.py` and `waiting.py`.
 """
@@ -47,7 +47,7 @@ author:
 options:
   wait:
     description:
-      - Whether to wait until AWS is done. What is waited for is told with C(-v) while it lasts, and in RV(waited).
+      - Whether to wait until AWS is done. What is waited for is shown with C(-v) while it lasts, and in RV(waited).
     type: bool
     default: true
   wait_timeout:
@@ -56,7 +56,7 @@ options:
     type: int
     default: 1800
   wait_delay:
-    description: Seconds between two looks.
+    description: Seconds between two checks.
     type: float
     default: 15
 """

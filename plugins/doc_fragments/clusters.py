@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How modules are told where clusters are; the argument spec is that of `module_utils/arguments/cluster_options.py`."""
+"""Options of modules for connections; the argument spec is that of `module_utils/arguments/cluster_options.py`."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ _LIMITS = r"""
     default: 30
   retries:
     description:
-      - How often a request is sent again when the server is busy (429), has a fault (5xx) or breaks the connection.
+      - How often a request is sent again when the server is busy (429), fails (5xx) or breaks the connection.
     type: int
     default: 5
   answer_limit:

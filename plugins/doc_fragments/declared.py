@@ -26,7 +26,7 @@ options:
     description:
       - What to do when manifests have errors.
       - V(fail) reports all errors, and nothing else.
-      - V(hold) reports them as warnings, and goes on with the rest. A document of which cannot be told which resource
+      - V(hold) reports them as warnings, and goes on with the rest. A document of which it is unknown which resource
         it is fails in both cases, as does a path at which there is nothing.
     type: str
     choices: [fail, hold]

@@ -42,7 +42,7 @@ options:
     default: Devices
   search:
     description:
-      - How hard a fit is looked for.
+      - How hard a fit is searched.
       - V(Exact) tries other pools and devices when the first choice leads nowhere, within a bound on work; V(Greedy)
         never takes a choice back.
     type: str
@@ -60,7 +60,7 @@ options:
       - What to do when manifests have errors.
       - V(fail) changes nothing and reports all errors.
       - V(hold) leaves everything that belongs to an invalid resource as it is, reports its errors as warnings, and goes
-        on with the rest. A document that cannot even be told which resource it is fails in both cases.
+        on with the rest. A document of which it is unknown which resource it is fails in both cases.
     type: str
     choices: [fail, hold]
     default: fail

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How modules are told who they are to Google Cloud, and how long they wait.
+"""Options of modules for the login to Google Cloud, and for waiting.
 
 The argument specs are in `module_utils/google/session.py` and `module_utils/cloud/waiting.py`.
 """
@@ -47,7 +47,7 @@ author:
 options:
   wait:
     description:
-      - Whether to wait until Google is done. What is waited for is told with C(-v) while it lasts, and in RV(waited).
+      - Whether to wait until Google is done. What is waited for is shown with C(-v) while it lasts, and in RV(waited).
     type: bool
     default: true
   wait_timeout:
@@ -57,7 +57,7 @@ options:
     type: int
     default: 2700
   wait_delay:
-    description: Seconds between two looks.
+    description: Seconds between two checks.
     type: float
     default: 15
 """

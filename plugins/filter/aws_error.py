@@ -53,7 +53,7 @@ _UNKNOWN = "It failed, and nothing is told why"
 
 
 def aws_error(result: Any) -> str:
-    """What a failed task says, with what to do."""
+    """Return what a failed task says, with what to do."""
     if not isinstance(result, Mapping):
         raise AnsibleFilterError("modelplane.fleet.aws_error: the input must be the result of a task")
     failed = [each for each in result.get("results") or () if isinstance(each, Mapping) and each.get("failed")]

@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: Which version of a collection is installed
 description:
-  - Looks where Ansible itself would take the collection from. A play that names an action of a collection which is not
-    there ends before it can say what to install.
+  - Searches where Ansible itself would take the collection from. A play that names an action of a missing collection
+    ends before it can say what to install.
 options:
   _input:
     description: The name of the collection.
@@ -28,7 +28,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: The version; V(0) for a collection that is not installed, and for one that does not tell.
+  description: The version; V(0) for a collection that is not installed, and for one without a version.
   type: str
   returned: always
   sample: 11.4.0
@@ -58,12 +58,12 @@ def collection_version(name: Any) -> str:
     # A collection that was installed has the first, a checkout the second.
     manifest, galaxy = folder / "MANIFEST.json", folder / "galaxy.yml"
     if manifest.is_file():
-        told = json.loads(manifest.read_text(encoding="utf-8")).get("collection_info") or {}
+        information = json.loads(manifest.read_text(encoding="utf-8")).get("collection_info") or {}
     elif galaxy.is_file():
-        told = yaml.safe_load(galaxy.read_text(encoding="utf-8")) or {}
+        information = yaml.safe_load(galaxy.read_text(encoding="utf-8")) or {}
     else:
-        told = {}
-    return str(told.get("version") or _NONE)
+        information = {}
+    return str(information.get("version") or _NONE)
 
 
 class FilterModule:

@@ -14,7 +14,7 @@ description:
   - Turns the variables of hosts of the group C(workload_clusters) into the argument C(clusters) of the modules that
     work on clusters.
   - Hosts whose C(fleet_target) is not V(kubernetes) are left out.
-  - All that is wrong with the variables of all hosts is told at once. No value of a connection is repeated in messages.
+  - All findings in the variables of all hosts are reported at once. No value of a connection is repeated in messages.
 notes:
   - Relative paths start from the folder of the inventory that the host is in.
 positional: hostvars
@@ -36,7 +36,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the clusters of the play
+- name: Read the clusters of the play
   modelplane.fleet.cluster_info:
     clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
   run_once: true

@@ -30,7 +30,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the clusters whose kubeconfigs are on the control cluster
+- name: Read the clusters whose kubeconfigs are on the control cluster
   modelplane.fleet.cluster_info:
     clusters: "{{ ansible_play_hosts | modelplane.fleet.connections(hostvars) }}"
     control: "{{ hostvars[groups['control_plane'] | first] | modelplane.fleet.control_connection }}"

@@ -13,8 +13,8 @@ short_description: All that an EKSCluster becomes in AWS
 description:
   - Turns an EKSCluster into the names and settings of everything that is made for it, from the VPC to the addons. IDs,
     which things get when they are made, are not in it.
-  - All that is wrong with the EKSCluster is told at once. For one that is composed of an InferenceCluster it is told
-    where it is written there.
+  - All findings in the EKSCluster are reported at once. For one that is composed of an InferenceCluster, they name the
+    place in the InferenceCluster.
 options:
   _input:
     description: The EKSCluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
@@ -90,7 +90,7 @@ _OPTIONS = ("addons", "tags", "zones")
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
-    """What an EKSCluster becomes."""
+    """Return what an EKSCluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
 

@@ -12,13 +12,13 @@ version_added: 0.1.0
 short_description: The engines of a ModelDeployment, whichever way it is written
 description:
   - Returns the engines of a ModelDeployment in canonical form, as C(spec.template.spec.engines) holds them.
-  - Earlier written forms are converted. These are C(spec.engines) directly under C(spec), and C(spec.workers) with a
+  - Earlier formats are converted. These are C(spec.engines) directly under C(spec), and C(spec.workers) with a
     C(topology), with or without C(spec.prefill).
 notes:
   - Only the form is converted. Use the modules of this collection to validate a deployment in full.
 options:
   _input:
-    description: A ModelDeployment in any of its written forms.
+    description: A ModelDeployment in any of its formats.
     type: dict
     required: true
 seealso:
@@ -27,7 +27,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Tell which nodes a deployment asks for
+- name: Show which nodes a deployment asks for
   ansible.builtin.debug:
     msg: "{{ (deployment | modelplane.fleet.engines | first).members | map(attribute='role') }}"
   vars:

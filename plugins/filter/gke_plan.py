@@ -13,8 +13,8 @@ short_description: All that a GKECluster becomes in Google Cloud
 description:
   - Turns a GKECluster into everything that is made for it, from the network to the rights of its service account, each
     object with the fields that Google's API takes.
-  - All that is wrong with the GKECluster is told at once. For one that is composed of an InferenceCluster it is told
-    where it is written there.
+  - All findings in the GKECluster are reported at once. For one that is composed of an InferenceCluster, they name the
+    place in the InferenceCluster.
 options:
   _input:
     description: The GKECluster, such as RV(modelplane.fleet.cloud_cluster_info#module:clusters) has it.
@@ -90,7 +90,7 @@ _OPTIONS = ("dra_labels", "labels")
 
 
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
-    """What a GKECluster becomes."""
+    """Return what a GKECluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
 

@@ -12,7 +12,7 @@ version_added: 0.1.0
 short_description: Which charts the clusters of a fleet need, and how they are rendered
 description:
   - Turns the variables of hosts into the archives that the roles of this collection would install there, each once.
-  - Mirrors that the variables name are passed over; what is wanted is where charts come from in the end.
+  - Mirrors that the variables name are passed over; what counts is where charts come from in the end.
 positional: hosts, components, clusters
 options:
   _input:
@@ -31,7 +31,7 @@ options:
     required: true
   clusters:
     description:
-      - What M(modelplane.fleet.serving_stack_info) tells. A cluster that is not among them gets all components.
+      - The result of M(modelplane.fleet.serving_stack_info). A cluster that is not among them gets all components.
     type: dict
     default: {}
   prefix:

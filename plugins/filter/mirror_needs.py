@@ -15,7 +15,7 @@ description:
 positional: found
 options:
   _input:
-    description: Charts as P(modelplane.fleet.mirror_charts#filter) tells them.
+    description: Charts as P(modelplane.fleet.mirror_charts#filter) returns them.
     type: list
     elements: dict
     required: true

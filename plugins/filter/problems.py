@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: What is wrong with the variables of a fleet
 description:
-  - Looks through the variables that the playbooks of this collection read, before anything is done with them.
-  - Misspelt names, wrong types and choices, and connections that lead nowhere are told all at once. No value of a
+  - Validates the variables that the playbooks of this collection read, before anything is done with them.
+  - Misspelt names, wrong types and choices, and connections that lead nowhere are reported all at once. No value of a
     connection is repeated.
   - With O(groups), so are misspelt groups, and an inventory in which nothing of the fleet is a host.
 positional: host, hosts
@@ -83,7 +83,7 @@ _ROLES = {
 
 
 def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: Any = None) -> list[str]:
-    """What is wrong with the variables of a fleet."""
+    """Return what is wrong with the variables of a fleet."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections, inventory_variables
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
@@ -108,7 +108,7 @@ def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: A
 
 @functools.cache
 def _of_roles() -> dict[str, frozenset[str]]:
-    """What variables of roles begin with that no one else's do, and those that the roles read."""
+    """Return what variables of roles begin with that no one else's do, and those that the roles read."""
     found = {}
     for prefix, role in _ROLES.items():
         text = (_ROLE_FOLDER / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def _of_roles() -> dict[str, frozenset[str]]:
 
 
 def _read(variables: Mapping[str, Any], names: set[str], prefixes: tuple[str, ...]) -> dict[str, Any]:
-    """Return the variables by these names as plain data, and those that look like one as None: Ansible templates one
+    """Return the variables by these names as plain data, and those that resemble one as None: Ansible templates one
     when it is read, and whoever copies a lazy one copies its template engine with it."""
     return {
         name: plain(variables[name]) if name in names else None

@@ -14,7 +14,7 @@ description:
   - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same form, and the variables of
     a cluster into releases of Helm with charts and values, and, with what was seen of the cluster, into what has to be
     done about each.
-  - All that is wrong with the variables is told at once.
+  - All findings in the variables are reported at once.
 positional: choices
 options:
   _input:
@@ -32,7 +32,7 @@ options:
     required: true
   seen:
     description:
-      - What M(modelplane.fleet.helm_release_info) tells of the cluster.
+      - The result of M(modelplane.fleet.helm_release_info) for the cluster.
     type: dict
   stuck_after:
     description: Seconds after which a release that is half done is recovered.
@@ -83,7 +83,7 @@ _NAME = "modelplane.fleet.stack_plan"
 def stack_plan(
     components: Any, choices: Any, seen: Any = None, stuck_after: float = 900.0, adopt: Any = ()
 ) -> list[dict[str, Any]]:
-    """What becomes of each component."""
+    """Return what becomes of each component."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
         Choices,
         StackError,

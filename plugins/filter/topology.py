@@ -30,7 +30,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Tell what a model over two nodes takes
+- name: Show what a model over two nodes takes
   ansible.builtin.debug:
     msg: >-
       {{ shape.nodes_per_worker }} nodes with {{ shape.gpus_per_node }} GPUs each

@@ -13,7 +13,7 @@ short_description: The objects of the gateway of a workload cluster
 description:
   - Turns what the role C(modelplane.fleet.serving_stack) knows of the gateway into the objects out of which Envoy
     Gateway makes it, an EnvoyProxy, a GatewayClass and a Gateway.
-  - Listeners are checked as those of a ServingStack are, and all that is wrong with them is told at once.
+  - Listeners are checked as those of a ServingStack are, and all findings in them are reported at once.
 options:
   _input:
     description:

@@ -13,7 +13,7 @@ short_description: The clusters of a fleet as hosts, from its manifests or from 
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
     group C(control_plane).
-  - An EKSCluster or a GKECluster that somebody wrote is a host, too. If an InferenceCluster with source C(Existing) has
+  - An EKSCluster or a GKECluster that a user wrote is a host, too. If an InferenceCluster with source C(Existing) has
     its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
   - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
     of these kinds, or both.
@@ -22,14 +22,14 @@ description:
     C(target_directory)). Characters that a group name cannot have become underscores.
   - The host variables are those of the inventory contract, which C(docs/inventory.md) describes. An inventory with the
     same variables written by hand does just as well.
-  - Secrets come into no variable and into no cache. A variable only tells where a kubeconfig or a token is.
+  - Secrets come into no variable and into no cache. A variable only says where a kubeconfig or a token is.
   - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
   - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
-  - Only InferenceClusters, EKSClusters and GKEClusters are looked at. The latter two are passed over on a control
+  - Only InferenceClusters, EKSClusters and GKEClusters are read. The latter two are passed over on a control
     cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that
-    a cluster names exist, is told by M(modelplane.fleet.resource_info) and by every run.
-  - With O(strict=false), a manifest with errors is told as a warning, and its cluster is no host. Nothing on that
+    a cluster names exist, is reported by M(modelplane.fleet.resource_info) and by every run.
+  - With O(strict=false), a manifest with errors is reported as a warning, and its cluster is no host. Nothing on that
     cluster changes then.
 requirements:
   - pydantic >= 2.10
@@ -160,7 +160,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     NAME = "modelplane.fleet.fleet"
 
     def verify_file(self, path: str) -> bool:
-        """Whether the file is meant for this plugin, by its name."""
+        """Return whether the file is meant for this plugin, by its name."""
         return super().verify_file(path) and path.endswith(ENDINGS)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
@@ -226,7 +226,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return found
 
     def _read(self, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """What is told of each cluster, sorted by name."""
+        """Return the description of each cluster, sorted by name."""
         written, problems = _from_manifests(config["resources"])
         live, more = _from_control(config["control"], alone=not config["resources"])
         problems += more
@@ -239,11 +239,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for ref, cluster in sorted(written.items())
             if ref in live and _conflict(cluster, live[ref])
         ]
-        # Nobody can tell which of the two is right, so this is no matter of strictness.
-        self._tell([*problems, *conflicts], fatal=bool(conflicts))
+        # It is unknown which of the two is right, so this is no matter of strictness.
+        self._report([*problems, *conflicts], fatal=bool(conflicts))
         return _hosts({**live, **written}.values())
 
-    def _tell(self, problems: Iterable[Problem], *, fatal: bool) -> None:
+    def _report(self, problems: Iterable[Problem], *, fatal: bool) -> None:
         lines = [str(problem) for problem in problems]
         if lines and (fatal or self.get_option("strict")):
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
@@ -251,7 +251,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for line in lines[:_MOST_WARNINGS]:
             self.display.warning(line)
         if len(lines) > _MOST_WARNINGS:
-            self.display.warning(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.validate tells all of them")
+            self.display.warning(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.validate shows all of them")
 
     def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:
         for cluster in found:
@@ -314,7 +314,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 
 def _groups(cluster: Mapping[str, Any]) -> list[str]:
-    """The groups of a cluster by what is told of it."""
+    """The groups of a cluster by its description."""
     names = [f"source_{cluster['source'].lower()}"]
     if cluster["region"]:
         names.append(f"region_{cluster['region']}")
@@ -323,7 +323,7 @@ def _groups(cluster: Mapping[str, Any]) -> list[str]:
 
 
 def _hosts(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
-    """What is told of each host, sorted by name."""
+    """Return the description of each host, sorted by name."""
     found: dict[str, list[Cluster]] = {}
     for cluster in clusters:
         found.setdefault(cluster.name, []).append(cluster)
@@ -331,20 +331,20 @@ def _hosts(clusters: Iterable[Cluster]) -> list[dict[str, Any]]:
 
 
 def _host(same: list[Cluster]) -> dict[str, Any]:
-    """What is told of all that has one name. The module cloud_cluster_info says what is wrong with several."""
+    """Return the description of all resources with one name. The module cloud_cluster_info refuses some of several."""
     same.sort(key=lambda cluster: (KINDS.index(cluster.kind), cluster.namespace != SYSTEM_NAMESPACE, cluster.namespace))
-    told = _told(same[0])
-    if told["kind"] != KINDS[0] or len(same) == 1 or same[1].namespace != SYSTEM_NAMESPACE:
-        return told
-    secret = told["connection"].get("secret") or {}
-    if told["source"] == "Existing" and secret.get("name") == kubeconfig_secret(told["name"]):
-        made = _told(same[1])
-        told.update({key: made[key] for key in ("connection", "credentials", "region")})
-    return told
+    described = _described(same[0])
+    if described["kind"] != KINDS[0] or len(same) == 1 or same[1].namespace != SYSTEM_NAMESPACE:
+        return described
+    secret = described["connection"].get("secret") or {}
+    if described["source"] == "Existing" and secret.get("name") == kubeconfig_secret(described["name"]):
+        made = _described(same[1])
+        described.update({key: made[key] for key in ("connection", "credentials", "region")})
+    return described
 
 
-def _told(cluster: Cluster) -> dict[str, Any]:
-    """What variables, groups and the cache tell of a cluster; nothing of it is a secret."""
+def _described(cluster: Cluster) -> dict[str, Any]:
+    """Return what variables, groups and the cache hold of a cluster; nothing of it is a secret."""
     return {
         "kind": cluster.kind,
         "name": cluster.name,
@@ -372,9 +372,9 @@ def _source(cluster: Cluster) -> str:
 
 
 def _labels(cluster: Cluster) -> dict[str, str]:
-    """The labels somebody gave the cluster, sorted; not those that copies on the control cluster are marked with."""
-    marks = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
-    return {key: value for key, value in sorted(cluster.labels.items()) if key not in marks}
+    """The labels that users gave the cluster, sorted; not those of copies on the control cluster."""
+    ours = (MANAGED_BY_LABEL, PUBLISHED_LABEL)
+    return {key: value for key, value in sorted(cluster.labels.items()) if key not in ours}
 
 
 def _region(cluster: Cluster) -> str:
@@ -407,7 +407,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
     """The clusters on the control cluster, and what is wrong with them, without what InferenceClusters became.
 
     Unless it alone says what clusters there are, it need not have the definitions of the fleet's kinds: the first run
-    of a fleet brings them there. Raises AnsibleParserError.
+    of a fleet creates them there. Raises AnsibleParserError.
     """
     if not control:
         return {}, []
@@ -449,7 +449,7 @@ def _items(client: Any, kind: str, *, alone: bool) -> list[dict[str, Any]]:
 
 
 def _conflict(written: Cluster, live: Cluster) -> bool:
-    """Whether two descriptions of one cluster differ, and nobody can tell which of them is newer."""
+    """Return whether two descriptions of one cluster differ, and it is unknown which of them is newer."""
     if live.labels.get(MANAGED_BY_LABEL) == MANAGED_BY:
         return False
     return written.spec != live.spec or _labels(written) != _labels(live)

@@ -163,17 +163,17 @@ clusters:
       changed: false
       failed: true
       msg: >-
-        spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are wanted. Label the nodes of
+        spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are desired. Label the nodes of
         the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool
       findings:
         - severity: error
           check: nodes
           where: spec.nodePools[0] (gpu)
-          message: no node has the label modelplane.ai/pool=gpu, 4 or more are wanted
+          message: no node has the label modelplane.ai/pool=gpu, 4 or more are desired
           hint: Label the nodes of the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool
       report:
         - "onprem: 1 error"
-        - "  error: spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are wanted"
+        - "  error: spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 4 or more are desired"
         - "    Label the nodes of the pool (kubectl label node NAME modelplane.ai/pool=gpu), or correct the pool"
       openshift: false
       bindings: []
@@ -199,7 +199,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, checks
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import openshift, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import errors, report
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Wanted, wanted_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, desired_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -231,10 +231,10 @@ def work(module: AnsibleModule) -> None:
     libraries.need(module, "kubernetes")
     prepare(module)
     with per_cluster.telling_arguments(module):
-        wanted = _wanted(module)
+        desired = _desired(module)
 
         def checked(client: Client) -> dict[str, Any]:
-            return _checked(client, wanted(client.name), module.params["recorded_in"] or "")
+            return _checked(client, desired(client.name), module.params["recorded_in"] or "")
 
         found = per_cluster.on_each(module, checked)
         for name, told in found.items():
@@ -242,31 +242,31 @@ def work(module: AnsibleModule) -> None:
         per_cluster.end(module, found)
 
 
-def _checked(client: Client, wanted: Wanted, recorded_in: str) -> dict[str, Any]:
-    sight = look(client, wanted, recorded_in)
-    findings = checks.check(sight, wanted)
+def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, Any]:
+    snapshot = look(client, desired, recorded_in)
+    findings = checks.check(snapshot, desired)
     wrong = errors(findings)
-    needs = openshift.needs(wanted) if sight.openshift else ()
+    needs = openshift.needs(desired) if snapshot.openshift else ()
     return {
         "changed": False,
         "failed": bool(wrong),
         "msg": "\n".join(map(str, wrong)),
         "findings": [finding.wire() for finding in findings],
         "report": report(client.name, findings),
-        "installed": bool(sight.recorded),
-        "openshift": sight.openshift is not None,
+        "installed": bool(snapshot.recorded),
+        "openshift": snapshot.openshift is not None,
         "bindings": openshift.bindings(needs),
     }
 
 
-def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
-    """What is wanted of a cluster, by its name. Raises ArgumentsError."""
+def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
+    """Return what is desired of a cluster, by its name. Raises ArgumentsError."""
     params = module.params
     resources = _resources(module)
     given = rights.bound(params["rights"])
 
-    def of(name: str) -> Wanted:
-        plain = wanted_of(name, resources)
+    def of(name: str) -> Desired:
+        plain = desired_of(name, resources)
         choices = {"drivers": plain.expected.drivers, **params["choices"]}
         planned: Sequence[Mapping[str, Any]] = ()
         problems: Sequence[str] = ()
@@ -274,7 +274,7 @@ def _wanted(module: AnsibleModule) -> Callable[[str], Wanted]:
             planned = stack.plan(params["components"], stack.Choices(**choices))
         except stack.StackError as error:
             problems = error.problems
-        return wanted_of(
+        return desired_of(
             name,
             resources,
             planned=planned,

@@ -136,7 +136,7 @@ class _Look:
 
     @property
     def fault(self) -> str:
-        """Why it cannot be used yet; empty when it can."""
+        """Return why it cannot be used yet; empty when it can."""
         ready = self.status.condition(READY)
         if ready is None or ready.status != "True":
             return ready.message if ready else ""

@@ -198,7 +198,7 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
 
 
 def _gateway(resources: Sequence[api.Resource], live: Iterable[Object]) -> dict[str, Any]:
-    """What the InferenceGateway asks for. Raises InvalidResource."""
+    """Return what the InferenceGateway asks for. Raises InvalidResource."""
     wanted, made_there = declared_gateway(resources, live)
     if wanted is None:
         return {}

@@ -123,7 +123,7 @@ def test_a_bare_cluster_and_all_that_stands_in_the_way(place: Place) -> None:
     recap, report = place.check()
     assert recap["failed"] == 1
     for expected in (
-        "error: spec.nodePools[1] (large): no node has the label modelplane.ai/pool=large, 2 or more are wanted",
+        "error: spec.nodePools[1] (large): no node has the label modelplane.ai/pool=large, 2 or more are desired",
         "error: Node gpu-0, gpu-1, gpu-2 (pool gpu): pods of replicas do not tolerate the taint team=ml:NoSchedule",
         "error: nodes: every node has a taint",
         "error: spec.cluster.existing.cache.storageClassName: StorageClass rwx is not there",

@@ -131,7 +131,7 @@ def test_one_report_for_all_clusters(tmp_path: Path, clusters: dict[str, Cluster
     report = " ".join(report.partition("TASK [")[0].split())
     assert "good: nothing stands in the way" in report
     assert "bad: 2 errors, 1 warning" in report
-    assert "no node has the label modelplane.ai/pool=gpu, 2 or more are wanted" in report
+    assert "no node has the label modelplane.ai/pool=gpu, 2 or more are desired" in report
     assert "StorageClass rwx is not there" in report
     assert "no controller for Services of type LoadBalancer is to be seen" in report
     assert (recap(output, "good")["failed"], recap(output, "bad")["failed"]) == (0, 1)
@@ -199,7 +199,7 @@ def test_a_cluster_whose_manifest_has_errors_keeps_its_stack(tmp_path: Path, clu
 
     # Looking is allowed.
     looked = check(tmp_path, inventory, *hold)
-    assert "no InferenceCluster bad is known, so its pools were not looked at" in " ".join(looked.split())
+    assert "no InferenceCluster bad is known, so its pools were not checked" in " ".join(looked.split())
     assert [cluster.written for cluster in clusters.values()] == [[], []]
 
 
@@ -240,7 +240,7 @@ def test_the_module_by_itself(tmp_path: Path, clusters: dict[str, Cluster]) -> N
     assert every["clusters"]["good"]["report"] == [
         "good: 1 warning",
         "  warning: DeviceClass gpu.nvidia.com: InferenceClasses of the pools name it, it is not there, and the "
-        "serving stack does not bring it",
+        "serving stack does not install it",
         "    Install the DRA driver that defines it",
     ]
     bad = every["clusters"]["bad"]

@@ -48,7 +48,7 @@ addEventListener('load', () => setTimeout(async () => {
   box.value = shown() > 12 ? 'team-03 prod-02' : 'ml-team us-central';
   box.dispatchEvent(new Event('input'));
   await wait(300);
-  answer.told = one('told').textContent;
+  answer.told = one('message').textContent;
   answer.filtered = shown();
   one('sort').value = 'fill';
   one('sort').dispatchEvent(new Event('change'));

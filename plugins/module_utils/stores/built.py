@@ -25,7 +25,7 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 def read_objects(folder: str, *, own: bool = False) -> list[Object]:
     """Every object in the files below a folder, hidden ones left out. Raises StoreError; an object that cannot be read
-    must not count as one that is not wanted. `own`: the folder is part of a build; links in it are refused."""
+    must not count as one that is not desired. `own`: the folder is part of a build; links in it are refused."""
     found: list[Object] = []
     for path in _files(folder):
         try:
@@ -67,10 +67,10 @@ class Build:
         self.plan = _plan(folder)
 
     def objects(self, cluster: str, folder: str = "") -> list[Object]:
-        """What a workload cluster should have, from the folder given or its own one in the build.
+        """Return what a workload cluster should have, from the folder given or its own one in the build.
 
         A cluster of the fleet without objects has no folder. A name that the build does not know is a mistake, which
-        must not read as "nothing is wanted there".
+        must not read as "nothing is desired there".
         """
         place = folder or self._own("clusters", cluster)
         if os.path.isdir(place):
@@ -99,7 +99,7 @@ class Build:
         return read_objects(place, own=True) if os.path.isdir(place) else []
 
     def statuses(self) -> list[Object]:
-        """Resources with their status; none when nobody observes the fleet."""
+        """Resources with their status; none when the fleet is not observed."""
         place = self._own("status")
         return read_objects(place, own=True) if os.path.isdir(place) else []
 

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A control cluster as the home of the fleet: its resources and its state, out of what was observed there.
 
-Three sorts of `modelplane.ai` objects are on a control cluster, told apart by their labels. What users made there has
+Three sorts of `modelplane.ai` objects are on a control cluster, distinguished by labels. What users made there has
 none of ours. What was *published* is a copy of a manifest, made so that `kubectl get` shows the whole fleet; the
 manifest is what counts. All other managed objects are *composed*, and the ModelReplicas and ModelEndpoints of them are
 the state that a run starts from.
@@ -31,7 +31,7 @@ _STATE = ("ModelReplica", "ModelEndpoint")
 
 
 class ControlCluster:
-    """What an observation of a control cluster says of the fleet."""
+    """State of the fleet in an observation of a control cluster."""
 
     def __init__(self, observed: Observed, built: Earlier = nothing_earlier) -> None:
         """`built` is what the build folder has of a resource, if it is still there from the last run."""
@@ -44,7 +44,7 @@ class ControlCluster:
         return [_source(value) for value in self._resources if not _is_managed(value)]
 
     def copies(self) -> list[str]:
-        """Which resources are copies of manifests: "<kind> <namespace>/<name>"."""
+        """Return which resources are copies of manifests: "<kind> <namespace>/<name>"."""
         return [str(_ref(value)) for value in self._resources if _is_published(value)]
 
     def published(self, loaded: Loaded) -> list[Object]:
@@ -90,14 +90,14 @@ class ControlCluster:
     def earlier(self, ref: Ref) -> Sequence[tuple[str, Object]]:
         """Each object that earlier runs composed of a resource, with its workload cluster or "" (see `EarlierObjects`).
 
-        What an API server shows tells what is there, and a build folder how it was written. Of a cluster that nobody
-        looked at, or that did not answer, it is the build folder alone; nothing is applied there either.
+        What an API server shows is what is there, and a build folder has how it was written. For a cluster that was not
+        observed, or that did not answer, it is the build folder alone; nothing is applied there either.
         """
         label = OWNER_LABELS.get(ref.kind)
         if label is None:
             return ()
-        looks = self._observed.clusters
-        shown = {name for name, cluster in looks.items() if not cluster.unreachable and not cluster.declared}
+        observed = self._observed.clusters
+        shown = {name for name, cluster in observed.items() if not cluster.unreachable and not cluster.declared}
         built = list(self._built(ref))
         written = {(place, *identity(value)): value for place, value in built if place}
         found = [(place, written.get((place, *identity(value)), value)) for place, value in self._composed(ref, label)]

@@ -4,7 +4,7 @@
 
     build/control/…             objects of the control cluster; the ModelReplicas among them are what a run starts from
     build/clusters/<name>/…     objects of one workload cluster
-    build/status/…              the status of each resource, when somebody observes the fleet
+    build/status/…              the status of each resource, when the fleet is observed
     build/plan.json             what was decided, for programs
     build/report.html           the same as a picture, for people
 
@@ -12,7 +12,7 @@ Files are written one by one, each with an atomic rename, ModelReplicas first an
 leaves the old state, the new one, or the old one with some new replicas in it, and from each the next run ends in the
 same place. Only files that begin with our first line are ever changed or removed.
 
-State is what no other file tells: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them,
+State is what no other file holds: ModelReplicas and ModelEndpoints, the volumes of caches and the Jobs that fill them,
 and what was last known of clusters, of the gateway, and of what volumes hold. It is on the disk before anything is made
 of it, and goes after that, so all this holds for a power failure too. A file of it ends with a line of three dots: one
 that was cut off is an error and never counts as absent. All other files are made again from it, whatever is left of
@@ -64,7 +64,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class Changes:
-    """What writing a build did, or would do: paths relative to the folder, sorted."""
+    """Changes that writing a build made, or would do: paths relative to the folder, sorted."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -90,7 +90,7 @@ class DirectoryStore:
         """Hold the folder for one run. Another run waits up to `timeout` seconds, then stops.
 
         The kernel gives the lock back when its holder ends, however it ends, so a killed run never blocks the next. Who
-        may only read the folder waits for a run that holds it, and keeps nobody out: such a run changes nothing.
+        may only read the folder waits for a run that holds it, and keeps no other run out: such a run changes nothing.
         """
         path = self.folder / LOCK_FILE
         deadline = time.monotonic() + timeout
@@ -101,7 +101,7 @@ class DirectoryStore:
                     "end, or raise fleet_lock_timeout"
                 )
             time.sleep(0.1)
-        if descriptor == _NOBODY:
+        if descriptor == _READ_ONLY:
             yield
             return
         try:
@@ -114,7 +114,7 @@ class DirectoryStore:
             os.close(descriptor)
 
     def _try_lock(self, path: Path) -> int | None:
-        """A descriptor that holds the lock, or None when another run does; _NOBODY where none does and none can be
+        """A descriptor that holds the lock, or None when another run does; _READ_ONLY where none does and none can be
         made, as the folder may only be read."""
         self._may_only_read = ""
         try:
@@ -146,11 +146,11 @@ class DirectoryStore:
         return None
 
     def _wait_for_writer(self, path: Path) -> int | None:
-        """_NOBODY unless a run holds the lock that may write the folder."""
+        """_READ_ONLY unless a run holds the lock that may write the folder."""
         try:
             descriptor = _open(path, os.O_RDONLY)
         except FileNotFoundError:
-            return _NOBODY
+            return _READ_ONLY
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}") from error
         try:
@@ -159,11 +159,11 @@ class DirectoryStore:
             return None
         finally:
             os.close(descriptor)
-        return _NOBODY
+        return _READ_ONLY
 
     def read(self, *, elsewhere: bool = False) -> dict[str, str]:
         """All files of the build by relative path. Raises StoreError on a file that is not ours or cannot be read, and
-        on state that was cut off: it must not count as absent, or replicas would be placed anew. Of any other file a
+        on state that was cut off: it must not count as absent, or replicas would be placed again. Of any other file a
         part may be left, as it is made again. `elsewhere`: the state is on a control cluster, and all but the volumes
         of caches is made again."""
         found = {}
@@ -204,7 +204,7 @@ class DirectoryStore:
                         yield Path(folder, name)
 
     def compare(self, before: Mapping[str, str], after: Mapping[str, str]) -> Changes:
-        """What has to be done to get from one set of files to another."""
+        """Return what has to be done to get from one set of files to another."""
         return Changes(
             tuple(sorted(set(after) - set(before))),
             tuple(sorted(name for name in set(after) & set(before) if after[name] != before[name])),
@@ -213,11 +213,11 @@ class DirectoryStore:
 
     @property
     def may_only_be_read(self) -> bool:
-        """Whether the lock that is held is none, as the folder cannot be written."""
+        """Return whether the lock that is held is none, as the folder cannot be written."""
         return bool(self._may_only_read)
 
     def write(self, files: Mapping[str, str], changes: Changes) -> None:
-        """Bring the folder from where `changes` was computed to `files`; the lock is held by the caller."""
+        """Change the folder from where `changes` was computed to `files`; the lock is held by the caller."""
         if self._may_only_read:
             # Without the lock: another run may write at the same time.
             raise StoreError(self._may_only_read)
@@ -268,7 +268,7 @@ class DirectoryStore:
                 break
 
     def _replace(self, path: Path, text: str, *, sync: bool) -> None:
-        # A name that nobody has put a link at.
+        # A name at which no other user has put a link.
         temporary = f".{secrets.token_hex(8)}{_TEMPORARY}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
@@ -305,7 +305,7 @@ class DirectoryStore:
     @contextlib.contextmanager
     def _folder(self, path: Path, *, create: bool = False) -> Iterator[int]:
         """A descriptor of a folder of the build. No link is followed on the way below the build folder itself, whatever
-        somebody puts there meanwhile. Raises StoreError for one, and OSError."""
+        a user puts there meanwhile. Raises StoreError for one, and OSError."""
         descriptor = os.open(self.folder, _FOLDER)
         place = self.folder
         try:
@@ -330,8 +330,8 @@ class DirectoryStore:
                         self._remove(Path(folder, name))
 
 
-_NOBODY = -1
-"""In place of a descriptor: nobody holds the lock, and it cannot be taken."""
+_READ_ONLY = -1
+"""In place of a descriptor: no run holds the lock, and it cannot be taken."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -368,9 +368,9 @@ def _open(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _refuse_foreign(path: Path, mode: int, wanted: Callable[[int], bool]) -> None:
+def _refuse_foreign(path: Path, mode: int, desired: Callable[[int], bool]) -> None:
     """Raise StoreError for what a build never makes, such as a link, a FIFO, or a file in place of a folder."""
-    if not wanted(mode):
+    if not desired(mode):
         what = next((name for is_it, name in _OTHERS if is_it(mode)), "something else")
         raise StoreError(
             f"{path} is {what}, and the build folder has to hold its own files and folders: remove it, or choose "
@@ -428,7 +428,7 @@ def _kind(name: str) -> str:
 
 
 def is_state(name: str) -> bool:
-    """Whether a file of the build tells what no other one does, so that it cannot be made again."""
+    """Return whether a file of the build holds what no other one does, so that it cannot be made again."""
     return _kind(name) in _STATE_KINDS.get(name.partition("/")[0], ())
 
 
@@ -445,19 +445,20 @@ def _refuse_torn(path: Path, text: str) -> None:
     elif text.startswith(_MARK):
         whole = text.count("\n") > 1 and text.endswith("\n")
     else:
-        # Neither is what somebody else wrote, which is told otherwise.
+        # Neither is what another owner wrote, for which there is another message.
         whole = not _MARK.startswith(text)
     if not whole:
         raise StoreError(f"{path} is no longer what was written there (its end is missing); {HOW_TO_RESTORE}")
 
 
 HOW_TO_RESTORE = (
-    "restore it, as from Git, or delete it: a replica is then placed anew, and what was known of a cluster is forgotten"
+    "restore it, as from Git, or delete it: a replica is then placed again, and what was known of a cluster is "
+    "forgotten"
 )
 
 
 def _is_plan(text: str) -> bool:
-    """Whether plan.json is ours, or the beginning of ours."""
+    """Return whether plan.json is ours, or the beginning of ours."""
     if _PLAN_MARK in text:
         return True
     with contextlib.suppress(ValueError):
@@ -468,13 +469,13 @@ def _is_plan(text: str) -> bool:
 
 
 def _is_report(text: str) -> bool:
-    """Whether the page is ours, or the beginning of ours."""
+    """Return whether the page is ours, or the beginning of ours."""
     torn = _REPORT_START.startswith(text) or (text.startswith(_REPORT_START) and "</head>" not in text)
     return _REPORT_MARK in text or torn
 
 
 def is_whole_report(text: str) -> bool:
-    """Whether nothing of the page is missing."""
+    """Return whether nothing of the page is missing."""
     return text.endswith(_REPORT_END)
 
 
@@ -494,7 +495,7 @@ def file_text(name: str, text: str) -> str:
 
 
 def object_path(top: str, value: Mapping[str, object]) -> str:
-    """Where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
+    """Return where an object's file is below `top`. Cluster-scoped ones sort first, so that `kubectl apply -R` meets a
     Namespace before what is in it. Names of Kubernetes objects have no characters that lead elsewhere."""
     metadata = value["metadata"]
     kind = str(value["kind"]).lower()

@@ -206,7 +206,7 @@ def _split_pattern(pattern: str) -> tuple[str, list[str]]:
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether the components of a path match those of a pattern, where `**` stands for any number of them."""
+    """Return whether the components of a path match those of a pattern, where `**` stands for any number of them."""
 
     def reachable(states: set[int]) -> set[int]:
         """With the states that are reached when `**` stands for nothing."""
@@ -256,7 +256,7 @@ def _file_type(mode: int) -> str:
 
 
 def _is_hidden_by_permissions(path: str) -> bool:
-    """Whether a folder on the way must not be looked into, so that nobody can tell if the path exists."""
+    """Return whether a folder on the way must not be read, so that it is unknown whether the path exists."""
     try:
         os.lstat(path)
     except PermissionError:

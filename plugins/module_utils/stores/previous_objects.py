@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What earlier runs built of a resource, found by the labels of the objects in a build folder."""
+"""Objects that earlier runs built of a resource, found by the labels of the objects in a build folder."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Snapshot, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Desired, Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
@@ -26,7 +26,7 @@ def rights(cluster: ControlPlane) -> Iterator[None]:
         yield
 
 
-def seen(kubeconfig: Path, want: Wanted) -> Snapshot:
+def seen(kubeconfig: Path, want: Desired) -> Snapshot:
     with connect(Connection("onprem", kubeconfig=str(kubeconfig)), write_cache=False) as client:
         return look(client, want)
 
@@ -34,13 +34,13 @@ def seen(kubeconfig: Path, want: Wanted) -> Snapshot:
 def test_an_administrator_sees_everything_and_writes_nothing(cluster: ControlPlane) -> None:
     (name,) = cluster.add_nodes("checked", 1, labels={"modelplane.ai/pool": "checked"})
     cluster.publish_devices(name, places.NVIDIA, [{"name": "gpu-0", "capacity": {"memory": {"value": "40Gi"}}}])
-    want = places.wanted(cluster=places.inference_cluster(places.pool("checked", nodeCount=1)))
+    want = places.desired(cluster=places.inference_cluster(places.pool("checked", nodeCount=1)))
     since = cluster.audit_position()
-    sight = seen(cluster.kubeconfig, want)
-    assert (sight.unread, sight.denied, sight.openshift, sight.devices) == ({}, frozenset(), None, True)
-    assert name in {node["metadata"]["name"] for node in sight.nodes}
+    snapshot = seen(cluster.kubeconfig, want)
+    assert (snapshot.unread, snapshot.denied, snapshot.openshift, snapshot.devices) == ({}, frozenset(), None, True)
+    assert name in {node["metadata"]["name"] for node in snapshot.nodes}
     assert [request for request in cluster.write_requests(since) if request.group != REVIEWS] == []
-    found = [str(finding) for finding in check(sight, want)]
+    found = [str(finding) for finding in check(snapshot, want)]
     promised = f"Node {name} (pool checked): class h100 promises capacity memory 80Gi, the driver publishes 40Gi"
     assert [line for line in found if line.startswith(promised)]
 
@@ -48,23 +48,23 @@ def test_an_administrator_sees_everything_and_writes_nothing(cluster: ControlPla
 def test_the_fleet_has_the_rights_that_are_asked_for(cluster: ControlPlane, rights: None) -> None:
     del rights
     kubeconfig = cluster.user_kubeconfig("checking-fleet", groups=["modelplane:workload-cluster"])
-    want = places.wanted()
+    want = places.desired()
     cluster.wait_for(
         "the authorizer knows the rights",
         lambda: seen(kubeconfig, want).denied == {EVERYTHING} or None,
         seconds=300,
     )
-    sight = seen(kubeconfig, want)
-    assert "Secret" in sight.unread
-    assert "Node" not in sight.unread
-    found = [finding for finding in check(sight, want) if finding.check == "permissions"]
+    snapshot = seen(kubeconfig, want)
+    assert "Secret" in snapshot.unread
+    assert "Node" not in snapshot.unread
+    found = [finding for finding in check(snapshot, want) if finding.check == "permissions"]
     assert {finding.severity for finding in found} == {"warning"}
 
 
 def test_who_may_do_nothing_is_told_what_the_fleet_does(cluster: ControlPlane) -> None:
-    want = places.wanted()
-    sight = seen(cluster.user_kubeconfig("checking-nobody"), want)
-    assert sight.denied == {EVERYTHING, *places.RIGHTS}
-    assert {"Node", "Secret", "StorageClass", "CustomResourceDefinition"} <= sight.unread.keys()
-    errors = [finding for finding in check(sight, want) if finding.severity == "error"]
+    want = places.desired()
+    snapshot = seen(cluster.user_kubeconfig("checking-nobody"), want)
+    assert snapshot.denied == {EVERYTHING, *places.RIGHTS}
+    assert {"Node", "Secret", "StorageClass", "CustomResourceDefinition"} <= snapshot.unread.keys()
+    errors = [finding for finding in check(snapshot, want) if finding.severity == "error"]
     assert [finding.check for finding in errors if finding.check == "permissions"] == ["permissions"]

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The resources of the fleet: their kinds as models, from documents and back.
 
-`parse` reads a document in the canonical written form (older forms are converted before), `wire` writes one. The
+`parse` reads a document in the canonical written form (older ones are converted before), `wire` writes one. The
 CustomResourceDefinitions are made from the same models by `crd.py`.
 """
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What every model of the API is made of: strictness, rules across fields, markers of the schema.
+"""Base of all models of the API: strictness, rules across fields, markers of the schema.
 
 A model is declared once and used three times: pydantic checks documents against it, its `RULES` are checked in Python,
 and `crd.py` derives the CustomResourceDefinition (schema and CEL rules) from it.
@@ -46,7 +46,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold between the fields of one object.
+    """Rule that must hold between the fields of one object.
 
     `check` gets the model and answers whether the rule holds, or gives the findings (none: it holds). It sees defaults
     filled in, as Kubernetes does. `cel` is the same rule for the API server, over `self`
@@ -62,24 +62,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class ListMap:
-    """Marks a list whose items are told apart by these keys (`x-kubernetes-list-type: map`): no two may be equal."""
+    """Marker of a list without two items that have these keys alike (`x-kubernetes-list-type: map`)."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Atomic:
-    """Marks a list that is replaced as a whole (`x-kubernetes-list-type: atomic`)."""
+    """Marker of a list that is replaced as a whole (`x-kubernetes-list-type: atomic`)."""
 
 
 @dataclass(frozen=True)
 class RequiredWithDefault:
-    """Marks a field that the schema calls required although its default is filled in before that is checked."""
+    """Marker of a field that the schema calls required although its default is filled in before that is checked."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """What a pattern asks for, in words."""
+    """Description of a pattern, in words."""
 
     text: str
 
@@ -93,14 +93,14 @@ class Format:
 
 @dataclass(frozen=True)
 class Known:
-    """Marks a free-form mapping in which one key, if it is given, holds text that rules may speak of."""
+    """Marker of a free-form mapping in which one key, if it is given, holds text that rules may speak of."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class IntOrString:
-    """Marks a text field that may be written as a whole number too (`x-kubernetes-int-or-string`)."""
+    """Marker of a text field that may be written as a whole number too (`x-kubernetes-int-or-string`)."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Model(BaseModel):
 def requires(ids: tuple[str, ...], field: str, value: str, block: str, *, optional: bool = False) -> Rule:
     """The rule that `block` is present when the discriminator `field` has this value.
 
-    `optional` tells that the discriminator has neither a default nor to be given.
+    `optional`: the discriminator has neither a default nor to be given.
     """
     attribute, block_attribute = _snake(field), _snake(block)
 

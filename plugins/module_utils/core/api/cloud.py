@@ -24,7 +24,7 @@ Zone = Annotated[str, Field(min_length=1, max_length=63)]
 
 
 class Credentials(Model):
-    """Which provider configuration signs calls to the cloud."""
+    """Reference to the provider configuration that signs calls to the cloud."""
 
     type: Literal["ProviderConfig", "ClusterProviderConfig"] = Field(
         default="ClusterProviderConfig", description="Whether the provider configuration is namespaced or cluster-wide."
@@ -68,7 +68,7 @@ def _node_counts(pool: Any) -> list[Finding]:
 def node_count_rule(identifier: str) -> Rule:
     """Neither the smallest size of a pool nor the one it starts with is above the largest (cloud APIs refuse that).
 
-    A start below the minimum is no fault: nodeCount has a default of 1, and autoscaling raises the pool at once.
+    A start below the minimum is valid: nodeCount has a default of 1, and autoscaling raises the pool at once.
     """
     return Rule(
         ids=(identifier,),

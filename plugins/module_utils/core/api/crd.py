@@ -31,9 +31,9 @@ def crd(kind: type[Resource]) -> dict[str, Any]:
     """The CustomResourceDefinition (apiextensions.k8s.io/v1) of a kind."""
     subresources: dict[str, Any] = {"status": {}}
     if kind.SCALE is not None:
-        wanted, observed, selector = kind.SCALE
+        desired, observed, selector = kind.SCALE
         subresources["scale"] = {
-            "specReplicasPath": wanted,
+            "specReplicasPath": desired,
             "statusReplicasPath": observed,
             "labelSelectorPath": selector,
         }

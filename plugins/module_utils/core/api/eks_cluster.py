@@ -74,7 +74,7 @@ class EKSNodePool(Model):
 
 
 class EKSClusterSpec(Spec):
-    """Where the cluster is and which nodes it has."""
+    """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
     kubernetes_version: str = Field(
@@ -98,7 +98,7 @@ class EKSSecret(Model):
 
 
 class EKSClusterStatus(Status):
-    """What is known of the cluster."""
+    """Observed state of the cluster."""
 
     secrets: list[EKSSecret] | None = Field(default=None, description="Secrets that were made.")
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")

@@ -33,7 +33,7 @@ class ModelCacheRef(Model):
 
 
 class ClusterSelector(Model):
-    """Which clusters are meant, by their labels."""
+    """Selector of clusters by their labels."""
 
     match_labels: dict[str, str] | None = Field(
         default=None, description="Labels a cluster must have, all of them with these values."
@@ -59,7 +59,7 @@ _RequestName = Annotated[str, Words(DNS_LABEL_WORDS), Field(min_length=1, max_le
 
 
 class DeviceConstraint(Model):
-    """What devices that one pod claims must have in common."""
+    """Attributes that the devices of one pod must have in common."""
 
     requests: Annotated[list[_RequestName], Atomic()] | None = Field(
         default=None, min_length=1, max_length=16, description="Requests whose devices are meant; absent is all."

@@ -63,7 +63,7 @@ class GKENodePool(Model):
 
 
 class GKEClusterSpec(Spec):
-    """Where the cluster is and which nodes it has."""
+    """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
     project: str | None = Field(
@@ -93,7 +93,7 @@ class GKESecret(Model):
 
 
 class GKEClusterStatus(Status):
-    """What is known of the cluster."""
+    """Observed state of the cluster."""
 
     secrets: list[GKESecret] | None = Field(default=None, description="Secrets that were made.")
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")

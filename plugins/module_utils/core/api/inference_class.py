@@ -28,7 +28,7 @@ class Accelerator(Model):
 
 
 class GKEProvisioning(Model):
-    """How to build nodes on GKE."""
+    """Settings of nodes on GKE."""
 
     machine_type: str = Field(min_length=1, description="Compute Engine machine type.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
@@ -36,7 +36,7 @@ class GKEProvisioning(Model):
 
 
 class EKSProvisioning(Model):
-    """How to build nodes on EKS."""
+    """Settings of nodes on EKS."""
 
     instance_type: str = Field(min_length=1, description="EC2 instance type; decides which GPUs there are.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
@@ -44,7 +44,7 @@ class EKSProvisioning(Model):
 
 
 class AKSProvisioning(Model):
-    """How to build nodes on AKS."""
+    """Settings of nodes on AKS."""
 
     vm_size: str = Field(min_length=1, description="Azure VM size; decides which GPUs there are.")
     disk_size_gb: int = Field(default=100, ge=10, description=_DISK)
@@ -52,7 +52,7 @@ class AKSProvisioning(Model):
 
 
 class NebiusProvisioning(Model):
-    """How to build nodes on Nebius."""
+    """Settings of nodes on Nebius."""
 
     platform: str = Field(min_length=1, max_length=63, description="Compute platform.")
     preset: str = Field(min_length=1, max_length=63, description="Size within the platform.")
@@ -64,14 +64,14 @@ class NebiusProvisioning(Model):
 
 
 class VultrProvisioning(Model):
-    """How to build nodes on Vultr."""
+    """Settings of nodes on Vultr."""
 
     plan: str = Field(min_length=1, max_length=63, description="ID of the plan; decides which GPUs there are.")
     accelerator: Accelerator = Field(description="Note on the GPUs; becomes a node label.")
 
 
 class Provisioning(Model):
-    """How to build a pool of such nodes in a cloud."""
+    """Settings of a pool of such nodes in a cloud."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("IK-1",), "provider", "GKE", "gke"),
@@ -92,7 +92,7 @@ class Provisioning(Model):
 
 
 class InferenceClassSpec(Spec):
-    """What a node has."""
+    """Devices and properties of a node."""
 
     description: str | None = Field(default=None, description="Text for people.")
     provisioning: Provisioning | None = Field(
@@ -104,7 +104,7 @@ class InferenceClassSpec(Spec):
 
 
 class InferenceClassStatus(Status):
-    """What is known of the class."""
+    """Observed state of the class."""
 
 
 class InferenceClass(Resource):

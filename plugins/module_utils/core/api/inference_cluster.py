@@ -117,7 +117,7 @@ class VultrSource(Model):
 
 
 class ClusterSource(Model):
-    """Where a cluster comes from."""
+    """Origin of a cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("IC-2",), "source", "Existing", "existing"),
@@ -237,7 +237,7 @@ def _nebius_fabrics(spec: Any) -> list[Finding]:
 
 
 class InferenceClusterSpec(Spec):
-    """Where the cluster comes from and which pools it has."""
+    """Origin and pools of the cluster."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -300,7 +300,7 @@ class GPUPool(Model):
 
 
 class InferenceClusterStatus(Status):
-    """What is known of the cluster."""
+    """Observed state of the cluster."""
 
     provider_config_ref: ProviderConfigRef | None = Field(default=None, description="Handle to reach the cluster.")
     gateway: GatewayStatus | None = Field(default=None, description="The gateway of the cluster.")
@@ -312,7 +312,7 @@ class InferenceClusterStatus(Status):
 
 
 class InferenceCluster(Resource):
-    """One Kubernetes cluster of the fleet: built in a cloud, or brought along."""
+    """One Kubernetes cluster of the fleet: created in a cloud, or existing."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (name_rule("IC-11", label=False),)
 

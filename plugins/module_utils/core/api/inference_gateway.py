@@ -59,7 +59,7 @@ class GatewayListener(Model):
 
 
 class InferenceGatewaySpec(Spec):
-    """What runs the gateway."""
+    """Implementation of the gateway."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("IG-1",), "backend", "Traefik", "traefik"),
@@ -68,7 +68,7 @@ class InferenceGatewaySpec(Spec):
             message="listeners must be of one port",
             cel="!has(self.listeners) || self.listeners.all(l, l.port == self.listeners[0].port)",
             check=lambda spec: len({listener.port for listener in spec.listeners or ()}) <= 1,
-            hint="tell listeners for HTTPS apart by their hostname",
+            hint="give each listener for HTTPS a hostname of its own",
         ),
         Rule(
             ids=("IG-4",),
@@ -86,7 +86,7 @@ class InferenceGatewaySpec(Spec):
 
 
 class InferenceGatewayStatus(Status):
-    """What is known of the gateway."""
+    """Observed state of the gateway."""
 
     address: str | None = Field(default=None, description="Address that clients reach; the host of every service URL.")
 

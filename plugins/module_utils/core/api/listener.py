@@ -45,7 +45,7 @@ class CertificateRef(Model):
 
 
 class ListenerTLS(Model):
-    """How a listener proves who it is. TLS ends at the gateway."""
+    """Certificates of a listener. TLS ends at the gateway."""
 
     certificate_refs: list[CertificateRef] = Field(
         min_length=1, max_length=8, description="Secrets with the certificates, on the gateway's cluster."

@@ -38,7 +38,7 @@ class HuggingFace(Model):
 
 
 class ModelCacheSpec(Spec):
-    """Which weights, and where."""
+    """Weights and the clusters that hold them."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (requires(("MC-1",), "source", "HuggingFace", "huggingFace"),)
 
@@ -50,13 +50,13 @@ class ModelCacheSpec(Spec):
 
 
 class CacheSummary(Model):
-    """How far all clusters are."""
+    """Progress on all clusters."""
 
     ready: str | None = Field(default=None, description="Clusters that have the weights, of those that should: 2/3.")
 
 
 class CacheOnCluster(Model):
-    """How far one cluster is."""
+    """Progress on one cluster."""
 
     name: str = Field(description="Name of the cluster.")
     phase: Literal["Pending", "Hydrating", "Ready", "Failed"] | None = Field(
@@ -67,7 +67,7 @@ class CacheOnCluster(Model):
 
 
 class ModelCacheStatus(Status):
-    """What is known of the weights."""
+    """Observed state of the weights."""
 
     summary: CacheSummary | None = Field(default=None, description="How far all clusters are.")
     clusters: list[CacheOnCluster] | None = Field(default=None, description="How far each cluster is.")

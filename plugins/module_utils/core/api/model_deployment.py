@@ -44,7 +44,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving 
 
 
 class Serving(ServingBase):
-    """How requests reach the engines."""
+    """Routing of requests to the engines."""
 
     mode: Annotated[Mode, RequiredWithDefault()] = Field(
         default="Unified", description="Unified: each engine does it all. PrefillDecode: a pair shares the work."
@@ -94,7 +94,7 @@ class DeviceRequest(Model):
 
 
 class NodeSelector(Model):
-    """What a node must have."""
+    """Requirements on a node."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         constraint_rule("MD-24", "devices", "constraints", lambda node: (node.devices, node.constraints)),
@@ -180,14 +180,14 @@ class ReplicaTemplateSpec(Model):
 
 
 class ReplicaTemplate(Model):
-    """What each replica is made from."""
+    """Template of each replica."""
 
     metadata: TemplateMetadata | None = Field(default=None, description="Metadata of what is made for a replica.")
     spec: ReplicaTemplateSpec = Field(description="A replica of the model.")
 
 
 class ModelDeploymentSpec(Spec):
-    """How many replicas of which model."""
+    """Replicas of a model."""
 
     replicas: int = Field(default=1, ge=0, le=1000, description="How many replicas; 0 runs nothing, absent is one.")
     template: ReplicaTemplate = Field(description="What each replica is made from.")
@@ -201,7 +201,7 @@ class ReplicaCounts(Model):
 
 
 class ModelDeploymentStatus(Status):
-    """What is known of the replicas."""
+    """Observed state of the replicas."""
 
     replicas: ReplicaCounts | None = Field(default=None, description="Numbers of replicas.")
     selector: str | None = Field(default=None, description="Labels of its ModelReplicas, for autoscalers.")

@@ -64,7 +64,7 @@ class APIKey(Model):
 
 
 class Credential(Model):
-    """What the backend asks of callers; it takes the place of what the caller sent."""
+    """Credentials that the backend asks of callers; they take the place of what the caller sent."""
 
     api_key: APIKey = Field(description="A key that is sent in a header.")
 
@@ -78,7 +78,7 @@ class CACertificateRef(Model):
 
 
 class EndpointTLS(Model):
-    """How the backend proves who it is."""
+    """Certificates of the backend."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -107,7 +107,7 @@ def _is_https(spec: Any) -> bool:
 
 
 class ModelEndpointSpec(Spec):
-    """Where the backend is."""
+    """Address of the backend."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -136,13 +136,13 @@ class ModelEndpointSpec(Spec):
 
 
 class EndpointRouting(Model):
-    """How the gateway reaches the backend."""
+    """Route from the gateway to the backend."""
 
     backend_name: str | None = Field(default=None, description="Service for the backend, once it can be reached.")
 
 
 class ModelEndpointStatus(Status):
-    """What is known of the endpoint."""
+    """Observed state of the endpoint."""
 
     routing: EndpointRouting | None = Field(default=None, description="How the gateway reaches the backend.")
 

@@ -41,7 +41,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving 
 
 
 class ReplicaServing(ServingBase):
-    """How requests reach the engines, as in the ModelDeployment."""
+    """Routing of requests to the engines, as in the ModelDeployment."""
 
 
 VolumeId = Annotated[str, Words("must be 10 hexadecimal digits")]
@@ -167,7 +167,7 @@ class PlacedEngine(Model):
 
 
 class ModelReplicaSpec(Spec):
-    """Where the replica runs, and what."""
+    """Cluster and engines of the replica."""
 
     RULES: ClassVar[tuple[Rule, ...]] = phase_rules(("MR-1", "MR-2", "MR-3", "MR-4"))
 
@@ -180,7 +180,7 @@ class ModelReplicaSpec(Spec):
 
 
 class ModelReplicaStatus(Status):
-    """What is known of the replica."""
+    """Observed state of the replica."""
 
 
 class ModelReplica(Resource):

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource
 
 
 class EndpointSelector(Model):
-    """Which ModelEndpoints are meant, by their labels."""
+    """Selector of ModelEndpoints by their labels."""
 
     match_labels: dict[str, str] = Field(description="Labels an endpoint must have, all of them with these values.")
 
@@ -52,7 +52,7 @@ def _entry_names(spec: Any) -> list[Finding]:
 
 
 class ModelServiceSpec(Spec):
-    """Which endpoints the URL leads to."""
+    """Endpoints that the URL leads to."""
 
     # No x-kubernetes-list-type: map, as names need not be given.
     RULES: ClassVar[tuple[Rule, ...]] = (
@@ -72,7 +72,7 @@ class ModelServiceSpec(Spec):
 
 
 class ModelServiceStatus(Status):
-    """What is known of the service."""
+    """Observed state of the service."""
 
     address: str | None = Field(default=None, description="URL of the service.")
 

@@ -123,7 +123,7 @@ def _drop_nulls(kind: type[Resource], content: dict[str, Any], nulls: Iterable[L
 
 
 def _ref(content: Mapping[str, Any], kind: type[Resource]) -> Ref | None:
-    """The identity of the document, as far as it can be told."""
+    """The identity of the document, as far as it can be read."""
     metadata = content.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
         return None

@@ -20,7 +20,7 @@ _INT64 = 2**63
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What cannot be part of any document: the value at a place, or (with `of_key`) a key of the mapping there."""
+    """Part that no document can have: the value at a place, or (with `of_key`) a key of the mapping there."""
 
     loc: Loc
     message: str
@@ -120,7 +120,7 @@ class _Copier:
 
 
 def _encodable(text: str) -> bool:
-    """Whether the text can be written: lone surrogates cannot."""
+    """Return whether the text can be written: lone surrogates cannot."""
     if text.isascii():
         return True
     try:
@@ -131,7 +131,7 @@ def _encodable(text: str) -> bool:
 
 
 def type_words(value: object) -> str:
-    """What a value is, in words."""
+    """Return what a value is, in words."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -149,7 +149,7 @@ class _SecurityContext(Model):
 
 
 class PodSecurityContext(_SecurityContext):
-    """What all containers of the pod may do."""
+    """Rights of all containers of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "privileged": _FORBIDS,
@@ -173,7 +173,7 @@ class PodSecurityContext(_SecurityContext):
 
 
 class ContainerSecurityContext(_SecurityContext):
-    """What the engine's container may do."""
+    """Rights of the engine's container."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "privileged": f"{_FORBIDS}: devices are claimed, and RDMA needs no more than capabilities.add: [IPC_LOCK]",
@@ -199,4 +199,4 @@ NOT_IN_A_POD: Mapping[str, str] = {
         ("serviceAccountName", "automountServiceAccountToken"), "engines have no access to the cluster's API"
     ),
 }
-"""Fields of a pod that people look for beside its securityContext."""
+"""Fields of a pod that users search beside its securityContext."""

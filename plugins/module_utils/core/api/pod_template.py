@@ -49,7 +49,7 @@ class FieldRef(Model):
 
 
 class EnvVarSource(Model):
-    """Where the value of a variable comes from."""
+    """Source of the value of a variable."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -115,7 +115,7 @@ class ResourceList(Model):
 
 
 class Resources(Model):
-    """What a container asks of its node."""
+    """Resources that a container asks of its node."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {"claims": "devices are asked for by nodeSelector.devices of the member"}
 
@@ -163,7 +163,7 @@ class LifecycleHandler(Model):
 
 
 class Lifecycle(Model):
-    """What is done when the container has started, and before it is told to stop."""
+    """Actions when the container has started, and before it is stopped."""
 
     MIN_PROPERTIES: ClassVar[int] = 1
 
@@ -218,7 +218,7 @@ def _pause_fits(pod: Any) -> list[Finding]:
 
 
 class PodSpec(Model):
-    """What runs in the pod."""
+    """Containers and volumes of the pod."""
 
     NOT_HERE: ClassVar[Mapping[str, str]] = {
         "nodeSelector": "nodeSelector belongs to the member, beside template",

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What all kinds have in common: identity, conditions, and what Crossplane adds to objects it keeps."""
+"""Common parts of all kinds: identity, conditions, and what Crossplane adds to objects it keeps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Condition(Model):
 
 
 class Spec(Model):
-    """What users ask for."""
+    """Desired state, as users write it."""
 
     crossplane: dict[str, Any] | None = Field(
         default=None, description="Settings of Crossplane in objects exported from it; has no effect."
@@ -57,7 +57,7 @@ class Spec(Model):
 
 
 class Status(Model):
-    """What controllers observed."""
+    """Observed state, as controllers write it."""
 
     conditions: Annotated[list[Condition], ListMap(("type",))] | None = Field(
         default=None, description="Observations, one for each type."
@@ -93,7 +93,7 @@ class Resource(Model):
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ()
     NAMESPACED: ClassVar[bool] = True
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
-    # Of the scale subresource: the paths of the wanted number, of the observed number, and of the selector of what is
+    # Of the scale subresource: the paths of the desired number, of the observed number, and of the selector of what is
     # counted, without which a HorizontalPodAutoscaler does nothing.
     SCALE: ClassVar[tuple[str, str, str] | None] = None
 

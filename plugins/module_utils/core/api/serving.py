@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How requests reach the engines of a replica: what a ModelDeployment asks for and a ModelReplica repeats."""
+"""Routing of requests to the engines of a replica: what a ModelDeployment asks for and a ModelReplica repeats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _config_kind(picker: Any) -> list[Finding]:
 
 
 class Picker(Model):
-    """The endpoint picker: it tells the gateway which engine pod takes a request."""
+    """The endpoint picker, which selects the engine pod that takes a request."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -54,7 +54,7 @@ class Sidecar(Model):
 
 
 class ServingBase(Model):
-    """How requests reach the engines."""
+    """Routing of requests to the engines."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(

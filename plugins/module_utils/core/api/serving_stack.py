@@ -66,7 +66,7 @@ class StackListener(Model):
 
 
 def _reachable(listener: StackListener) -> bool:
-    """Whether requests of the fleet can take a listener: endpoints are called by their address, or by a name."""
+    """Return whether requests of the fleet can take a listener: endpoints are called by their address, or by a name."""
     if listener.protocol == HTTPS:
         return bool(listener.hostname) and not str(listener.hostname).startswith("*")
     return listener.protocol == "HTTP" and not listener.hostname
@@ -96,7 +96,7 @@ class StackGateway(Model):
 
 
 class ServingStackSpec(Spec):
-    """What to install, and how to log in."""
+    """Components to install, and how to log in."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -122,7 +122,7 @@ class StackGatewayStatus(Model):
 
 
 class ServingStackStatus(Status):
-    """What is known of the stack."""
+    """Observed state of the stack."""
 
     gateway: StackGatewayStatus | None = Field(default=None, description="The gateway of the cluster.")
 

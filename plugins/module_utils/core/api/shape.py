@@ -29,7 +29,7 @@ _SCALARS: Mapping[object, Kind] = {str: "text", int: "integer", bool: "boolean"}
 
 @dataclass(frozen=True)
 class Shape:
-    """What a value may be. Limits are those of the value itself: characters, items, entries or the number."""
+    """Shape of a value. Limits are those of the value itself: characters, items, entries or the number."""
 
     kind: Kind
     model: type[Model] | None = None
@@ -49,7 +49,7 @@ class Shape:
 
     @property
     def free(self) -> bool:
-        """Whether everything below is left as it was written."""
+        """Return whether everything below is left as it was written."""
         return self.kind == "any" or (self.kind == "map" and self.item is not None and self.item.kind == "any")
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is wrong with a field, in words for the person who wrote it."""
+"""Messages about fields, in words for the person who wrote it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def short(value: object) -> str:
 
 
 def may_show(content: object, loc: Loc) -> bool:
-    """Whether the value at a place may be shown: what an engine is started with may hold secrets.
+    """Return whether the value at a place may be shown: what an engine is started with may hold secrets.
 
     Variables are judged by their name, commands and arguments by what they say.
     """
@@ -112,7 +112,7 @@ def problem_of_error(kind: type[Model], error: Mapping[str, Any], content: objec
 
 
 def is_unknown_field(kind: type[Model], loc: Loc) -> bool:
-    """Whether a place is that of a field that the API does not have, in an object that it has."""
+    """Return whether a place is that of a field that the API does not have, in an object that it has."""
     parent = shape_at(kind, loc[:-1])
     return parent is not None and parent.model is not None and str(loc[-1]) not in fields_of(parent.model)
 
@@ -143,7 +143,7 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
 
 
 def _wrong(shape: Shape | None, value: object) -> tuple[str, str]:
-    """What a value of a known field should have been, and what to do."""
+    """Return what a value of a known field should have been, and what to do."""
     if shape is None:
         return "is not valid", ""
     if shape.enum:

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What would keep a cluster from taking the serving stack and replicas, told before anything is installed.
+"""Findings that keep a cluster from taking the serving stack and replicas, reported before anything is installed.
 
-Values in, findings out: `check` goes by what is wanted of a cluster and by what was seen of it (`sight.py`).
+Values in, findings out: `check` goes by what is desired of a cluster and by what was seen of it (`snapshot.py`).
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks impor
     rights,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, sorted_findings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
 
 
-def check(sight: Snapshot, wanted: Wanted) -> tuple[Finding, ...]:
+def check(snapshot: Snapshot, desired: Desired) -> tuple[Finding, ...]:
     """All that is wrong, errors first."""
     return sorted_findings(
         [
-            *platform.kubernetes(sight),
-            *rights.findings(sight, wanted),
-            *platform.unread(sight),
-            *nodes.findings(sight, wanted),
-            *nodes.driver_roots(sight, wanted),
-            *platform.devices(sight, wanted),
-            *platform.storage(sight, wanted),
-            *components.findings(sight, wanted),
-            *platform.load_balancers(sight, wanted),
-            *openshift.findings(sight, wanted),
+            *platform.kubernetes(snapshot),
+            *rights.findings(snapshot, desired),
+            *platform.unread(snapshot),
+            *nodes.findings(snapshot, desired),
+            *nodes.driver_roots(snapshot, desired),
+            *platform.devices(snapshot, desired),
+            *platform.storage(snapshot, desired),
+            *components.findings(snapshot, desired),
+            *platform.load_balancers(snapshot, desired),
+            *openshift.findings(snapshot, desired),
         ]
     )
 
 
-__all__ = ["Finding", "Snapshot", "Wanted", "check"]
+__all__ = ["Desired", "Finding", "Snapshot", "check"]

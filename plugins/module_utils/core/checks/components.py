@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is on a cluster already and stands in the way of the serving stack.
+"""Components that are on a cluster already and stand in the way of the serving stack.
 
 What the role serving_stack refuses to install is an error, decided by the very function that the role asks
-(`compose.stack.actions`). What it would install beside somebody else's is a warning.
+(`compose.stack.actions`). What it would install beside another owner's is a warning.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     NVIDIA,
+    Desired,
     Snapshot,
-    Wanted,
     named,
     pool_of,
 )
@@ -36,7 +36,7 @@ _GATEWAY_GROUPS = (GATEWAY_GROUP, "gateway.networking.x-k8s.io")
 _BUNDLE = "gateway.networking.k8s.io/bundle-version"
 _CHANNEL = "gateway.networking.k8s.io/channel"
 _LEAST_BUNDLE = (1, 5)
-"""Of the Gateway API, that Envoy Gateway v1.8 is made for: its chart brings v1.5.1."""
+"""Of the Gateway API, that Envoy Gateway v1.8 is made for: its chart installs v1.5.1."""
 _GUARDS = ("safe-upgrades.gateway.networking.k8s.io", "openshift-ingress-operator-gatewayapi-crd-admission")
 """ValidatingAdmissionPolicies that refuse writes of the Gateway API's CRDs: of its own releases since v1.5, and of
 OpenShift's Ingress Operator."""
@@ -54,31 +54,31 @@ IMAGES: Mapping[str, tuple[str, ...]] = {
 _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-plugin")
 
 
-def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """What is wrong with the variables of the stack, and what others installed."""
-    for problem in wanted.problems:
+def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield what is wrong with the variables of the stack, and what others installed."""
+    for problem in desired.problems:
         yield Finding("variables", "serving_stack", problem, "Correct the variable; nothing is installed until then")
-    known = not {"Secret", DEFINITION} & sight.unread.keys()
-    decided = actions(wanted.planned, sight.seen, wanted.stuck_after, wanted.adopt) if known else []
+    known = not {"Secret", DEFINITION} & snapshot.unread.keys()
+    decided = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt) if known else []
     for entry in decided:
         key = str(entry["key"])
         if entry["action"] == "refuse":
             yield _refused(key, str(entry["told"]))
         elif entry["action"] == "install":
-            yield from _beside(entry, sight)
+            yield from _beside(entry, snapshot)
         elif entry["state"] == "provided":
-            yield from _provided(entry, sight)
+            yield from _provided(entry, snapshot)
         elif not entry["why"]:
-            yield from _not_ours(entry, sight)
+            yield from _not_ours(entry, snapshot)
         if entry["key"] == _GATEWAY_KEY and not entry["why"] and entry["action"] != "refuse":
-            yield from _gateway_api(entry, sight, wanted)
-    yield from _admission(sight, wanted)
-    yield from _device_plugins(sight, wanted)
+            yield from _gateway_api(entry, snapshot, desired)
+    yield from _admission(snapshot, desired)
+    yield from _device_plugins(snapshot, desired)
 
 
 def _refused(key: str, told: str) -> Finding:
     message, _stop, hint = told.partition(". ")
-    return Finding(_CHECK, key, message, hint or "Wait for it, or look what became of that run")
+    return Finding(_CHECK, key, message, hint or "Wait for it, or read what became of that run")
 
 
 def _of_groups(entry: Mapping[str, Any], names: Iterable[str], *, without: Iterable[str] = ()) -> list[str]:
@@ -88,16 +88,16 @@ def _of_groups(entry: Mapping[str, Any], names: Iterable[str], *, without: Itera
     return sorted(name for name in names if name.partition(".")[2] in groups or name in single)
 
 
-def _beside(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
-    """Somebody else's component of the same kind, in a form that Helm would not notice."""
+def _beside(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
+    """Another owner's component of the same kind, in a form that Helm would not notice."""
     key = str(entry["key"])
-    controllers = sorted(named(value) for value in sight.workloads if runs(value, IMAGES.get(key, ())))
-    definitions = _of_groups(entry, sight.definitions, without=_GATEWAY_GROUPS)
+    controllers = sorted(named(value) for value in snapshot.workloads if runs(value, IMAGES.get(key, ())))
+    definitions = _of_groups(entry, snapshot.definitions, without=_GATEWAY_GROUPS)
     if controllers:
         yield warning(
             _CHECK,
             key,
-            f"somebody else runs it already: {some(controllers)}",
+            f"another owner runs it already: {some(controllers)}",
             f"Two of them get in each other's way. Set serving_stack_states.{key} to provided to use it, or remove it",
         )
     elif definitions:
@@ -109,12 +109,12 @@ def _beside(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
         )
 
 
-def _provided(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
-    """A component that somebody else is said to install."""
+def _provided(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
+    """A component that another owner is said to install."""
     needed = [text(value, "metadata", "name") for value in _definitions(entry)]
-    missing = [name for name in needed if name not in sight.definitions]
+    missing = [name for name in needed if name not in snapshot.definitions]
     names_some = bool(entry.get("definition_groups") or entry.get("definitions"))
-    if missing or (names_some and not _of_groups(entry, sight.definitions)):
+    if missing or (names_some and not _of_groups(entry, snapshot.definitions)):
         what = "none of its CustomResourceDefinitions is there"
         if missing:
             what = f"CustomResourceDefinition {some(missing)} is not there"
@@ -136,28 +136,29 @@ def single_definitions(planned: Iterable[Mapping[str, Any]]) -> list[str]:
     return sorted({*applied, *GATEWAY_DEFINITIONS})
 
 
-def _not_ours(entry: Mapping[str, Any], sight: Snapshot) -> Iterator[Finding]:
+def _not_ours(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
     """CRDs that are applied as they are, and are there already: nothing of others is taken over."""
     names = [text(value, "metadata", "name") for value in _definitions(entry)]
     foreign = [
         name
         for name in names
-        if name in sight.objects and text(sight.objects[name], "metadata", "labels", MANAGED_BY_LABEL) != MANAGED_BY
+        if name in snapshot.objects
+        and text(snapshot.objects[name], "metadata", "labels", MANAGED_BY_LABEL) != MANAGED_BY
     ]
     if foreign:
         yield Finding(
             _CHECK,
             str(entry["key"]),
-            f"CustomResourceDefinition {some(foreign)} is there and of somebody else",
+            f"CustomResourceDefinition {some(foreign)} is there and of another owner",
             f"Set serving_stack_states.{entry['key']} to provided to use what is there, or remove it",
         )
 
 
-def _gateway_api(entry: Mapping[str, Any], sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
+def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     variable = "serving_stack_gateway_api_crds"
-    there = [name for name in GATEWAY_DEFINITIONS if name in sight.definitions]
-    if wanted.gateway_api_crds == "external":
-        missing = [name for name in GATEWAY_DEFINITIONS if name not in sight.definitions]
+    there = [name for name in GATEWAY_DEFINITIONS if name in snapshot.definitions]
+    if desired.gateway_api_crds == "external":
+        missing = [name for name in GATEWAY_DEFINITIONS if name not in snapshot.definitions]
         if missing:
             yield Finding(
                 _CHECK,
@@ -165,17 +166,18 @@ def _gateway_api(entry: Mapping[str, Any], sight: Snapshot, wanted: Wanted) -> I
                 f"it is external, and CustomResourceDefinition {some(missing)} is not there",
                 f"Install the Gateway API v1.5 or newer, or set {variable} to chart",
             )
-        yield from _old_bundle(there, sight)
+        yield from _old_bundle(there, snapshot)
         return
     installed = any(
-        (release["name"], release["namespace"]) == (entry["release"], entry["namespace"]) for release in sight.releases
+        (release["name"], release["namespace"]) == (entry["release"], entry["namespace"])
+        for release in snapshot.releases
     )
     if not there or installed:
         return
-    owner = "GKE manages them" if _is_gke(sight) else "they were not brought by this stack"
-    bundle = text(sight.objects.get(there[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
-    channel = text(sight.objects.get(there[0], {}), "metadata", "annotations", _CHANNEL)
-    guards = [text(each, "metadata", "name") for each in sight.policies if text(each, "metadata", "name") in _GUARDS]
+    owner = "GKE manages them" if _is_gke(snapshot) else "they were not installed by this stack"
+    bundle = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
+    channel = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _CHANNEL)
+    guards = [text(each, "metadata", "name") for each in snapshot.policies if text(each, "metadata", "name") in _GUARDS]
     guarded = f", and {some(guards)} refuses to change them" if guards else ""
     yield warning(
         _CHECK,
@@ -183,12 +185,12 @@ def _gateway_api(entry: Mapping[str, Any], sight: Snapshot, wanted: Wanted) -> I
         f"its CustomResourceDefinitions are there ({' '.join(filter(None, (bundle, channel)))}): {owner}{guarded}",
         f"Set {variable} to external. Helm 4, and every upgrade, would write them otherwise",
     )
-    yield from _old_bundle(there, sight)
+    yield from _old_bundle(there, snapshot)
 
 
-def _old_bundle(there: list[str], sight: Snapshot) -> Iterator[Finding]:
+def _old_bundle(there: list[str], snapshot: Snapshot) -> Iterator[Finding]:
     for name in there[:1]:
-        bundle = text(sight.objects.get(name, {}), "metadata", "annotations", _BUNDLE)
+        bundle = text(snapshot.objects.get(name, {}), "metadata", "annotations", _BUNDLE)
         numbers = tuple(map(int, re.findall(r"\d+", bundle)[:2]))
         if bundle and numbers < _LEAST_BUNDLE:
             yield warning(
@@ -199,15 +201,15 @@ def _old_bundle(there: list[str], sight: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _is_gke(sight: Snapshot) -> bool:
-    return any(text(value, "spec", "controllerName").startswith(_GKE_CONTROLLER) for value in sight.gateway_classes)
+def _is_gke(snapshot: Snapshot) -> bool:
+    return any(text(value, "spec", "controllerName").startswith(_GKE_CONTROLLER) for value in snapshot.gateway_classes)
 
 
-def _admission(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
+def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Namespaces that were there before, and do not let in pods that work on the nodes."""
-    labels = {text(value, "metadata", "name"): fields(value, "metadata", "labels") for value in sight.namespaces}
+    labels = {text(value, "metadata", "name"): fields(value, "metadata", "labels") for value in snapshot.namespaces}
     seen = set()
-    for entry in wanted.managed:
+    for entry in desired.managed:
         namespace = str(entry.get("namespace") or "")
         level = text(labels.get(namespace), "pod-security.kubernetes.io/enforce")
         ours = text(labels.get(namespace), MANAGED_BY_LABEL) == MANAGED_BY
@@ -221,14 +223,16 @@ def _admission(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
             )
 
 
-def _device_plugins(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    if not any(entry["key"] == "dra-driver" for entry in wanted.managed):
+def _device_plugins(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    if not any(entry["key"] == "dra-driver" for entry in desired.managed):
         return
-    pools = {promise.pool for promise in wanted.expected.promises if NVIDIA in promise.drivers}
-    nodes = [text(node, "metadata", "name") for node in sight.nodes if pool_of(node) in pools and plugin_devices(node)]
+    pools = {promise.pool for promise in desired.expected.promises if NVIDIA in promise.drivers}
+    nodes = [
+        text(node, "metadata", "name") for node in snapshot.nodes if pool_of(node) in pools and plugin_devices(node)
+    ]
     plugins = [
         value
-        for value in sight.workloads
+        for value in snapshot.workloads
         if text(value, "kind") == "DaemonSet"
         and runs(value, _PLUGINS)
         # One that no node asks for hands out nothing.
@@ -243,9 +247,9 @@ def _device_plugins(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
         if nodes
         else "it hands out GPUs as nvidia.com/gpu",
         "The DRA driver would hand out the same GPUs again. Keep the device plugin off these nodes"
-        + (" (on GKE with the label gke-no-default-nvidia-gpu-device-plugin=true)" if _gke_nodes(sight) else ""),
+        + (" (on GKE with the label gke-no-default-nvidia-gpu-device-plugin=true)" if _gke_nodes(snapshot) else ""),
     )
 
 
-def _gke_nodes(sight: Snapshot) -> bool:
-    return any("cloud.google.com/gke-nodepool" in fields(node, "metadata", "labels") for node in sight.nodes)
+def _gke_nodes(snapshot: Snapshot) -> bool:
+    return any("cloud.google.com/gke-nodepool" in fields(node, "metadata", "labels") for node in snapshot.nodes)

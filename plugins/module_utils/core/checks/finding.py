@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a check of a cluster finds, and the report of it."""
+"""Findings of the check of a cluster, and their report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Finding:
     """One thing that is wrong with a cluster: what was found (`message`), where, and what to do about it (`hint`).
 
     An error keeps the stack or replicas from working, a warning will do so later or under some condition. `check` says
-    what was looked at, one word for programs; `where` is an object, a field of a manifest or a variable.
+    what was checked, one word for programs; `where` is an object, a field of a manifest or a variable.
     """
 
     check: str

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which programs a workload runs, told by the repositories of its images, wherever they are mirrored."""
+"""Programs that a workload runs, by the repositories of its images, wherever they are mirrored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 
 def runs(workload: Object, images: Iterable[str]) -> bool:
-    """Whether a Deployment or DaemonSet runs one of these images, each the last parts of a repository
+    """Return whether a Deployment or DaemonSet runs one of these images, each the last parts of a repository
     (`lws`, `envoyproxy/gateway`)."""
     return any(f"/{repository}".endswith(f"/{image}") for repository in _repositories(workload) for image in images)
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether the nodes of a cluster are those that its pools speak of, and let pods run."""
+"""Checks of nodes: whether they are those that its pools speak of, and let pods run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.findi
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     NVIDIA,
+    Desired,
     Snapshot,
-    Wanted,
     pool_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
@@ -34,8 +34,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import
 LABEL = constants.POOL_LABEL
 _CHECK = "nodes"
 _OF_CONDITIONS = "node.kubernetes.io/"
-"""Taints that the control plane sets for the state of a node, which is told as such (Kubernetes, "Well-Known Labels,
-Annotations and Taints")."""
+"""Taints that the control plane sets for the state of a node, which has findings of its own (Kubernetes, "Well-Known
+Labels, Annotations and Taints")."""
 _GPU_LABELS = (
     "nvidia.com/gpu.present",
     "feature.node.kubernetes.io/pci-10de.present",
@@ -46,28 +46,28 @@ GKE_LABEL = "cloud.google.com/gke-accelerator"
 _LEAST_KUBELET = (1, 34)
 
 
-def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """What is wrong with nodes: those of each pool, and those that are left for the stack."""
-    if "Node" in sight.unread:
+def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield what is wrong with nodes: those of each pool, and those that are left for the stack."""
+    if "Node" in snapshot.unread:
         return
-    pools = {text(pool, "name"): pool for pool in entries(wanted.cluster, "spec", "nodePools")}
+    pools = {text(pool, "name"): pool for pool in entries(desired.cluster, "spec", "nodePools")}
     by_pool: dict[str, list[Object]] = {}
-    for node in sight.nodes:
+    for node in snapshot.nodes:
         by_pool.setdefault(pool_of(node), []).append(node)
-    if wanted.cluster is None:
+    if desired.cluster is None:
         yield warning(
             _CHECK,
             "manifests",
-            f"no InferenceCluster {wanted.name} is known, so its pools were not looked at",
+            f"no InferenceCluster {desired.name} is known, so its pools were not checked",
             "Give its manifest in fleet_resources, or the control cluster that has it",
         )
     # A cluster that the fleet makes has a pool of its own for what is no replica.
-    elif not wanted.expected.made:
+    elif not desired.expected.made:
         yield from _unknown_pools(by_pool, pools)
-        yield from _unlabelled(by_pool.get("", ()), sight, wanted)
+        yield from _unlabelled(by_pool.get("", ()), snapshot, desired)
     for index, (name, pool) in enumerate(pools.items()):
         place = f"spec.nodePools[{index}] ({name})"
-        if text(pool, "className") not in wanted.classes:
+        if text(pool, "className") not in desired.classes:
             yield Finding(
                 _CHECK,
                 place,
@@ -76,8 +76,8 @@ def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
             )
         yield from _numbers(place, name, pool, by_pool.get(name, []))
         yield from _state(name, by_pool.get(name, []))
-        yield from _taints(name, by_pool.get(name, []), wanted)
-    yield from _room_for_the_stack(sight, wanted)
+        yield from _taints(name, by_pool.get(name, []), desired)
+    yield from _room_for_the_stack(snapshot, desired)
 
 
 def _unknown_pools(by_pool: Mapping[str, list[Object]], pools: Mapping[str, Object]) -> Iterator[Finding]:
@@ -91,10 +91,10 @@ def _unknown_pools(by_pool: Mapping[str, list[Object]], pools: Mapping[str, Obje
             )
 
 
-def _unlabelled(nodes: Iterable[Object], sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    publishing = {text(value, "spec", "nodeName") for value in sight.slices}
+def _unlabelled(nodes: Iterable[Object], snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    publishing = {text(value, "spec", "nodeName") for value in snapshot.slices}
     found = [node for node in nodes if _has_devices(node) or text(node, "metadata", "name") in publishing]
-    if found and wanted.expected.drivers:
+    if found and desired.expected.drivers:
         yield warning(
             _CHECK,
             f"Node {some(_names(found))}",
@@ -110,8 +110,8 @@ def _has_devices(node: Object) -> bool:
 
 def plugin_devices(node: Object) -> int:
     """The GPUs that a device plugin offers on a node."""
-    told = text(node, "status", "allocatable", "nvidia.com/gpu")
-    return int(told) if told.isdecimal() else 0
+    count = text(node, "status", "allocatable", "nvidia.com/gpu")
+    return int(count) if count.isdecimal() else 0
 
 
 def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterat
         yield Finding(
             _CHECK,
             place,
-            f"no node has the label {LABEL}={name}, {least} or more are wanted",
+            f"no node has the label {LABEL}={name}, {least} or more are desired",
             f"Label the nodes of the pool ({label}), or correct the pool",
         )
     elif len(nodes) < most and field == "nodeCount":
@@ -147,7 +147,7 @@ def _numbers(place: str, name: str, pool: Object, nodes: list[Object]) -> Iterat
 
 def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
     for nodes_of_it, message, hint in (
-        ([node for node in nodes if not is_true(node, "Ready")], "is not Ready", "kubectl describe node tells why"),
+        ([node for node in nodes if not is_true(node, "Ready")], "is not Ready", "kubectl describe node says why"),
         (
             [node for node in nodes if fields(node, "spec").get("unschedulable") is True],
             "is cordoned: no pod is started there",
@@ -164,13 +164,13 @@ def _state(name: str, nodes: list[Object]) -> Iterator[Finding]:
 
 
 def _kubelet(node: Object) -> tuple[int, ...]:
-    """Major and minor version of a node's kubelet, zeros where it tells none."""
+    """Major and minor version of a node's kubelet, zeros where it has none."""
     parts = text(node, "status", "nodeInfo", "kubeletVersion").removeprefix("v").split(".")[:2]
     return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else (0, 0)
 
 
-def _taints(name: str, nodes: list[Object], wanted: Wanted) -> Iterator[Finding]:
-    classes = [each for promise in wanted.expected.promises if promise.pool == name for each in promise.device_classes]
+def _taints(name: str, nodes: list[Object], desired: Desired) -> Iterator[Finding]:
+    classes = [each for promise in desired.expected.promises if promise.pool == name for each in promise.device_classes]
     tolerations = [Toleration(**entry) for entry in gpu_tolerations(classes)]  # type: ignore[arg-type]
     found: dict[str, list[str]] = {}
     for node in nodes:
@@ -196,12 +196,12 @@ def _keeping_away(node: Object) -> list[Taint]:
     ]
 
 
-def _room_for_the_stack(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
+def _room_for_the_stack(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Controllers and the gateway tolerate nothing."""
-    free = [node for node in sight.nodes if not _keeping_away(node)]
-    if not any(entry.get("chart") for entry in wanted.managed) or any(_takes_pods(node) for node in free):
+    free = [node for node in snapshot.nodes if not _keeping_away(node)]
+    if not any(entry.get("chart") for entry in desired.managed) or any(_takes_pods(node) for node in free):
         return
-    why = "every node has a taint" if sight.nodes else "there is no node"
+    why = "every node has a taint" if snapshot.nodes else "there is no node"
     yield Finding(
         _CHECK,
         "nodes",
@@ -214,27 +214,27 @@ def _takes_pods(node: Object) -> bool:
     return is_true(node, "Ready") and fields(node, "spec").get("unschedulable") is not True
 
 
-def driver_roots(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """Nodes whose NVIDIA driver is not where the DRA driver looks for it."""
-    if not any(entry["key"] == "dra-driver" for entry in wanted.managed) or wanted.driver_root not in ("", "/"):
+def driver_roots(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Nodes whose NVIDIA driver is not where the DRA driver expects it."""
+    if not any(entry["key"] == "dra-driver" for entry in desired.managed) or desired.driver_root not in ("", "/"):
         return
-    pools = {promise.pool for promise in wanted.expected.promises if NVIDIA in promise.drivers}
-    nodes = [node for node in sight.nodes if pool_of(node) in pools or plugin_devices(node)]
+    pools = {promise.pool for promise in desired.expected.promises if NVIDIA in promise.drivers}
+    nodes = [node for node in snapshot.nodes if pool_of(node) in pools or plugin_devices(node)]
     variable = "nvidia_driver_root"
     on_gke = [node for node in nodes if GKE_LABEL in fields(node, "metadata", "labels")]
     if on_gke:
         yield Finding(
             "driver-root",
             f"Node {some(_names(on_gke))}",
-            "GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver would look in /",
+            "GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver would search it in /",
             f"Set {variable} to /home/kubernetes/bin/nvidia for this cluster",
         )
-    for value in sight.workloads:
+    for value in snapshot.workloads:
         if text(value, "kind") == "DaemonSet" and text(value, "metadata", "name").startswith("nvidia-driver-daemonset"):
             yield warning(
                 "driver-root",
                 f"DaemonSet {text(value, 'metadata', 'namespace')}/{text(value, 'metadata', 'name')}",
-                "NVIDIA's GPU Operator keeps the driver in /run/nvidia/driver, and the DRA driver would look in /",
+                "NVIDIA's GPU Operator keeps the driver in /run/nvidia/driver, and the DRA driver would search it in /",
                 f"Set {variable} to /run/nvidia/driver, unless the nodes have a driver of their own",
             )
 

@@ -4,7 +4,7 @@
 
 OpenShift gives every pod a user and a group of its namespace, forbids volumes of the host, and so on, unless the pod's
 ServiceAccount may use other SecurityContextConstraints (OpenShift documentation, "Managing security context
-constraints"): those that a ClusterRole `system:openshift:scc:NAME`, which OpenShift brings, lets it use.
+constraints"): those that a ClusterRole `system:openshift:scc:NAME`, which OpenShift installs, lets it use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     IPC_LOCK,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields
 
@@ -35,7 +35,7 @@ PRIVILEGED = "privileged"
 """Of what works on the nodes."""
 _RBAC = "rbac.authorization.k8s.io"
 _ROLES = {ENGINES: ENGINES}
-"""ClusterRoles that let use what OpenShift does not bring."""
+"""ClusterRoles that let use what OpenShift does not install."""
 _CHECK = "openshift"
 
 
@@ -60,7 +60,7 @@ class Need:
         return {"apiGroup": _RBAC, "kind": "Group", "name": f"system:serviceaccounts:{self.namespace}"}
 
     def review(self) -> dict[str, Any]:
-        """What to ask whether it is allowed (authorization.k8s.io/v1, SubjectAccessReview)."""
+        """Return what to ask whether it is allowed (authorization.k8s.io/v1, SubjectAccessReview)."""
         accounts = "system:serviceaccounts"
         return {
             "user": f"system:serviceaccount:{self.namespace}:{self.account or 'default'}",
@@ -75,14 +75,14 @@ class Need:
         }
 
 
-def needs(wanted: Wanted) -> tuple[Need, ...]:
-    """What engines and the pods of the stack need, sorted, each once."""
+def needs(desired: Desired) -> tuple[Need, ...]:
+    """Return what engines and the pods of the stack need, sorted, each once."""
     found = {}
-    if wanted.engine_constraint:
-        for namespace in wanted.namespaces:
-            need = Need(wanted.engine_constraint, namespace, "default", "engines")
+    if desired.engine_constraint:
+        for namespace in desired.namespaces:
+            need = Need(desired.engine_constraint, namespace, "default", "engines")
             found[need.key] = need
-    for entry in wanted.managed:
+    for entry in desired.managed:
         if entry.get("chart"):
             constraint = PRIVILEGED if entry.get("privileged") else NON_ROOT
             need = Need(constraint, str(entry["namespace"]), of=str(entry["key"]))
@@ -90,11 +90,11 @@ def needs(wanted: Wanted) -> tuple[Need, ...]:
     return tuple(sorted(found.values()))
 
 
-def bindings(wanted: Iterable[Need]) -> list[dict[str, Any]]:
+def bindings(desired: Iterable[Need]) -> list[dict[str, Any]]:
     """The ClusterRoleBindings that give all of it, one for each SecurityContextConstraints, and those constraints that
-    OpenShift does not bring. Namespaces need not be there yet, which those of engines are only once a replica is."""
+    OpenShift does not install. Namespaces need not be there yet, which those of engines are only once a replica is."""
     by_constraint: dict[str, list[Need]] = {}
-    for need in wanted:
+    for need in desired:
         by_constraint.setdefault(need.constraint, []).append(need)
     made = [*_engine_constraint()] if ENGINES in by_constraint else []
     return made + [
@@ -160,23 +160,23 @@ def _engine_constraint() -> tuple[dict[str, Any], ...]:
     return constraint, role
 
 
-def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """What pods need on OpenShift and have not."""
-    if sight.openshift is None:
+def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield what pods need on OpenShift and have not."""
+    if snapshot.openshift is None:
         return
-    required = needs(wanted)
-    there = sight.openshift.constraints
+    required = needs(desired)
+    there = snapshot.openshift.constraints
     for constraint in sorted({need.constraint for need in required}):
         of = [need for need in required if need.constraint == constraint]
-        refused = [need for need in of if need.key in sight.openshift.refused]
-        if CONSTRAINTS[1] not in sight.unread and constraint not in there and constraint not in _ROLES:
+        refused = [need for need in of if need.key in snapshot.openshift.refused]
+        if CONSTRAINTS[1] not in snapshot.unread and constraint not in there and constraint not in _ROLES:
             yield Finding(
                 _CHECK,
                 f"SecurityContextConstraints {constraint}",
                 f"it is not there, and pods of {some(need.of for need in of)} need it",
-                "OpenShift brings it: restore it. For engines, existing_cluster_engine_constraint may name another one",
+                "Restore it: it is part of OpenShift. For engines, existing_cluster_engine_constraint may name another",
             )
-        elif refused and not wanted.grants:
+        elif refused and not desired.grants:
             places = some(f"{need.namespace} ({need.of})" for need in refused)
             yield Finding(
                 _CHECK,
@@ -184,7 +184,7 @@ def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
                 f"ServiceAccounts of {places} may not use it, so their pods are refused",
                 "ansible-playbook modelplane.fleet.check -e existing_cluster_state=present grants it",
             )
-    for entry in wanted.managed:
+    for entry in desired.managed:
         exporter = fields(entry, "values", "nodeExporter").get("enabled", True)
         if entry["key"] == "prometheus" and exporter is not False:
             yield Finding(

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the place of a cluster has to bring along: storage for caches, load balancers, devices that are as promised."""
+"""Checks of what surrounds a cluster: storage for caches, load balancers, devices that are as promised."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.findi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     NVIDIA,
+    Desired,
     Snapshot,
-    Wanted,
     named,
     pool_of,
 )
@@ -77,7 +77,7 @@ _CLOUDS = (
     "openstack://",
     "vultr://",
 )
-"""How spec.providerID of nodes begins where a cloud's controller makes load balancers."""
+"""Beginnings of spec.providerID of nodes where a cloud's controller makes load balancers."""
 _BALANCERS = (
     "aws-load-balancer-controller",
     "cloud-controller-manager",
@@ -94,13 +94,13 @@ _BALANCERS = (
 """Images of controllers that give addresses to Services of type LoadBalancer."""
 
 
-def storage(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """Whether caches can have volumes that many nodes mount."""
-    name = text(wanted.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
-    if text(wanted.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in sight.unread:
+def storage(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield whether caches can have volumes that many nodes mount."""
+    name = text(desired.cluster, "spec", "cluster", "existing", "cache", "storageClassName")
+    if text(desired.cluster, "spec", "cluster", "source") != "Existing" or "StorageClass" in snapshot.unread:
         return
     if not name:
-        if wanted.caches:
+        if desired.caches:
             yield warning(
                 "storage",
                 _FIELD,
@@ -108,9 +108,9 @@ def storage(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
                 "Name a StorageClass for volumes that several nodes mount (ReadWriteMany)",
             )
         return
-    found = next((value for value in sight.storage_classes if text(value, "metadata", "name") == name), None)
+    found = next((value for value in snapshot.storage_classes if text(value, "metadata", "name") == name), None)
     if found is None:
-        there = sorted(text(value, "metadata", "name") for value in sight.storage_classes)
+        there = sorted(text(value, "metadata", "name") for value in snapshot.storage_classes)
         hint = f"Create it, or name one that is there: {some(there)}" if there else "Create it; there is none at all"
         yield Finding("storage", _FIELD, f"StorageClass {name} is not there", hint)
         return
@@ -136,7 +136,7 @@ def storage(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
             where,
             f"it is not known here whether volumes of its provisioner {provisioner or '(none)'} can be mounted on "
             "several nodes (ReadWriteMany)",
-            "Look into its documentation; nothing has to be done if they can",
+            "Read its documentation; nothing has to be done if they can",
         )
 
 
@@ -144,17 +144,17 @@ def _is_one_of(provisioner: str, known: tuple[str, ...]) -> bool:
     return any(provisioner == name or provisioner.endswith((f".{name}", f"/{name}")) for name in known)
 
 
-def load_balancers(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """Whether somebody gives addresses to Services of type LoadBalancer. That nobody does cannot be proved."""
-    managed = [entry["key"] for entry in wanted.managed]
-    if "gateway" not in managed or "Service" in sight.unread:
+def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield whether a user gives addresses to Services of type LoadBalancer. That none does cannot be proved."""
+    managed = [entry["key"] for entry in desired.managed]
+    if "gateway" not in managed or "Service" in snapshot.unread:
         return
-    addressed = [value for value in sight.services if entries(value, "status", "loadBalancer", "ingress")]
+    addressed = [value for value in snapshot.services if entries(value, "status", "loadBalancer", "ingress")]
     if addressed:
         return
-    waiting = [named(value) for value in sight.services]
-    seen = any(text(node, "spec", "providerID").startswith(_CLOUDS) for node in sight.nodes) or any(
-        runs(value, _BALANCERS) for value in sight.workloads
+    waiting = [named(value) for value in snapshot.services]
+    seen = any(text(node, "spec", "providerID").startswith(_CLOUDS) for node in snapshot.nodes) or any(
+        runs(value, _BALANCERS) for value in snapshot.workloads
     )
     hint = (
         "The gateway waits for an address, and without one no replica is placed here. Install a load balancer such as "
@@ -166,61 +166,61 @@ def load_balancers(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
         yield warning("load-balancer", "cluster", "no controller for Services of type LoadBalancer is to be seen", hint)
 
 
-def devices(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
-    """Whether published devices are as the classes promise, and somebody brings the DeviceClasses."""
-    publishing = {text(value, "spec", "driver") for value in sight.slices}
+def devices(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
+    """Yield whether published devices are as the classes promise, and the DeviceClasses are installed."""
+    publishing = {text(value, "spec", "driver") for value in snapshot.slices}
     # What no driver publishes yet cannot be compared.
     promises = [
         replace(promise, devices=tuple(device for device in promise.devices if device.driver in publishing))
-        for promise in wanted.expected.promises
+        for promise in desired.expected.promises
     ]
     ready: dict[str, list[str]] = {}
-    for node in sight.nodes:
+    for node in snapshot.nodes:
         if is_true(node, "Ready"):
             ready.setdefault(pool_of(node), []).append(text(node, "metadata", "name"))
-    for mismatch in mismatches(promises, ready, sight.slices):
+    for mismatch in mismatches(promises, ready, snapshot.slices):
         yield warning(
             "devices",
             f"Node {some(mismatch.nodes)} (pool {mismatch.pool})",
             mismatch.message,
             "Correct the InferenceClass or the label of the node: replicas are placed there and do not start",
         )
-    if "DeviceClass" in sight.unread or not sight.devices or wanted.problems:
+    if "DeviceClass" in snapshot.unread or not snapshot.devices or desired.problems:
         return
-    there = {text(value, "metadata", "name") for value in sight.device_classes}
-    brought = {NVIDIA} if any(entry["key"] == "dra-driver" for entry in wanted.managed) else set()
-    for name in wanted.expected.device_classes:
-        if name not in there | brought:
+    there = {text(value, "metadata", "name") for value in snapshot.device_classes}
+    installed = {NVIDIA} if any(entry["key"] == "dra-driver" for entry in desired.managed) else set()
+    for name in desired.expected.device_classes:
+        if name not in there | installed:
             yield warning(
                 "devices",
                 f"DeviceClass {name}",
-                "InferenceClasses of the pools name it, it is not there, and the serving stack does not bring it",
+                "InferenceClasses of the pools name it, it is not there, and the serving stack does not install it",
                 "Install the DRA driver that defines it",
             )
 
 
-def kubernetes(sight: Snapshot) -> Iterator[Finding]:
-    """Whether pods can claim devices at all."""
-    version = ".".join(map(str, sight.version))
-    if sight.version < (1, 34) or not sight.devices:
-        serves = "serves" if sight.devices else "does not serve"
+def kubernetes(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield whether pods can claim devices at all."""
+    version = ".".join(map(str, snapshot.version))
+    if snapshot.version < (1, 34) or not snapshot.devices:
+        serves = "serves" if snapshot.devices else "does not serve"
         yield Finding(
             "kubernetes",
             "API server",
             f"it is Kubernetes {version} and {serves} resource.k8s.io/v1",
             "Pods claim devices with Kubernetes 1.34 and newer: upgrade the cluster"
-            if sight.version < (1, 34)
+            if snapshot.version < (1, 34)
             else "Let the API server serve it (--runtime-config), which is the default of Kubernetes",
         )
 
 
-def unread(sight: Snapshot) -> Iterator[Finding]:
-    """What could not be looked at."""
-    if sight.unread:
-        why = next(iter(sight.unread.values()))
+def unread(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield what could not be read."""
+    if snapshot.unread:
+        why = next(iter(snapshot.unread.values()))
         yield warning(
             "permissions",
             "credential",
-            f"it may not read {some(sorted(sight.unread))}, so nothing that depends on it was checked ({why})",
+            f"it may not read {some(sorted(snapshot.unread))}, so nothing that depends on it was checked ({why})",
             "Run the check with a kubeconfig of an administrator of the cluster",
         )

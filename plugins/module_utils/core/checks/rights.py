@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a credential has to be allowed: to install the serving stack, and to do what the fleet does."""
+"""Rights that a credential needs: to install the serving stack, and to do what the fleet does."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     EVERYTHING,
+    Desired,
     Right,
     Snapshot,
-    Wanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
@@ -22,7 +22,7 @@ _PENDING = ("install", "upgrade", "recover", "remove")
 
 
 def bound(objects: Iterable[Object]) -> tuple[Right, ...]:
-    """All that somebody may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
+    """All that a user may do who is a subject of the bindings among these objects (rbac.authorization.k8s.io/v1), by
     their roles, sorted. A role that is bound nowhere gives nothing."""
     values = list(objects)
     found: set[Right] = set()
@@ -45,12 +45,12 @@ def _of_rules(rules: Iterable[Mapping[str, Any]], namespace: str) -> Iterator[Ri
                         yield Right(str(group), str(resource), str(verb), namespace, str(name))
 
 
-def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
+def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     """Whoever may do everything is asked no more. Who may do what the fleet does can work with the cluster once
-    somebody else has installed the stack."""
-    if EVERYTHING not in sight.denied:
+    another owner has installed the stack."""
+    if EVERYTHING not in snapshot.denied:
         return
-    missing = [right for right in wanted.rights if right in sight.denied]
+    missing = [right for right in desired.rights if right in snapshot.denied]
     admin = "a kubeconfig of an administrator (cluster-admin) for the playbooks serving_stack and control_plane"
     if missing:
         yield Finding(
@@ -60,7 +60,7 @@ def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
             f"{some(map(str, missing))}",
             f"Use {admin}; the latter gives the fleet its rights (control_plane_workload_rights)",
         )
-    elif wanted.managed and _pending(sight, wanted):
+    elif desired.managed and _pending(snapshot, desired):
         yield warning(
             "permissions",
             "credential",
@@ -69,8 +69,8 @@ def findings(sight: Snapshot, wanted: Wanted) -> Iterator[Finding]:
         )
 
 
-def _pending(sight: Snapshot, wanted: Wanted) -> bool:
-    if "Secret" in sight.unread:
-        return bool(sight.unread)
-    found = actions(wanted.planned, sight.seen, wanted.stuck_after, wanted.adopt)
+def _pending(snapshot: Snapshot, desired: Desired) -> bool:
+    if "Secret" in snapshot.unread:
+        return bool(snapshot.unread)
+    found = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt)
     return any(entry["action"] in _PENDING for entry in found)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a check goes by: what is wanted of a cluster, and what was seen of it."""
+"""Input of a check: what is desired of a cluster, and what was observed of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEFINITION = "CustomResourceDefinition"
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """A request that somebody may want to send: a verb on a resource of a group (`*` for any), in a namespace or
+    """A request that a user may want to send: a verb on a resource of a group (`*` for any), in a namespace or
     (empty) in all, on one object or (empty) on any."""
 
     group: str
@@ -37,17 +37,17 @@ class Right:
 
 
 EVERYTHING = Right("*", "*", "*")
-"""What cluster-admin may do, and whoever installs charts with ClusterRoles has to."""
+"""Rights of cluster-admin, and whoever installs charts with ClusterRoles has to."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a cluster has to be ready for.
+class Desired:
+    """Desired state of a cluster: what it has to be ready for.
 
-    `cluster`: its InferenceCluster (wire form), None where nobody knows one. `expected`: the devices that its classes
+    `cluster`: its InferenceCluster (wire form), None where none is known. `expected`: the devices that its classes
     promise. `namespaces`: of the cluster, in which the fleet has or may have engines. `planned`: the components of the
-    serving stack as `compose.stack.plan` has them, with `problems` that kept it from being planned; empty where nobody
-    looks for conflicts. `driver_root`: where the NVIDIA driver is said to be. `rights`: what the fleet does there.
+    serving stack as `compose.stack.plan` has them, with `problems` that kept it from being planned; empty where
+    conflicts are not checked. `driver_root`: the folder of the NVIDIA driver. `rights`: what the fleet does there.
     `engine_constraint`: the SecurityContextConstraints for engines on OpenShift, empty for none. `grants`: whether
     SecurityContextConstraints that are missing are granted after the check.
     """
@@ -85,13 +85,13 @@ class OpenShift:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What was seen of a cluster; objects in their wire form.
+    """Observed state of a cluster; objects in their wire form.
 
     `devices`: whether resource.k8s.io/v1 is served. `services`: those of type LoadBalancer. `workloads`: Deployments
     and DaemonSets of all namespaces. `slices`: ResourceSlices of the drivers that are expected. `releases`,
-    `definitions` and `recorded`: as the module helm_release_info tells them. `objects`: single CRDs, by name.
-    `denied`: what the credential may not do of `Wanted.rights` and EVERYTHING. `openshift`: None on other clusters.
-    `unread`: kinds that could not be looked at, and why.
+    `definitions` and `recorded`: as the module helm_release_info returns them. `objects`: single CRDs, by name.
+    `denied`: what the credential may not do of `Desired.rights` and EVERYTHING. `openshift`: None on other clusters.
+    `unread`: kinds that could not be read, and why.
     """
 
     version: tuple[int, int] = (0, 0)
@@ -119,15 +119,15 @@ class Snapshot:
         return {"releases": self.releases, "definitions": self.definitions, "recorded": self.recorded}
 
 
-def wanted_of(name: str, resources: Sequence[Object], **more: Any) -> Wanted:
-    """What the resources of a fleet (wire form) want of a cluster. `more`: the other fields."""
+def desired_of(name: str, resources: Sequence[Object], **more: Any) -> Desired:
+    """Return what the resources of a fleet (wire form) want of a cluster. `more`: the other fields."""
 
     def of_kind(kind: str) -> list[Object]:
         return [value for value in resources if text(value, "kind") == kind]
 
     spaces = {text(value, "metadata", "namespace") or "default" for value in of_kind("ModelDeployment")}
     clusters = {text(value, "metadata", "name"): value for value in of_kind("InferenceCluster")}
-    return Wanted(
+    return Desired(
         name,
         cluster=clusters.get(name),
         classes=frozenset(text(value, "metadata", "name") for value in of_kind("InferenceClass")),

@@ -74,7 +74,7 @@ class Device:
 
     @cached_property
     def _identity(self) -> tuple[object, ...]:
-        # Types and texts, not values alone: True is 1 in Python, and 1Gi is 1024Mi, but selectors tell them apart.
+        # Types and texts, not values alone: True is 1 in Python, and 1Gi is 1024Mi, but selectors distinguish them.
         return (
             self.name,
             self.driver,
@@ -124,8 +124,8 @@ def _attribute(raw: Any) -> Attribute:
     kind, value = next(iter(given.items()))
     if kind == "version" and isinstance(value, str):
         return Semver.parse(value)
-    wanted = {"string": str, "bool": bool, "int": int}.get(kind)
-    if type(value) is not wanted or not isinstance(value, str | bool | int):
+    desired = {"string": str, "bool": bool, "int": int}.get(kind)
+    if type(value) is not desired or not isinstance(value, str | bool | int):
         raise _InvalidDeviceError(f"{value!r} is no {kind}")
     if isinstance(value, int) and not MIN_INT64 <= value <= MAX_INT64:
         raise _InvalidDeviceError(f"{value} does not fit in 64 bits")

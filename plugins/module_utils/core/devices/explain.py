@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Why a selector does not match a device, in one line with the values that decided."""
+"""Reasons why a selector does not match a device, in one line with the values that decided."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     qualified_name,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.evaluator import compile_checked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import compare_to
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
@@ -54,15 +54,15 @@ _COMPARISONS = {"compareTo", "isGreaterThan", "isLessThan"}
 _RELATIONS = {"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"}
 
 
-def _nobody_counts(_cost: int) -> None:
-    """Take note of a cost of which nobody keeps count."""
+def _ignore_cost(_cost: int) -> None:
+    """Ignore a cost."""
 
 
-def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _nobody_counts) -> str | None:
-    """Why `selector` does not match `device`; None when it does.
+def explain(selector: Selector, device: Device, spend: Callable[[int], None] = _ignore_cost) -> str | None:
+    """Return why `selector` does not match `device`; None when it does.
 
-    Of a chain of && the first part is explained that is false or fails. Common shapes are told with both values
-    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads. `spend` is told the cost of each
+    Of a chain of && the first part is explained that is false or fails. Common shapes are shown with both values
+    (`capacity memory 23034Mi < 40Gi in ...`), anything else with the values it reads. `spend` gets the cost of each
     part that is evaluated for that, and may raise.
     """
     verdict = selector.evaluate(device)
@@ -91,7 +91,7 @@ class _Explanation:
         for part in _conjuncts(self._tree):
             try:
                 own = run_program(compile_checked(check(part)), self._cel)
-            except (SyntaxFault, RecursionError):
+            except (CelSyntaxError, RecursionError):
                 continue
             self._spend(own.cost)
             if not own.match:
@@ -117,7 +117,7 @@ class _Explanation:
             program = compile_checked(check(node, any_result=True))
             state = State(self._cel, program.slots, program.code.cost)
             value = program.code.run(state)
-        except (SyntaxFault, CelError, CostLimitError, RecursionError):
+        except (CelSyntaxError, CelError, CostLimitError, RecursionError):
             return MISSING
         finally:
             self._spend(state.cost if state else 0)
@@ -148,7 +148,7 @@ class _Explanation:
 
     @staticmethod
     def _tested(part: Node, node: Node) -> bool:
-        """Whether an expression copes with the value being absent: then its absence alone explains nothing."""
+        """Return whether an expression copes with the value being absent: then its absence alone explains nothing."""
         return isinstance(node, Select) and (node.optional or node.test) and part is not node
 
     def _access(self, node: Node) -> tuple[str, str, str] | None:
@@ -180,7 +180,7 @@ class _Explanation:
 
     @staticmethod
     def _operands(part: Call) -> tuple[Node | None, Node | None]:
-        """What a part compares: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, as `a < b` does."""
+        """Return what a part compares: `a.compareTo(b) >= 0` and `a.isLessThan(b)` compare a and b, as `a < b` does."""
         if part.function in _COMPARISONS and part.target is not None and len(part.args) == 1:
             return part.target, part.args[0]
         if part.function not in _RELATIONS:
@@ -264,7 +264,7 @@ def _walk(node: Node) -> list[Node]:
 
 
 def _sign(left: Any, right: Any) -> str | None:
-    """How two values truly relate; None where they cannot be ordered."""
+    """Return how two values truly relate; None where they cannot be ordered."""
     if (isinstance(left, Quantity) and isinstance(right, Quantity)) or (
         isinstance(left, Semver) and isinstance(right, Semver)
     ):

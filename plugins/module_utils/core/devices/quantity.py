@@ -120,7 +120,7 @@ def _parse(text: str) -> Quantity:
     if not text or found is None:
         raise QuantityError(f"{text!r} is no quantity: write a number and a suffix such as Mi, Gi, k or M")
     sign, digits, point, decimals, suffix = found.groups()
-    # Kubernetes reads zeros alone, with or without a sign, without looking further.
+    # Kubernetes reads zeros alone, with or without a sign, without reading further.
     if not digits.strip("0") and not point and not suffix:
         return Quantity(text, Fraction(0))
     binary, exponent = _interpret(text, suffix)
@@ -130,7 +130,7 @@ def _parse(text: str) -> Quantity:
 
 
 def _interpret(text: str, suffix: str) -> tuple[bool, int]:
-    """Whether a suffix counts in powers of two, and its exponent."""
+    """Return whether a suffix counts in powers of two, and its exponent."""
     if suffix in _BINARY:
         return True, _BINARY[suffix]
     if suffix in _DECIMAL:

@@ -3,7 +3,7 @@
 """Regular expressions that run in linear time: the program of a pattern and its simulation.
 
 All states are followed at once (Thompson's and Pike's construction, https://swtch.com/~rsc/regexp/regexp2.html), and
-which states follow which is remembered, so a usual search costs a look-up a character. What patterns mean, and what is
+which states follow which is remembered, so a usual search costs a lookup a character. What patterns mean, and what is
 left out: regex_syntax.py.
 """
 
@@ -48,7 +48,7 @@ def _nothing(_work: int) -> None:
 
 
 class Regex:
-    """A compiled pattern. Methods take `spend`, which is told how many states were visited and may raise to stop."""
+    """A compiled pattern. Methods take `spend`, which gets how many states were visited and may raise to stop."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -176,7 +176,7 @@ class Regex:
         return found
 
     def search(self, text: str, spend: Callable[[int], None] = _nothing) -> bool:
-        """Whether the pattern matches anywhere in the text."""
+        """Return whether the pattern matches anywhere in the text."""
         states: _States = (0,)
         for pos, char in enumerate(text):
             waiting, done = self._follow(states, self._holds(text, pos), spend)

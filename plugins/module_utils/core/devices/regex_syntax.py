@@ -216,7 +216,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _repetition(self) -> tuple[int, int | None] | None:
-        """The bounds of a repetition operator if there is one here; a brace that forms none is an ordinary sign."""
+        """The bounds of a repetition operator if there is one here; a brace that is none is an ordinary sign."""
         sign = self._text[self._pos]
         if sign in "*+?":
             self._pos += 1

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Program,
     compile_checked,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.parser import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import State
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.values import (
@@ -62,7 +62,7 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a device matches; `error` says why an evaluation failed (then it does not), `cost` what it cost."""
+    """Result of an evaluation: `error` says why it failed (then the device does not match), `cost` what it cost."""
 
     match: bool
     error: str | None = None
@@ -118,13 +118,13 @@ def compile_selector(expression: str) -> Selector:
         raise SelectorError(expression, f"a selector has at most {MAX_LENGTH} bytes, this one has {size}", 1, 1)
     try:
         return _compile(expression)
-    except SyntaxFault as fault:
-        raise _located(expression, fault) from None
+    except CelSyntaxError as error:
+        raise _located(expression, error) from None
     except RecursionError:
         try:
             return _in_thread(lambda: _compile(expression))
-        except SyntaxFault as fault:
-            raise _located(expression, fault) from None
+        except CelSyntaxError as error:
+            raise _located(expression, error) from None
         except RecursionError:
             raise SelectorError(expression, "the expression is nested too deeply", 1, 1) from None
 
@@ -134,10 +134,10 @@ def _compile(expression: str) -> Selector:
     return Selector(expression, tree, compile_checked(check(tree)))
 
 
-def _located(expression: str, fault: SyntaxFault) -> SelectorError:
-    before = expression[: fault.pos]
+def _located(expression: str, error: CelSyntaxError) -> SelectorError:
+    before = expression[: error.pos]
     line = before.count("\n") + 1
-    return SelectorError(expression, fault.message, line, fault.pos - (before.rfind("\n") + 1) + 1)
+    return SelectorError(expression, error.message, line, error.pos - (before.rfind("\n") + 1) + 1)
 
 
 # Kubernetes takes 250 levels of nesting; each takes some frames here, so that many need a higher limit than Python's.
@@ -166,7 +166,7 @@ def _in_new_thread(work: Callable[[], _Result]) -> _Result:
     def target() -> None:
         try:
             results.append(work())
-        except (SyntaxFault, RecursionError) as failure:
+        except (CelSyntaxError, RecursionError) as failure:
             failures.append(failure)
 
     thread = threading.Thread(target=target)

@@ -126,11 +126,11 @@ def _tools() -> Markup:
             el(
                 "label",
                 "Clusters by ",
-                el("select", *(el("option", told, value=key) for key, told in orders), id="sort"),
+                el("select", *(el("option", label, value=key) for key, label in orders), id="sort"),
             ),
             el("button", "Open all shown", type="button", id="open"),
             el("button", "Close all", type="button", id="close"),
-            el("span", id="told", role="status", class_="m"),
+            el("span", id="message", role="status", class_="m"),
         ),
         class_="bar",
         role="search",

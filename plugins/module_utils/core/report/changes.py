@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a plan adds, changes and removes: replicas first, then files."""
+"""Changes of a plan: what it adds, changes and removes: replicas first, then files."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _removed(removed: Sequence[Mapping[str, Any]], known: Index) -> Markup:
         )
         for entry in removed
     ]
-    title = join([badge("removed", "removed"), f" {count(len(removed), 'replica')}: no longer wanted there"])
+    title = join([badge("removed", "removed"), f" {count(len(removed), 'replica')}: no longer desired there"])
     return fold(title, _table("Replicas that are removed", ("Replica", "Removed"), rows), open_=len(rows) <= _OPEN_ROWS)
 
 

@@ -39,14 +39,14 @@ _CAPTION = (
 )
 _TILES = (
     "A tile is a cluster: its name, how many devices are claimed, and how many there are; the stronger the colour, the "
-    "fuller. Of several kinds of devices in a pool, the one counts that most pods claim. ! marks a cluster with an "
+    "fuller. Of several kinds of devices in a pool, the one counts that most pods claim. ! means a cluster with an "
     "overcommitted pool, × one that takes nothing new."
 )
 
 
 @dataclass(frozen=True)
 class Fill:
-    """How many counted devices of a cluster are claimed, of how many, and what they are called."""
+    """Usage: how many counted devices of a cluster are claimed, of how many, and what they are called."""
 
     taken: int
     total: int
@@ -126,19 +126,19 @@ def _overview(clusters: Sequence[Mapping[str, Any]], fills: Sequence[Fill]) -> M
 
 def _tile(position: int, cluster: Mapping[str, Any], use: Fill) -> Markup:
     over = any(pool["overcommitted"] for pool in cluster["pools"])
-    marks = ("!" if over else "") + ("×" if cluster["reason"] else "")
-    told = f"{cluster['name']}: {use}"
-    told += ", a pool is overcommitted" if over else ""
-    told += ", takes nothing new" if cluster["reason"] else ""
+    flags = ("!" if over else "") + ("×" if cluster["reason"] else "")
+    label = f"{cluster['name']}: {use}"
+    label += ", a pool is overcommitted" if over else ""
+    label += ", takes nothing new" if cluster["reason"] else ""
     level = min(10, 10 * use.taken // use.total) if use.total else 0
     return el(
         "a",
         el("span", shortened(cluster["name"]), class_="tn"),
-        el("span", f"{use.taken:,}/{use.total:,}" if use.total else "–", " ", el("b", marks) if marks else NOTHING),
+        el("span", f"{use.taken:,}/{use.total:,}" if use.total else "–", " ", el("b", flags) if flags else NOTHING),
         href=f"#c{position}",
         class_=f"tile l{level}",
-        title=told,
-        aria_label=told,
+        title=label,
+        aria_label=label,
     )
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the parts of the page know of each other: the elements of clusters, replicas and services, and who calls whom.
+"""Links between the parts of the page: the elements of clusters, replicas and services, and who calls whom.
 
 A model is the plan as plain values (`report.html` gives its shape). Elements are named by position (`c0`, `r0`, `s0`),
 so that no name that a user chose becomes part of an id.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 COLOURS = 10
-"""How many colours deployments share. Numbers and names stand beside them, so that equal ones confuse nobody."""
+"""Number of colours that deployments share. Numbers and names stand beside them, for equal ones."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def _deployments(model: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def serves(service: Mapping[str, Any], endpoint: Mapping[str, Any]) -> bool:
-    """Whether requests go to an endpoint: it is usable, of the tier in use, and has a weight."""
+    """Return whether requests go to an endpoint: it is usable, of the tier in use, and has a weight."""
     in_use = service["tier"] is not None and endpoint["priority"] == service["tier"]
     return bool(in_use and endpoint["usable"] and endpoint["weight"] > 0)
 

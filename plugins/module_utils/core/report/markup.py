@@ -47,7 +47,7 @@ def el(name: str, /, *content: object, **attributes: str | int | None) -> Markup
 
 
 def code(name: str) -> Markup:
-    """A name that a user chose. What stands in `code` is what the filter box looks through."""
+    """A name that a user chose. What stands in `code` is what the filter box searches."""
     return el("code", name)
 
 
@@ -67,7 +67,7 @@ def badge(word: str, kind: str) -> Markup:
 
 
 def gauge(part: int, whole: int) -> Markup:
-    """A bar beside a share that is told in words; hence nothing of it is read out."""
+    """A bar beside a share that is written in words; hence nothing of it is read out."""
     width = min(100, max(1 if part else 0, 100 * part // whole)) if whole else 0
     bar = el("path", d=f"M0 0h{width}v6H0z")
     return el("svg", bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where pods are drawn: a packing of a pool's pods on its nodes.
+"""Places where pods are drawn: a packing of a pool's pods on its nodes.
 
 It shows how much is taken, not what runs where: Kubernetes binds a pod to a node when the pod starts. The packing is
 first fit by size; where that leaves a pod without a node although the pool has the devices, the pod is drawn in pieces.
@@ -80,13 +80,13 @@ def _fitting(free: Sequence[Mapping[str, int]], needs: Mapping[str, int], first:
     return None
 
 
-def _in_pieces(free: Sequence[dict[str, int]], size: int, drawn: str, wanted: Run, runs: list[Run]) -> int:
-    """Put a run wherever devices are free, and tell how many of its devices found no place."""
-    left = wanted.length
+def _in_pieces(free: Sequence[dict[str, int]], size: int, drawn: str, desired: Run, runs: list[Run]) -> int:
+    """Put a run wherever devices are free, and return how many of its devices found no place."""
+    left = desired.length
     for node, devices in enumerate(free):
         taken = min(left, devices[drawn])
         if taken > 0:
-            runs.append(Run(node, size - devices[drawn], taken, wanted.owner))
+            runs.append(Run(node, size - devices[drawn], taken, desired.owner))
             devices[drawn] -= taken
             left -= taken
     return left

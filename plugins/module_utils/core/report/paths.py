@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.report.marku
 _CAPTION = (
     "Requests go from the service to its endpoints by weight, and from an endpoint to the pods of one replica. Of "
     "several priorities only the lowest number with a usable endpoint is in use. The other way round, from pods to "
-    "services, is told beside each replica in the fleet map."
+    "services, is shown beside each replica in the fleet map."
 )
 
 
@@ -46,7 +46,7 @@ def services_section(services: Sequence[Mapping[str, Any]], known: Index) -> Mar
 
 def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: bool) -> Markup:
     serving = sum(serves(service, endpoint) for endpoint in service["endpoints"])
-    told = f"endpoints with requests: {serving:,} of {len(service['endpoints']):,}"
+    text = f"endpoints with requests: {serving:,} of {len(service['endpoints']):,}"
     endpoints = sorted(service["endpoints"], key=lambda endpoint: _order(service, endpoint))
     whole = serving_weight(service)
     return el(
@@ -54,7 +54,7 @@ def _service(position: int, service: Mapping[str, Any], known: Index, *, open_: 
         el(
             "summary",
             el("h3", code(f"{service['namespace']}/{service['name']}")),
-            el("span", told, class_="m"),
+            el("span", text, class_="m"),
             NOTHING if serving else badge("No endpoint", "warn"),
         ),
         el(
@@ -108,8 +108,8 @@ def _endpoint(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: in
 
 def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) -> Markup:
     if serves(service, endpoint):
-        told = join([el("strong", percent(endpoint["weight"], whole)), " of requests"])
-        return told if endpoint["weight"] == whole else join([told, gauge(endpoint["weight"], whole)])
+        text = join([el("strong", percent(endpoint["weight"], whole)), " of requests"])
+        return text if endpoint["weight"] == whole else join([text, gauge(endpoint["weight"], whole)])
     if not endpoint["usable"]:
         return badge("Not usable: no requests", "warn")
     if service["tier"] is not None and endpoint["priority"] > service["tier"]:
@@ -118,7 +118,7 @@ def _share(service: Mapping[str, Any], endpoint: Mapping[str, Any], whole: int) 
 
 
 def _target(service: Mapping[str, Any], endpoint: Mapping[str, Any], known: Index) -> Markup:
-    """What answers an endpoint: something outside of the fleet, or a replica's pods."""
+    """Return what answers an endpoint: something outside of the fleet, or a replica's pods."""
     if not endpoint["replica"]:
         return join([el("b", "Outside of the fleet" if endpoint["external"] else "No replica known")])
     key = (service["namespace"], endpoint["replica"])

@@ -34,7 +34,7 @@ _MOST_CELLS = 256
 
 @dataclass(frozen=True)
 class Use:
-    """How many of a pool's devices of one name are claimed, of how many that its nodes have."""
+    """Usage: how many of a pool's devices of one name are claimed, of how many that its nodes have."""
 
     device: str
     taken: int
@@ -144,7 +144,7 @@ def _entry(entry: Mapping[str, Any]) -> str:
 
 
 def _callers(key: tuple[str, str], known: Index) -> Markup:
-    """Who sends a replica requests: the request path, read from its end."""
+    """Return who sends a replica requests: the request path, read from its end."""
     found = [
         join([f"{percent(caller.weight, caller.whole)} of ", link(f"s{caller.service}", code(caller.name))])
         for caller in known.callers.get(key, ())
@@ -166,7 +166,7 @@ def _grid(pool: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def grids(pools: Iterable[Mapping[str, Any]]) -> Markup:
-    """The empty nodes, once for all pools that look alike; the drawings of pools refer to them."""
+    """The empty nodes, once for all pools that are alike; the drawings of pools refer to them."""
     shapes = []
     for nodes, per_node in sorted({grid for grid in map(_grid, pools) if grid}):
         width, places = _places(nodes, per_node)
@@ -185,7 +185,7 @@ def _places(nodes: int, per_node: int) -> tuple[int, list[tuple[int, int]]]:
 
 
 def _drawing(pool: Mapping[str, Any], use: Use, living: Sequence[Tenant], known: Index) -> Markup:
-    """The pool as nodes with a cell per device, or as one bar where that would be too much to look at."""
+    """The pool as nodes with a cell per device, or as one bar where that would be too much to read."""
     if not use.total:
         return NOTHING
     grid = _grid(pool)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the page does when a script may run: filter, sort, fold. Without one, all can still be read and unfolded."""
+"""Script of the page: filter, sort, fold. Without it, all can still be read and unfolded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ const kinds = [clusters, kind('replicas', 'tbody > tr', Infinity), kind('service
 const tiles = all('#tiles > li');
 const tileOf = new Map(clusters.nodes.map((card, position) => [card, tiles[position]]));
 const box = one('filter');
-const told = one('told');
+const message = one('message');
 
 const more = (entry, matching) => {
   if (!entry.button) {
@@ -31,12 +31,12 @@ const more = (entry, matching) => {
   entry.button.textContent = `Show all ${matching} ${entry.name}`;
 };
 
-const apply = (entry, wanted) => {
+const apply = (entry, desired) => {
   if (!entry.nodes.length) return '';
-  if (wanted.length) entry.words = entry.words || new Map(entry.nodes.map((node) => [node, words(node)]));
+  if (desired.length) entry.words = entry.words || new Map(entry.nodes.map((node) => [node, words(node)]));
   let matching = 0;
   for (const node of entry.nodes) {
-    const match = wanted.every((word) => entry.words.get(node).includes(word));
+    const match = desired.every((word) => entry.words.get(node).includes(word));
     matching += match;
     node.hidden = !match || (!entry.full && matching > entry.limit);
     if (tileOf.get(node)) tileOf.get(node).hidden = !match;
@@ -46,10 +46,10 @@ const apply = (entry, wanted) => {
 };
 
 const filter = () => {
-  const wanted = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  const counts = kinds.map((entry) => apply(entry, wanted)).filter(Boolean);
+  const desired = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  const counts = kinds.map((entry) => apply(entry, desired)).filter(Boolean);
   const found = counts.length ? `Found: ${counts.join(', ')}` : 'There is nothing to filter.';
-  told.textContent = wanted.length ? found : '';
+  message.textContent = desired.length ? found : '';
 };
 
 const number = (key) => (left, right) => right.dataset[key] - left.dataset[key];

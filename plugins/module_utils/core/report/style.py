@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How the page looks: light and dark, wide and narrow, on paper. No picture and no font of elsewhere."""
+"""Style of the page: light and dark, wide and narrow, on paper. No picture and no font of elsewhere."""
 
 from __future__ import annotations
 

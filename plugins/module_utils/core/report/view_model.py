@@ -109,12 +109,12 @@ def _fabric(pool: Pool) -> str:
     return ""
 
 
-def _facts(device: Device, *wanted: str) -> list[tuple[int, Any]]:
+def _facts(device: Device, *desired: str) -> list[tuple[int, Any]]:
     found = []
     for key, value in device.attributes.items():
         name = key.rpartition("/")[2] if isinstance(key, str) else str(key)
-        if name in wanted:
-            found.append((wanted.index(name), value))
+        if name in desired:
+            found.append((desired.index(name), value))
     return found
 
 

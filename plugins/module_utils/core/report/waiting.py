@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What needs a look: replicas that wait, overcommitted pools, clusters that take nothing, caches on their way."""
+"""Items that need attention: waiting replicas, overcommitted pools, clusters that take nothing, caches on their way."""
 
 from __future__ import annotations
 

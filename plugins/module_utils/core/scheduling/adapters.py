@@ -165,7 +165,7 @@ def cluster(
 ) -> Cluster:
     """A valid InferenceCluster with the capacity it publishes, else the capacity its pools and classes declare.
 
-    With `assumed_gateway` the cluster is one that nobody observes: unless its status says otherwise it counts as
+    With `assumed_gateway` the cluster is one that is not observed: unless its status says otherwise it counts as
     ready, behind the gateway (address, URL or "") that the function gives its name. Without, only its status counts.
     """
     status = resource.status
@@ -226,7 +226,7 @@ def _class_devices(inference_class: api.InferenceClass, catalogue: DeviceCatalog
 def _unknown(
     resource: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], catalogue: DeviceCatalogue
 ) -> str:
-    """Why the pools cannot be told. A device that is not right must not count as one that no longer fits."""
+    """Return why the pools are unknown. A device that is not right must not count as one that no longer fits."""
     for pool in resource.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
         if inference_class is None:

@@ -27,7 +27,7 @@ class SelectorBudgetError(Exception):
 
 
 class OverBudgetError(Exception):
-    """More was spent than there is; a SelectorBudgetError, once it is told whose selectors they are."""
+    """More was spent than there is; becomes a SelectorBudgetError with the owners of the selectors."""
 
 
 class Evaluations:
@@ -40,13 +40,13 @@ class Evaluations:
         self._left = budget
 
     def matches(self, expression: str, device: Device) -> bool:
-        """Whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
+        """Return whether a device satisfies a selector. Raises SelectorError, and OverBudgetError."""
         verdict = compile_selector(expression).evaluate(device)
         self._spend(expression, verdict.cost)
         return verdict.match
 
     def explain(self, expression: str, device: Device) -> str | None:
-        """Why a device does not satisfy a selector; None when it does. Raises OverBudgetError."""
+        """Return why a device does not satisfy a selector; None when it does. Raises OverBudgetError."""
         return explain(compile_selector(expression), device, lambda cost: self._spend(expression, cost))
 
     def _spend(self, expression: str, cost: int) -> None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How much of every pool is taken, and whether more fits.
+"""Ledger of capacity: how much of every pool is taken, and whether more fits.
 
 Whether a demand fits depends on what is charged to the pool, never on the order in which it was charged: a second run
 that starts from the replicas of the first one gets the same answers.
@@ -40,7 +40,7 @@ class PodSet:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one engine takes from one pool: `copies` times all of `pod_sets`. Members that claim nothing are left out.
+    """Demand of one engine on one pool: `copies` times all of `pod_sets`. Members that claim nothing are left out.
 
     The pods of one copy go on different nodes; copies may share nodes.
     """
@@ -90,13 +90,13 @@ class NodeLedger:
 
     @property
     def overcommitted(self) -> str:
-        """Why what is charged already cannot all be there, with numbers; empty when it can."""
+        """Return why what is charged already cannot all be there, with numbers; empty when it can."""
         if self.used <= self.pool.nodes:
             return ""
         return f"its replicas need {_count(self.used, 'node')}, and it has {self.pool.nodes}"
 
     def shortage(self, demand: Demand) -> str:
-        """Why a demand does not fit, with numbers."""
+        """Return why a demand does not fit, with numbers."""
         free = max(0, self.pool.nodes - self.used)
         return f"{free} of {_count(self.pool.nodes, 'node')} free, engine needs {demand.nodes}"
 
@@ -152,7 +152,7 @@ class DeviceLedger:
 
     @property
     def overcommitted(self) -> str:
-        """Why what is charged already cannot all be there, with numbers; empty when it can."""
+        """Return why what is charged already cannot all be there, with numbers; empty when it can."""
         if self._free() is not None:
             return ""
         parts = []
@@ -165,7 +165,7 @@ class DeviceLedger:
         return f"its replicas do not fit on its {_count(self.pool.nodes, 'node')}: {', '.join(parts)}"
 
     def shortage(self, demand: Demand) -> str:
-        """Why a demand does not fit, with numbers."""
+        """Return why a demand does not fit, with numbers."""
         free = self._free()
         if free is None:
             return self.overcommitted
@@ -173,13 +173,13 @@ class DeviceLedger:
         needs = [max(pod, key=sum) for pod in pods] * demand.copies
         parts = []
         for position, device in enumerate(self.pool.devices):
-            wanted = [vector[position] for vector in needs if vector[position]]
-            if wanted:
+            desired = [vector[position] for vector in needs if vector[position]]
+            if desired:
                 total = sum(vector[position] * nodes for vector, nodes in free.items())
                 best = max((vector[position] for vector, nodes in free.items() if nodes), default=0)
                 parts.append(
                     f"{total} of {device.count * self.pool.nodes} {device.name} free, at most {best} on one node, "
-                    f"engine needs {_pods(wanted, device.name)}"
+                    f"engine needs {_pods(desired, device.name)}"
                 )
         text = "; ".join(parts)
         if len(pods) > 1:
@@ -323,10 +323,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _pods(wanted: Sequence[int], device: str) -> str:
+def _pods(desired: Sequence[int], device: str) -> str:
     """`2 pods with 8 gpu each` and the like."""
     parts = [
         f"{_count(pods, 'pod')} with {count} {device}{' each' if pods > 1 else ''}"
-        for count, pods in sorted(Counter(wanted).items(), reverse=True)
+        for count, pods in sorted(Counter(desired).items(), reverse=True)
     ]
     return " and ".join(parts)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Why a replica could not be placed, in words with numbers, for every cluster and pool that refused it."""
+"""Reasons why a replica could not be placed, in words with numbers, for every cluster and pool that refused it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.s
 
 
 def cluster_refusal(deployment: Deployment, cluster: Cluster) -> str:
-    """Why no new replica of a deployment may come to a cluster whatever its pools have; empty when it may."""
-    for key, wanted in sorted(deployment.cluster_selector.items()):
+    """Return why no new replica of a deployment may come to a cluster whatever its pools have; empty when it may."""
+    for key, desired in sorted(deployment.cluster_selector.items()):
         value = cluster.labels.get(key)
         if value is None:
-            return f"has no label {key}, clusterSelector wants {wanted}"
-        if value != wanted:
-            return f"label {key} is {value}, clusterSelector wants {wanted}"
+            return f"has no label {key}, clusterSelector wants {desired}"
+        if value != desired:
+            return f"label {key} is {value}, clusterSelector wants {desired}"
     for taint in cluster.taints:
         if not any(toleration.covers(taint) for toleration in deployment.tolerations):
             return f"taint {taint} is not tolerated"
@@ -105,7 +105,7 @@ class Explainer:
         return next((layout for layout in layouts if self._capacity.has_room(cluster.name, layout)), None)
 
     def _fabric_notes(self, engine: Engine, cluster: Cluster) -> list[str]:
-        """What pools together could do for a gang that none takes alone."""
+        """Return what pools together could do for a gang that none takes alone."""
         spreader = self._capacity.spreader
         fabrics = spreader.fabrics(cluster)
         if self._capacity.options.search == "Greedy":
@@ -128,7 +128,7 @@ class Explainer:
         return [*notes, f"{_pools(names)} would take it together if they named the same fabric"] if names else notes
 
     def _pool_refusal(self, engines: tuple[Engine, ...], cluster: Cluster, pool: Pool) -> str:
-        """Why a pool does not take the engines that it refuses; empty when it would take each one alone."""
+        """Return why a pool does not take the engines that it refuses; empty when it would take each one alone."""
         several = len(engines) > 1
         parts = []
         for engine in engines:
@@ -145,7 +145,7 @@ class Explainer:
         return "; ".join(parts)
 
     def _unpublished(self, fit: EngineFit) -> str:
-        """What a shortage has to do with attributes of which no node publishes the values."""
+        """Return what a shortage has to do with attributes of which no node publishes the values."""
         found = dict.fromkeys(
             attribute
             for resolution in fit.resolutions
@@ -154,9 +154,7 @@ class Explainer:
         )
         if not found:
             return ""
-        return (
-            f" (its class does not tell which devices share {', '.join(found)}, so a pod is counted with all of them)"
-        )
+        return f" (its class does not say which devices share {', '.join(found)}, so a pod is counted with all of them)"
 
     def _engine_mismatch(self, engine: Engine, claiming: tuple[bool, ...], devices: tuple[Device, ...]) -> str:
         key = (id(engine), id(devices), claiming)
@@ -192,7 +190,7 @@ class Explainer:
         return f"requests {names} together need more than a node has ({have})"
 
     def _misaligned(self, member: Member, devices: tuple[Device, ...]) -> str:
-        """Why devices that would serve a member do not meet its constraints."""
+        """Return why devices that would serve a member do not meet its constraints."""
         for constraint in member.constraints:
             if self._exact.resolve(replace(member, constraints=(constraint,)), devices):
                 continue

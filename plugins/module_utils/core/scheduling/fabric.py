@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Fast networks between pools: who is on which, told from what a node publishes."""
+"""Fast networks between pools: which pool is on which, read from what a node publishes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def published(device: Device) -> Fabric | None:
     """The fabric that a Synthetic device stands for; None when it stands for none.
 
     Either the device that is made from a pool's `fabric` (attributes `type` and `name`), or one of an InferenceClass
-    that has the string attribute `fabric`: then the fabric is told by driver and value.
+    that has the string attribute `fabric`: then driver and value identify the fabric.
     """
     if device.claim != "Synthetic" or device.invalid:
         return None

@@ -108,7 +108,7 @@ class FleetCapacity:
         return found
 
     def claiming(self, engine: Engine, cluster: Cluster) -> tuple[bool, ...]:
-        """Which members of an engine would claim a device on some pool of the cluster, whatever room it has."""
+        """Return which members of an engine would claim a device on some pool of the cluster, whatever room it has."""
         key = (id(engine), self._kind(cluster))
         found = self._claiming.get(key)
         if found is None:
@@ -120,7 +120,7 @@ class FleetCapacity:
         return found
 
     def fits_of(self, engine: Engine, devices: tuple[Device, ...], claiming: tuple[bool, ...]) -> tuple[EngineFit, ...]:
-        """How an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
+        """Return how an engine can be served by nodes with these devices, first choice first; empty when it cannot be.
 
         `claiming` says of each member whether it has to claim a device through DRA, as it would on some pool of the
         cluster. At least one has to: without a claim nothing binds the engine to a node.
@@ -168,7 +168,7 @@ class FleetCapacity:
                 self.ledger(cluster, pools[name]).add(Demand(engine.copies, tuple(pod_sets)))
 
     def has_room(self, cluster: str, layout: Layout) -> bool:
-        """Whether every pool of an engine takes its part."""
+        """Return whether every pool of an engine takes its part."""
         return all(self.ledger(cluster, pool).fits(demand) for pool, demand in layout.demands)
 
     def charge_layout(self, cluster: str, layout: Layout) -> None:
@@ -195,7 +195,7 @@ class FleetCapacity:
         return None
 
     def spreadable(self, engines: Sequence[Engine], cluster: Cluster) -> int:
-        """How many of the engines may be spread over pools of one fabric."""
+        """Return how many of the engines may be spread over pools of one fabric."""
         if self.options.search != "Exact" or not any(pool.fabrics for pool in cluster.pools):
             return 0
         return sum(map(is_gang, engines)) if self.spreader.fabrics(cluster) else 0

@@ -45,7 +45,7 @@ class Layout:
 
     @cached_property
     def demands(self) -> tuple[tuple[Pool, Demand], ...]:
-        """What every pool is charged; pools without a claiming pod are left out."""
+        """Return what every pool is charged; pools without a claiming pod are left out."""
         pools: dict[str, Pool] = {}
         taken: dict[str, list[PodSet]] = {}
         for parts in self.members:
@@ -62,7 +62,7 @@ class Layout:
 
     @property
     def claims(self) -> bool:
-        """Whether any pod claims a device: without a claim nothing binds the engine to a node."""
+        """Return whether any pod claims a device: without a claim nothing binds the engine to a node."""
         return any(part.resolution.claims for parts in self.members for part in parts)
 
     def placed(self) -> PlacedEngine:

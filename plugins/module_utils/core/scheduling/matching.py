@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which devices of a node can serve the requests of one pod.
+"""Matching of devices: which ones of a node can serve the requests of one pod.
 
 A request is served by one kind of device (an entry of the pool's InferenceClass), as the DeviceClass that its claim
 names is taken from there. `DRA` devices are claimed and count against a node; `Synthetic` ones are only matched.
 
 Devices of one kind have the attributes of their kind. So a constraint holds where all kinds that serve its requests
 publish one value, and fails where they differ. Where none of them publishes the attribute, as its value differs from
-device to device, nobody can tell here which devices go together: a pod is then charged all devices of these kinds on
+device to device, it is not known here which devices go together: a pod is then charged all devices of these kinds on
 its node, so that no other pod can take the one that it needs.
 """
 
@@ -30,7 +30,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 
 Vector = tuple[int, ...]
 
-# A pod with 16 requests over 16 kinds of device has more assignments than anybody can look at; more alternatives than
+# A pod with 16 requests over 16 kinds of device has more assignments than can be searched; more alternatives than
 # this never changed an answer in practice, and work stays bounded.
 MAX_VECTORS = 16
 MAX_STEPS = 2_000
@@ -62,7 +62,7 @@ _Question = tuple[tuple[Request, ...], tuple[Constraint, ...], int]
 class Matcher:
     """Resolves members against pools, each distinct pair once.
 
-    Devices are told apart by the identity of the pool's tuple: pools of one InferenceClass share it, which makes a
+    Devices are distinguished by the identity of the pool's tuple: pools of one InferenceClass share it, which makes a
     fleet of thousands of pools cost as much as its few classes.
     """
 
@@ -117,8 +117,8 @@ class Matcher:
         constraints: tuple[Mapping[str, Any], ...],
         devices: tuple[Device, ...],
     ) -> tuple[Vector, ...]:
-        """What a pod that already runs may take from a node, told from the `deviceRequests` and `deviceConstraints` of
-        its ModelReplica.
+        """Return what a running pod may take from a node, by the `deviceRequests` and `deviceConstraints` of its
+        ModelReplica.
 
         A selector that no longer fits (the class was edited) does not make the pod disappear: then its DeviceClass
         alone decides. A DeviceClass that no device of the pool has takes nothing.
@@ -212,7 +212,7 @@ class _Node:
         self._values = [[published(device, constraint) for device in devices] for constraint in constraints]
 
     def allows(self, chosen: tuple[int, ...], position: int) -> bool:
-        """Whether the device at `position` may serve the next request, beside those chosen for the ones before it."""
+        """Return whether the device at `position` may serve the next request, beside those chosen before."""
         if not self._constraints or self.devices[position].claim != "DRA":
             return True
         return all(
@@ -223,7 +223,7 @@ class _Node:
         )
 
     def vector(self, assignment: tuple[int, ...]) -> Vector:
-        """What a node is charged, by device."""
+        """Return what a node is charged, by device."""
         counts = [0] * len(self.devices)
         for request, position in zip(self.requests, assignment, strict=True):
             if self.devices[position].claim == "DRA":

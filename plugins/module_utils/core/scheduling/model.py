@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the scheduler is told and what it answers: frozen values, free of API shapes."""
+"""Input and output of the scheduler: frozen values, free of API shapes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SELECTOR_BUDGET = 100_000_000
 
 @dataclass(frozen=True)
 class Options:
-    """How capacity is counted and how hard a fit is looked for.
+    """Settings: how capacity is counted and how hard a fit is searched.
 
     `accounting`: `Devices` lets pods share a node as long as its devices last; `Nodes` charges a whole node for every
     pod that claims a device. `search`: `Exact` tries other pools and devices when the first choice leads nowhere, and
@@ -52,7 +52,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class Toleration:
-    """What a deployment puts up with. An empty key with `Exists` covers every taint, an empty effect both effects."""
+    """Tolerations of a deployment. An empty key with `Exists` covers every taint, an empty effect both effects."""
 
     key: str = ""
     operator: Literal["Exists", "Equal"] = "Equal"
@@ -71,8 +71,8 @@ class Toleration:
 class Fabric:
     """A fast network that nodes of several pools of one cluster may share.
 
-    `type` is EFA, InfiniBand or NVLink, or the driver of the device that publishes the fabric. Without a `name` nobody
-    can tell whether two pools are on the same one, so it is shared with no other pool.
+    `type` is EFA, InfiniBand or NVLink, or the driver of the device that publishes the fabric. Without a `name` it is
+    unknown whether two pools are on the same one, so it is shared with no other pool.
     """
 
     type: str
@@ -100,9 +100,9 @@ class Cluster:
     """One InferenceCluster as the scheduler sees it.
 
     `gateway_url` is empty where the gateway takes plain HTTP on port 80 of its address.
-    `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools cannot be told (a class
+    `not_ready` says why no new replica may come (empty: ready). `unknown` says why its pools are unknown (a class
     is missing, the manifest is invalid): then replicas that run there are left as they are. `silent`: it does not
-    answer or is no part of this run, so that nothing can be taken away there.
+    answer or is no part of this run, so that nothing can be removed there.
     """
 
     name: str
@@ -188,7 +188,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class PlacedMember:
-    """Where the pods of a member run, and what each claims.
+    """Nodes of the pods of a member, and what each claims.
 
     `device_requests` have the shape of `spec.engines[].members[].deviceRequests[]` of a ModelReplica: name,
     deviceClassName, count, selectors[].cel. Requests that only steer the placement are not among them, nor are they
@@ -251,7 +251,7 @@ class Placement:
 
 @dataclass(frozen=True, order=True)
 class Refusal:
-    """Why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica."""
+    """Reason why clusters (`pool` is empty), or the pools of one name on them, cannot take a replica."""
 
     reason: str
     pool: str
@@ -290,7 +290,7 @@ class Schedule:
     """The answer: placements sorted by (namespace, deployment, cluster, index); the rest sorted by name.
 
     `overcommitted` are the pools that have less than what runs there asks for: a pool shrank, or an edit made kept
-    replicas larger. Nothing is taken away for it, and nothing new goes there. `stranded` are pools on which a member of
+    replicas larger. Nothing is removed for it, and nothing new goes there. `stranded` are pools on which a member of
     a kept replica claims nothing, while another pool of its cluster would give it a device.
     """
 

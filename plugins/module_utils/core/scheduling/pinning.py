@@ -106,8 +106,8 @@ def _parts(
     view: View,
     capacity: FleetCapacity,
 ) -> tuple[Part, ...]:
-    """How a member's requests resolve, alike on all its pools; what it claims already is the first choice. Empty when
-    they do not."""
+    """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
+    the first choice."""
     found = [capacity.matcher.resolve(member, view(pool)) for pool, _ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who runs where: keep what can stay, then place what is missing.
+"""Placement of replicas: keep what can stay, then place what is missing.
 
 `schedule` is a function of its arguments: no clock, no randomness, inputs sorted first, every tie ended by a name.
 All deployments of the fleet are decided in one pass: first what each keeps, then what each adds, by priority.
@@ -55,13 +55,13 @@ def schedule(
     `deployments` only take capacity. The same arguments in any order give the same answer, and the answer of a run
     whose replicas are the placements of an earlier one is that earlier answer. Raises SelectorBudgetError.
     """
-    wanted, existing = tuple(deployments), tuple(replicas)
+    desired, existing = tuple(deployments), tuple(replicas)
     fleet = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
     capacity = FleetCapacity(fleet, options or Options())
     try:
-        return _decide(wanted, fleet, existing, capacity)
+        return _decide(desired, fleet, existing, capacity)
     except OverBudgetError:
-        raise SelectorBudgetError(capacity.evaluations.report(wanted, existing)) from None
+        raise SelectorBudgetError(capacity.evaluations.report(desired, existing)) from None
 
 
 def _decide(
@@ -99,7 +99,7 @@ def _decide(
 
 @dataclass
 class _State:
-    """What is decided of one deployment so far."""
+    """Decisions on one deployment so far."""
 
     deployment: Deployment
     # The deployment's engines; deployments with equal ones share this object, and what was found out about it.
@@ -152,7 +152,7 @@ def _checked(deployment: Deployment) -> Deployment:
 def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
     """Keep every replica that can stay, give up the surplus, charge what is kept.
 
-    Of the surplus, what is on a silent cluster stays until it can be taken away, and nothing goes in its place.
+    Of the surplus, what is on a silent cluster stays until it can be removed, and nothing goes in its place.
     """
     kept: list[tuple[Placement, Replica, list[Layout]]] = []
     taken: set[tuple[str, int]] = set()
@@ -210,7 +210,7 @@ def _stranded(replica: Replica, layout: Layout, cluster: Cluster, capacity: Flee
             reason = (
                 f"the {member.role} of engine {layout.engine.name} of ModelReplica {replica.namespace}/{replica.name} "
                 f"claims no device there, and would on pool {' or '.join(names)}. It stays where it is; delete the "
-                "ModelReplica to have it placed anew"
+                "ModelReplica to have it placed again"
             )
             yield Refusal(reason, parts[0].pool.name, (cluster.name,))
 
@@ -230,12 +230,12 @@ def _grow(state: _State, capacity: FleetCapacity) -> None:
         state.placements[position] = replace(placement, engines=tuple(grown))
 
 
-def _surplus(placements: list[Placement], wanted: int) -> list[Placement]:
+def _surplus(placements: list[Placement], desired: int) -> list[Placement]:
     """Whom to give up: from the fullest cluster, of equals the later name, there the highest index."""
     left = list(placements)
     load = Counter(placement.cluster for placement in left)
     victims = []
-    while len(left) > wanted:
+    while len(left) > desired:
         victim = max(left, key=lambda placement: (load[placement.cluster], placement.cluster, placement.index))
         left.remove(victim)
         load[victim.cluster] -= 1
@@ -247,7 +247,7 @@ def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None)
     if cluster is None:
         return f"cluster {replica.cluster} is gone"
     if deployment.invalid:
-        # What it tolerates cannot be told.
+        # What it tolerates is unknown.
         return ""
     for taint in cluster.taints:
         if taint.effect == "NoExecute" and not any(toleration.covers(taint) for toleration in deployment.tolerations):
@@ -256,13 +256,13 @@ def _eviction(deployment: Deployment, replica: Replica, cluster: Cluster | None)
 
 
 class _Filler:
-    """Places what is missing, and remembers what needs no second look."""
+    """Places what is missing, and remembers what needs no second search."""
 
     def __init__(self, fleet: Mapping[str, Cluster], capacity: FleetCapacity) -> None:
         self._fleet = fleet
         self._capacity = capacity
         self._eligible: dict[object, list[str]] = {}
-        # For engines, told apart by identity: the version of each cluster at which they found no place there.
+        # For engines, distinguished by identity: the version of each cluster at which they found no place there.
         self._refused: dict[int, dict[str, int]] = {}
 
     def fill(self, states: Iterable[_State]) -> None:

@@ -45,7 +45,7 @@ MAX_OPTIONS = 64
 
 
 def is_gang(engine: Engine) -> bool:
-    """Whether the engine is one Leader and its Workers, which may be on several pools of one fabric."""
+    """Return whether the engine is one Leader and its Workers, which may be on several pools of one fabric."""
     return sorted(member.role for member in engine.members) == ["Leader", "Worker"] and (
         member(engine, "Leader").pods == 1
     )
@@ -69,7 +69,7 @@ class Option:
 
     @cached_property
     def pods(self) -> int:
-        """How many pods of a copy find a place, leader included; may be more than a copy has."""
+        """Return how many pods of a copy find a place, leader included; may be more than a copy has."""
         return 1 + sum(room.pods for room in self.rooms)
 
     def layouts(self, engine: Engine) -> Iterator[Layout]:
@@ -93,7 +93,7 @@ class Option:
 
 
 class Spreader:
-    """Looks for places with what the pools have left; charges nothing."""
+    """Search for places with what the pools have left; charges nothing."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Spreader:
         return known[1]
 
     def most(self, cluster: str, copies: int, part: Part, beside: tuple[PodSet, ...]) -> int:
-        """How many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
+        """Return how many of a part's pods its pool takes in every copy, beside these other pods of the copy."""
         if not part.resolution.claims:
             return part.pods
         ledger = self._ledger(cluster, part.pool)
@@ -208,7 +208,7 @@ class Spreader:
                         yield option
 
     def _option(self, cluster: str, copies: int, leader: Part, rooms: Sequence[Part]) -> Option | None:
-        """The workers' rooms beside a leader; None when the leader itself finds none, or nobody claims a device."""
+        """The workers' rooms beside a leader; None when the leader itself finds none, or no pod claims a device."""
         own = next((room for room in rooms if room.pool.name == leader.pool.name), None)
         if leader.resolution.claims:
             beside = (PodSet(1, leader.resolution.vectors),)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What closures do while they run: access to fields and elements, equality, and calls with a choice of overloads."""
+"""Operations of closures: access to fields and elements, equality, and calls with a choice of overloads."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ def optional_at(target: Any, key: Any) -> Optional:
     return NONE if found is MISSING else Optional(True, found)
 
 
-def accepts(wanted: t.Type, value: Any) -> bool:
-    """Whether a value fits a declared type at run time; of lists and maps the first element tells (as in cel-go)."""
-    kind = wanted.kind
+def accepts(desired: t.Type, value: Any) -> bool:
+    """Return whether a value fits a declared type; for lists and maps, the first element decides (as in cel-go)."""
+    kind = desired.kind
     if kind in ("dyn", "any", "param"):
         return True
     if kind == "list":
-        return type(value) is list and (not value or accepts(wanted.params[0], value[0]))
+        return type(value) is list and (not value or accepts(desired.params[0], value[0]))
     if kind == "map":
         return type(value) is CelMap
     names = {"timestamp": "google.protobuf.Timestamp", "duration": "google.protobuf.Duration"}
-    return type_name(value) == (wanted.name or names.get(kind, kind))
+    return type_name(value) == (desired.name or names.get(kind, kind))
 
 
 def require_overload(overloads: tuple[Overload, ...], values: list[Any]) -> None:

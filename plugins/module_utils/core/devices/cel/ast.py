@@ -79,7 +79,7 @@ class Comprehension(Node):
     """all, exists, exists_one, map, filter, transformList, transformMap, transformMapEntry, sortBy.
 
     `variables` are one or two names; `predicate` is what all, exists, exists_one and filter test, and the condition of
-    the longer forms of the others; `body` is what those compute.
+    the longer spellings of the others; `body` is what those compute.
     """
 
     kind: str

@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     TYPE_NAMES,
     Overload,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 
 _VARIABLES = {"device": t.DEVICE}
 
@@ -52,7 +52,7 @@ class Checked:
 
 
 def check(root: Node, *, any_result: bool = False) -> Checked:
-    """Check an expression that is to be a device selector; `SyntaxFault` says what does not fit and where.
+    """Check an expression that is to be a device selector; `CelSyntaxError` says what does not fit and where.
 
     `any_result` is for parts of a selector, which may give anything.
     """
@@ -63,7 +63,7 @@ def check(root: Node, *, any_result: bool = False) -> Checked:
     _require_homogeneous(types)
     result = types[root]
     if not any_result and result.kind not in ("bool", "any"):
-        raise SyntaxFault(f"a selector must give a bool, this gives {result}", root.start)
+        raise CelSyntaxError(f"a selector must give a bool, this gives {result}", root.start)
     return Checked(root, types, checker.functions)
 
 
@@ -102,7 +102,7 @@ def _require_one_type(column: list[tuple[Node, bool]], types: dict[Node, t.Type]
         if first is None:
             first = given
         elif first != given:
-            raise SyntaxFault(f"a list or map must be of one type: expected {first}, found {given}", node.start)
+            raise CelSyntaxError(f"a list or map must be of one type: expected {first}, found {given}", node.start)
 
 
 class _Checker:
@@ -141,7 +141,7 @@ class _Checker:
     def _ident(self, node: Ident) -> t.Type:
         found = self._lookup(node.name)
         if found is None:
-            raise SyntaxFault(_unknown_name(node.name), node.start)
+            raise CelSyntaxError(_unknown_name(node.name), node.start)
         return found
 
     def _select(self, node: Select) -> t.Type:
@@ -166,13 +166,13 @@ class _Checker:
             return t.DYN
         if operand == t.DEVICE:
             if node.field not in DEVICE_FIELDS:
-                raise SyntaxFault(
+                raise CelSyntaxError(
                     f"a device has no field {node.field!r}, it has {', '.join(sorted(DEVICE_FIELDS))}", node.pos + 1
                 )
             return DEVICE_FIELDS[node.field]
         if t.is_dyn_or_error(operand):
             return t.DYN
-        raise SyntaxFault(f"{operand} has no fields to select", node.pos)
+        raise CelSyntaxError(f"{operand} has no fields to select", node.pos)
 
     def _call(self, node: Call) -> t.Type:
         args = node.args
@@ -192,18 +192,18 @@ class _Checker:
         self, node: Call, name: str, overloads: tuple[Overload, ...] | None, given: tuple[t.Type, ...], *, method: bool
     ) -> t.Type:
         if overloads is None and name not in (FUNCTIONS if method else METHODS):
-            raise SyntaxFault(f"there is no function {name!r}", node.pos)
+            raise CelSyntaxError(f"there is no function {name!r}", node.pos)
         bindings = self.bindings
         result: t.Type | None = None
         for overload in overloads or ():
             if len(overload.args) != len(given):
                 continue
-            wanted, answer = overload.args, overload.result
+            desired, answer = overload.args, overload.result
             if overload.variables:
                 fresh = {variable: bindings.fresh() for variable in overload.variables}
-                wanted = tuple(_instantiate(one, fresh) for one in wanted)
+                desired = tuple(_instantiate(one, fresh) for one in desired)
                 answer = _instantiate(answer, fresh)
-            if not bindings.assignable(given, wanted):
+            if not bindings.assignable(given, desired):
                 continue
             answer = bindings.substitute(answer)
             if result is None:
@@ -212,7 +212,7 @@ class _Checker:
                 result = t.DYN
         if result is None:
             shown = tuple(bindings.substitute(one, free_to_dyn=True) for one in given)
-            raise SyntaxFault(_no_overload(name, shown, method=method), node.pos)
+            raise CelSyntaxError(_no_overload(name, shown, method=method), node.pos)
         return result
 
     def _logic(self, node: Logic) -> t.Type:
@@ -220,16 +220,16 @@ class _Checker:
             self._require(term, t.BOOL, f"{node.operator} joins bools")
         return t.BOOL
 
-    def _require(self, node: Node, wanted: t.Type, message: str) -> None:
+    def _require(self, node: Node, desired: t.Type, message: str) -> None:
         found = self.check(node)
-        if not self.bindings.assignable((found,), (wanted,)):
-            raise SyntaxFault(f"{message}, this is {self.bindings.substitute(found, free_to_dyn=True)}", node.start)
+        if not self.bindings.assignable((found,), (desired,)):
+            raise CelSyntaxError(f"{message}, this is {self.bindings.substitute(found, free_to_dyn=True)}", node.start)
 
     def _join(self, before: t.Type | None, node: Node, given: t.Type) -> t.Type:
         if before is None:
             return given
         if not self.bindings.assignable((before,), (given,)):
-            raise SyntaxFault(f"a list or map must be of one type: expected {before}, found {given}", node.start)
+            raise CelSyntaxError(f"a list or map must be of one type: expected {before}, found {given}", node.start)
         return t.more_general(before, given)
 
     def _unwrapped(self, node: Node, optional: bool) -> t.Type:
@@ -239,7 +239,7 @@ class _Checker:
         if t.is_optional(found):
             return found.params[0]
         if not t.is_dyn(found):
-            raise SyntaxFault(f"? needs an optional, this is {found}", node.start)
+            raise CelSyntaxError(f"? needs an optional, this is {found}", node.start)
         return found
 
     def _list(self, node: ListLiteral) -> t.Type:
@@ -276,7 +276,7 @@ class _Checker:
         if target.kind == "dyn" or target.kind == "param":
             self.bindings.assignable((t.DYN,), (target,))
             return (t.DYN, t.DYN) if two else (t.DYN,)
-        raise SyntaxFault(f"{node.kind} needs a list or a map, this is {target}", node.target.start)
+        raise CelSyntaxError(f"{node.kind} needs a list or a map, this is {target}", node.target.start)
 
     def _accumulated(
         self, node: Comprehension, target: t.Type, types: tuple[t.Type, ...], body: t.Type | None
@@ -288,7 +288,7 @@ class _Checker:
         if node.kind == "transformMapEntry":
             entry = t.map_of(self.bindings.fresh(), self.bindings.fresh())
             if not self.bindings.assignable((body,), (entry,)):
-                raise SyntaxFault(f"transformMapEntry needs a map for each entry, this is {body}", node.pos)
+                raise CelSyntaxError(f"transformMapEntry needs a map for each entry, this is {body}", node.pos)
             return self.bindings.substitute(entry)
         if node.kind == "sortBy":
             keys = self.bindings.substitute(t.list_of(body))
@@ -306,13 +306,13 @@ class _Checker:
         target = self.check(node.target)
         value = self.bindings.fresh()
         if not self.bindings.assignable((target,), (t.optional_of(value),)):
-            raise SyntaxFault(f"optMap needs an optional, this is {target}", node.pos)
+            raise CelSyntaxError(f"optMap needs an optional, this is {target}", node.pos)
         body = self._in_scope({node.name: self.bindings.substitute(value)}, node.body)
         if not node.flat:
             return t.optional_of(body)
         result = t.optional_of(self.bindings.fresh())
         if not self.bindings.assignable((body,), (result,)):
-            raise SyntaxFault(f"optFlatMap needs an optional as its result, this is {body}", node.body.start)
+            raise CelSyntaxError(f"optFlatMap needs an optional as its result, this is {body}", node.body.start)
         return self.bindings.substitute(body)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a device selector can name: variables, types and functions with their overloads.
+"""Names of a device selector: variables, types and functions with their overloads.
 
 The environment is that of k8s.io/dynamic-resource-allocation/cel in Kubernetes 1.36 on top of
 k8s.io/apiserver/pkg/cel/environment: the standard library, optionals, strings (version 2), lists (version 3), sets,

@@ -51,7 +51,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     CLAUSE_TYPES,
     clauses,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.loops import LOOPS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.standard import CONVERSIONS, OPERATORS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.state import Run, State
@@ -69,7 +69,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver
 
-# Constants that Kubernetes makes anew at each evaluation.
+# Constants that Kubernetes makes again at each evaluation.
 _FOLDED_HERE = frozenset((Quantity, Semver))
 _NO_LITERAL = _FOLDED_HERE | {type(MISSING)}
 _KEY_KINDS = frozenset((str, bool, int, UInt, float))
@@ -95,7 +95,7 @@ class Program:
 
 
 def compile_checked(checked: Checked) -> Program:
-    """Compile a checked expression; `SyntaxFault` for constants that Kubernetes refuses before it runs anything."""
+    """Compile a checked expression; `CelSyntaxError` for constants that Kubernetes refuses before it runs anything."""
     compiler = _Compiler(checked)
     code = compiler.compile(checked.root)
     return Program(code, compiler.slots)
@@ -230,16 +230,16 @@ class _Compiler:
         try:
             letters = clauses(template.value)
         except CelError as error:
-            raise SyntaxFault(str(error), template.start) from error
+            raise CelSyntaxError(str(error), template.start) from error
         if len(letters) != len(values.elements):
-            raise SyntaxFault(f"format has {len(letters)} clauses for {len(values.elements)} values", values.start)
+            raise CelSyntaxError(f"format has {len(letters)} clauses for {len(values.elements)} values", values.start)
         for letter, value in zip(letters, values.elements, strict=True):
             self._check_clause(letter, value)
 
     def _check_clause(self, letter: str, value: Node) -> None:
         kind = self._types[value].kind
         if kind != "dyn" and kind not in CLAUSE_TYPES[letter]:
-            raise SyntaxFault(f"clause %{letter} does not take {self._types[value]}", value.start)
+            raise CelSyntaxError(f"clause %{letter} does not take {self._types[value]}", value.start)
         if isinstance(value, ListLiteral):
             for element in value.elements:
                 self._check_clause("s", element)
@@ -328,7 +328,7 @@ class _Compiler:
         if node.function == "_[?_]" or t.is_optional(self._types[node.args[0]]):
             return Code(lambda state: optional_at(run(state), key_of(state)), cost)
         if key.constant is not MISSING and type(key.constant) not in _KEY_KINDS:
-            raise SyntaxFault(f"{type_name(key.constant)} is no key or index", node.args[1].start)
+            raise CelSyntaxError(f"{type_name(key.constant)} is no key or index", node.args[1].start)
         if type(key.constant) is str:
             name = key.constant
             return Code(lambda state: at_name(run(state), name), cost)
@@ -351,7 +351,7 @@ class _Compiler:
             given = run(state)
             if type(given) is Semver or type(given) is bytes:
                 # Go cannot hash these, so Kubernetes fails here.
-                raise CelError(f"{type_name(given)} cannot be looked up in a list of other values")
+                raise CelError(f"{type_name(given)} cannot be found in a list of other values")
             return type(given) in _KEY_KINDS and given == given and CelMap.key(given) in members
 
         return Code(is_member, value.cost)
@@ -359,7 +359,7 @@ class _Compiler:
     def _or_else(self, node: Call) -> Code:
         """`or` and `orValue`: the argument is only evaluated when it is needed."""
         if node.target is None or len(node.args) != 1:
-            raise SyntaxFault(f"{node.function} is a method of optionals", node.pos)
+            raise CelSyntaxError(f"{node.function} is a method of optionals", node.pos)
         target, other = self.compile(node.target), self.compile(node.args[0])
         run, alternative, cost = target.run, other.run, other.cost
         unwrap, result = node.function == "orValue", self._types[node]
@@ -502,7 +502,7 @@ def _type_value(name: str) -> Code:
 
 
 def _is_open(given: t.Type) -> bool:
-    """Whether values of a static type can be of several types at run time."""
+    """Return whether values of a static type can be of several types at run time."""
     return given.kind in ("dyn", "any", "param") or any(map(_is_open, given.params)) or given.kind == "null"
 
 
@@ -519,7 +519,7 @@ def _check_constants(name: str, args: list[Node], codes: list[Code], *, method: 
                 # Kubernetes' check takes the first argument for the pattern, also where it is the text.
                 regex_for(codes[0].constant)
         except CelError as error:
-            raise SyntaxFault(str(error), args[index].start) from error
+            raise CelSyntaxError(str(error), args[index].start) from error
 
 
 def _fold(
@@ -535,7 +535,7 @@ def _fold(
         spent = 0 if conversion else cost(*values) if cost else 1
     except CelError as error:
         if conversion and type(values[0]) not in _FOLDED_HERE:
-            raise SyntaxFault(str(error), node.pos) from error
+            raise CelSyntaxError(str(error), node.pos) from error
         return None
     return _constant(value, spent)
 

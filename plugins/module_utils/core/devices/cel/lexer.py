@@ -8,7 +8,7 @@ import re
 from typing import Any, NamedTuple
 
 
-class SyntaxFault(Exception):  # noqa: N818 - a fault in an expression, with its place
+class CelSyntaxError(Exception):
     """An expression that is no CEL, or that Kubernetes refuses; `pos` is an index into its text."""
 
     def __init__(self, message: str, pos: int) -> None:
@@ -65,7 +65,7 @@ def tokenize(text: str) -> list[Token]:
     while pos < len(text):
         found = match(text, pos)
         if found is None:
-            raise SyntaxFault(_unreadable(text, pos), pos)
+            raise CelSyntaxError(_unreadable(text, pos), pos)
         kind, start, pos = str(found.lastgroup), pos, found.end()
         if kind == "skip":
             continue
@@ -105,7 +105,7 @@ def _rune(found: re.Match[str], token: Token) -> str:
     if code is None:
         return found.group(5)
     if code > _HIGHEST_RUNE or 0xD800 <= code <= 0xDFFF:
-        raise SyntaxFault("the string names a code point that does not exist", token.start)
+        raise CelSyntaxError("the string names a code point that does not exist", token.start)
     return chr(code)
 
 
@@ -123,7 +123,7 @@ def _unescape_bytes(text: str, token: Token) -> bytes:
     pos = 0
     for found in _ESCAPED.finditer(text):
         if found.group(2) or found.group(3):
-            raise SyntaxFault("bytes have no \\u or \\U escapes", token.start)
+            raise CelSyntaxError("bytes have no \\u or \\U escapes", token.start)
         code = _code(found)
         parts += (text[pos : found.start()].encode(), found.group(5).encode() if code is None else bytes((code,)))
         pos = found.end()
@@ -132,11 +132,11 @@ def _unescape_bytes(text: str, token: Token) -> bytes:
 
 
 def number(token: Token, sign: str = "") -> Any:
-    """The value of a number token as Python's int or float; a fault where it does not fit in 64 bits."""
+    """The value of a number token as Python's int or float; an error where it does not fit in 64 bits."""
     if token.kind == "double":
         value = float(sign + token.text)
         if value in (float("inf"), float("-inf")):
-            raise SyntaxFault("invalid double literal: too large", token.start)
+            raise CelSyntaxError("invalid double literal: too large", token.start)
         return value
     digits = token.text.rstrip("uU") if token.kind == "uint" else token.text
     # A 64-bit number has at most 20 digits; leading zeros may come before them.
@@ -146,5 +146,5 @@ def number(token: Token, sign: str = "") -> Any:
     result = -magnitude if sign else magnitude
     low, high = (0, 2**64 - 1) if token.kind == "uint" else (-(2**63), 2**63 - 1)
     if not low <= result <= high:
-        raise SyntaxFault(f"invalid {token.kind} literal: does not fit in 64 bits", token.start)
+        raise CelSyntaxError(f"invalid {token.kind} literal: does not fit in 64 bits", token.start)
     return result

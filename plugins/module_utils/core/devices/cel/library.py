@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What every function of declarations.py does and what it costs.
+"""Functions of declarations.py: what each does and costs.
 
 Costs are those of cel-go's `interpreter/runtimecost.go` and of Kubernetes' `library/cost.go`: a function not named here
 costs 1. Some functions report more work than that through `spend`, where Kubernetes charges less than is done.

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""CEL's macros: calls that are recognised by name, style and number of arguments before anything is looked up.
+"""CEL's macros: calls that are recognised by name, style and number of arguments before any name is resolved.
 
 Which there are: the CEL specification ("Macros"), cel-go's optional types, bindings, two-variable comprehensions and
 lists extension, all of which Kubernetes' environment has.
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     OptMap,
     Select,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import SyntaxFault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import CelSyntaxError
 
 # The accumulator of cel-go's expansions; it cannot be a variable.
 _ACCUMULATOR = "__result__"
@@ -28,7 +28,7 @@ _TRANSFORMS = frozenset(("transformList", "transformMap", "transformMapEntry"))
 
 
 def expand(name: str, target: Node | None, args: list[Node], pos: int, end: int) -> Node | None:
-    """The node of a macro call, None where the call is an ordinary one; a fault where its arguments do not fit."""
+    """The node of a macro call, None where the call is an ordinary one; an error where its arguments do not fit."""
     if target is None:
         return _has(args[0], pos, end) if name == "has" and len(args) == 1 else None
     return (
@@ -41,7 +41,7 @@ def expand(name: str, target: Node | None, args: list[Node], pos: int, end: int)
 
 def _has(arg: Node, pos: int, end: int) -> Node:
     if not isinstance(arg, Select) or arg.optional or arg.test:
-        raise SyntaxFault("has() takes a selection such as a.b; for a[...] use `in`, or a[?...].hasValue()", arg.pos)
+        raise CelSyntaxError("has() takes a selection such as a.b; for a[...] use `in`, or a[?...].hasValue()", arg.pos)
     node = Select(arg.pos, arg.start, end, arg.operand, arg.field, test=True)
     node.start = pos - len("has")
     return node
@@ -71,11 +71,11 @@ def _variables(nodes: list[Node]) -> tuple[str, ...]:
     names: list[str] = []
     for node in nodes:
         if not isinstance(node, Ident):
-            raise SyntaxFault("this argument must be a simple name", node.pos)
+            raise CelSyntaxError("this argument must be a simple name", node.pos)
         if node.name == _ACCUMULATOR:
-            raise SyntaxFault(f"{_ACCUMULATOR} cannot be a variable", node.pos)
+            raise CelSyntaxError(f"{_ACCUMULATOR} cannot be a variable", node.pos)
         if node.name in names:
-            raise SyntaxFault(f"two variables have the name {node.name}", node.pos)
+            raise CelSyntaxError(f"two variables have the name {node.name}", node.pos)
         names.append(node.name)
     return tuple(names)
 
@@ -84,7 +84,7 @@ def _sort_by(name: str, target: Node, args: list[Node], pos: int, end: int) -> N
     if name != "sortBy" or len(args) != 2:
         return None
     if not isinstance(target, ListLiteral | Select | Ident | Comprehension | Call | Bind):
-        raise SyntaxFault("sortBy needs a list", target.pos)
+        raise CelSyntaxError("sortBy needs a list", target.pos)
     return Comprehension(pos, target.start, end, "sortBy", target, _variables(args[:1]), None, args[1])
 
 
@@ -93,7 +93,7 @@ def _bind(name: str, target: Node, args: list[Node], pos: int, end: int) -> Node
         return None
     variable = args[0]
     if not isinstance(variable, Ident):
-        raise SyntaxFault("cel.bind() needs a simple name first", variable.pos)
+        raise CelSyntaxError("cel.bind() needs a simple name first", variable.pos)
     return Bind(pos, target.start, end, variable.name, args[1], args[2])
 
 
@@ -102,5 +102,5 @@ def _opt_map(name: str, target: Node, args: list[Node], pos: int, end: int) -> N
         return None
     variable = args[0]
     if not isinstance(variable, Ident):
-        raise SyntaxFault(f"{name}() needs a simple name first", variable.pos)
+        raise CelSyntaxError(f"{name}() needs a simple name first", variable.pos)
     return OptMap(pos, target.start, end, target, variable.name, args[1], name == "optFlatMap")

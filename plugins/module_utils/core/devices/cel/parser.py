@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Select,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.lexer import (
-    SyntaxFault,
+    CelSyntaxError,
     Token,
     number,
     tokenize,
@@ -73,7 +73,7 @@ _OPERATORS = {sign: "@in" if sign == "in" else f"_{sign}_" for sign in _LEVELS}
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression; `SyntaxFault` says what is wrong and where."""
+    """The tree of an expression; `CelSyntaxError` says what is wrong and where."""
     return _Parser(text).parse()
 
 
@@ -105,20 +105,20 @@ class _Parser:
         self._advance()
         return True
 
-    def _expect(self, kind: str, wanted: str = "") -> Token:
+    def _expect(self, kind: str, expected: str = "") -> Token:
         if self._token.kind != kind:
-            raise self._unexpected(wanted or repr(kind))
+            raise self._unexpected(expected or repr(kind))
         return self._advance()
 
-    def _unexpected(self, wanted: str) -> SyntaxFault:
+    def _unexpected(self, expected: str) -> CelSyntaxError:
         found = "the end of the expression" if self._token.kind == "end" else repr(self._token.text)
-        return SyntaxFault(f"expected {wanted}, found {found}", self._token.start)
+        return CelSyntaxError(f"expected {expected}, found {found}", self._token.start)
 
     # Limits
 
     def _deeper(self, levels: int) -> None:
         if levels > MAX_DEPTH:
-            raise SyntaxFault(f"nested too deeply: Kubernetes takes {MAX_DEPTH} levels", self._token.start)
+            raise CelSyntaxError(f"nested too deeply: Kubernetes takes {MAX_DEPTH} levels", self._token.start)
 
     def _grow(self, node: Node, *children: Node) -> Node:
         node.height = 1 + max(child.height for child in children)
@@ -227,7 +227,7 @@ class _Parser:
 
     def _select(self, operand: Node, sign: Token, optional: bool) -> Node:
         if self._token.kind == "escaped":
-            raise SyntaxFault('names in backquotes are not supported: write ["name"]', self._token.start)
+            raise CelSyntaxError('names in backquotes are not supported: write ["name"]', self._token.start)
         name = self._expect("ident", "a name after the dot")
         if self._token.kind == "(" and not optional:
             pos = self._advance().start
@@ -282,9 +282,9 @@ class _Parser:
         dot = "." if self._accept(".") else ""
         name = self._expect("ident", "a name")
         if self._names_message():
-            raise SyntaxFault("messages cannot be built in a device selector", name.start)
+            raise CelSyntaxError("messages cannot be built in a device selector", name.start)
         if name.text in _RESERVED:
-            raise SyntaxFault(f"{name.text!r} is a reserved word", name.start)
+            raise CelSyntaxError(f"{name.text!r} is a reserved word", name.start)
         if self._token.kind == "(":
             pos = self._advance().start
             args, end = self._arguments()
@@ -293,7 +293,7 @@ class _Parser:
         return Ident(name.start, start, name.end, dot + name.text)
 
     def _names_message(self) -> bool:
-        """Whether names joined by dots and an opening brace follow: the start of a message."""
+        """Return whether names joined by dots and an opening brace follow: the start of a message."""
         index = self._index
         while self._tokens[index].kind == "." and self._tokens[index + 1].kind == "ident":
             index += 2

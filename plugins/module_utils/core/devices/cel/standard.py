@@ -181,9 +181,9 @@ _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
-def _cannot_convert(value: Any, wanted: str) -> CelError:
+def _cannot_convert(value: Any, desired: str) -> CelError:
     shown = f" {value!r}" if isinstance(value, str) and len(value) <= 40 else ""
-    return CelError(f"type conversion error from '{type_name(value)}'{shown} to '{wanted}'")
+    return CelError(f"type conversion error from '{type_name(value)}'{shown} to '{desired}'")
 
 
 def to_int(value: Any) -> int:
@@ -337,7 +337,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a value is the zero or empty one of its type, as `optional.ofNonZeroValue` asks."""
+    """Return whether a value is the zero or empty one of its type, as `optional.ofNonZeroValue` asks."""
     kind = type(value)
     if value is None or kind is bool or kind in (int, UInt, float):
         return not value
@@ -407,7 +407,7 @@ def parse_with(parse: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def parses_with(parse: Callable[..., Any]) -> Callable[..., bool]:
-    """Whether a reader takes a text, as a CEL function."""
+    """Return whether a reader takes a text, as a CEL function."""
 
     def read(text: str, *more: bool) -> bool:
         try:

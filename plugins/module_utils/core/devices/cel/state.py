@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What one evaluation carries with it: the device, the variables, and what has been spent."""
+"""State of one evaluation: the device, the variables, and what has been spent."""
 
 from __future__ import annotations
 

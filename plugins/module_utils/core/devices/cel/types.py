@@ -77,7 +77,7 @@ _SUBSTITUTED = frozenset(("opaque", "list", "map", "type"))
 
 
 class Bindings:
-    """What the type variables of an expression stand for."""
+    """Values of the type variables of an expression."""
 
     __slots__ = ("_bound", "_count")
 
@@ -89,12 +89,12 @@ class Bindings:
         self._count += 1
         return Type("param", f"_var{self._count}")
 
-    def assignable(self, given: tuple[Type, ...], wanted: tuple[Type, ...]) -> bool:
-        """Whether all types fit together; what is learnt about variables is kept only if they do."""
-        if given == wanted:
+    def assignable(self, given: tuple[Type, ...], desired: tuple[Type, ...]) -> bool:
+        """Return whether all types fit together; what is learnt about variables is kept only if they do."""
+        if given == desired:
             return True
         before = dict(self._bound)
-        if len(given) == len(wanted) and all(map(self._assignable, given, wanted)):
+        if len(given) == len(desired) and all(map(self._assignable, given, desired)):
             return True
         self._bound = before
         return False
@@ -136,7 +136,7 @@ class Bindings:
         return left == right
 
     def _bind(self, given: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether `variable` can stand for `given`, and whether it stood for something before."""
+        """Return whether `variable` can stand for `given`, and whether it stood for something before."""
         if given == variable:
             return True, True
         bound = self._bound.get(variable)

@@ -235,7 +235,7 @@ _STRICT = frozenset((Quantity, ComputedQuantity, Semver, Opaque))
 def equal(left: Any, right: Any, spend: Spend = free) -> bool:
     """CEL's ==: numbers across types, lists and maps by content; values of different types are unequal.
 
-    `spend` is told of the work on lists and maps: shared ones can be far larger than the memory they take.
+    `spend` is called with the work on lists and maps: shared ones can be far larger than the memory they take.
     """
     kind, other = type(left), type(right)
     if kind is str:
@@ -278,7 +278,7 @@ def _equal_maps(left: CelMap, right: CelMap, spend: Spend) -> bool:
 
 
 def contains(elements: list[Any], value: Any, spend: Spend = free) -> bool:
-    """Whether a list has an element that equals a value; elements that cannot be compared with it do not."""
+    """Return whether a list has an element that equals a value; elements that cannot be compared with it do not."""
     for element in elements:
         try:
             if equal(value, element, spend):

@@ -17,10 +17,10 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     NVIDIA,
     RIGHTS,
     balancer,
+    desired,
     node,
     resource_slice,
     thing,
-    wanted,
 )
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.memory import MemoryClient
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
@@ -91,19 +91,19 @@ def test_what_is_there_is_seen() -> None:
             record,
         ]
     )
-    sight = look(cluster, wanted(), "modelplane-system/stack")
-    assert sight.version == (1, 36)
-    assert [value["metadata"]["name"] for value in sight.services] == ["web"]
-    assert [value["spec"]["driver"] for value in sight.slices] == [NVIDIA]
-    assert sight.definitions == {"gateways.gateway.networking.k8s.io": "mesh/mesh"}
-    assert sight.objects["gateways.gateway.networking.k8s.io"] == definition
-    assert sight.recorded == ["mp-lws", "mp-x"]
-    assert (sight.openshift, sight.unread, sight.denied) == (None, {}, frozenset())
+    snapshot = look(cluster, desired(), "modelplane-system/stack")
+    assert snapshot.version == (1, 36)
+    assert [value["metadata"]["name"] for value in snapshot.services] == ["web"]
+    assert [value["spec"]["driver"] for value in snapshot.slices] == [NVIDIA]
+    assert snapshot.definitions == {"gateways.gateway.networking.k8s.io": "mesh/mesh"}
+    assert snapshot.objects["gateways.gateway.networking.k8s.io"] == definition
+    assert snapshot.recorded == ["mp-lws", "mp-x"]
+    assert (snapshot.openshift, snapshot.unread, snapshot.denied) == (None, {}, frozenset())
 
 
 def test_who_may_do_everything_is_asked_once() -> None:
     cluster = Authorizing()
-    look(cluster, wanted())
+    look(cluster, desired())
     (review,) = cluster.reviews
     everything = {"group": "*", "resource": "*", "verb": "*"}
     assert review == ("SelfSubjectAccessReview", {"resourceAttributes": everything})
@@ -111,58 +111,58 @@ def test_who_may_do_everything_is_asked_once() -> None:
 
 def test_others_are_asked_for_each_right() -> None:
     cluster = Authorizing(refused=[("*", "*"), ("bind", "clusterroles")])
-    sight = look(cluster, wanted())
+    snapshot = look(cluster, desired())
     assert len(cluster.reviews) == len(RIGHTS) + 1
     bind = Right("rbac.authorization.k8s.io", "clusterroles", "bind", "", "modelplane-workload-cluster-secrets")
-    assert sight.denied == {EVERYTHING, bind}
+    assert snapshot.denied == {EVERYTHING, bind}
     asked = [spec["resourceAttributes"] for _, spec in cluster.reviews]
     assert {"resource": "configmaps", "verb": "update", "namespace": "modelplane-system"} in asked
 
 
 def test_a_subresource_is_asked_for_as_one() -> None:
     cluster = Authorizing(refused=[("*", "*")])
-    look(cluster, wanted(rights=(Right("", "pods/log", "get"),)))
+    look(cluster, desired(rights=(Right("", "pods/log", "get"),)))
     assert cluster.reviews[1][1] == {"resourceAttributes": {"resource": "pods", "subresource": "log", "verb": "get"}}
 
 
 @pytest.mark.parametrize("kind", ["Node", "Secret", "StorageClass", "CustomResourceDefinition", "ResourceSlice"])
 def test_what_may_not_be_read_is_noted_and_the_rest_is_seen(kind: str) -> None:
     cluster = Authorizing([node("gpu-0", "gpu"), balancer("web")], faults={kind: forbidden(kind)})
-    sight = look(cluster, wanted())
-    assert sight.unread == {kind: f"list {kind}: may not list {kind}"}
-    assert len(sight.services) == 1
+    snapshot = look(cluster, desired())
+    assert snapshot.unread == {kind: f"list {kind}: may not list {kind}"}
+    assert len(snapshot.services) == 1
 
 
 def test_kinds_that_are_not_served_are_none() -> None:
-    sight = look(Authorizing(unserved=[*OPENSHIFT, "GatewayClass", "ResourceSlice", "ResourceClaim"]), wanted())
-    assert (sight.devices, sight.unread) == (False, {})
+    snapshot = look(Authorizing(unserved=[*OPENSHIFT, "GatewayClass", "ResourceSlice", "ResourceClaim"]), desired())
+    assert (snapshot.devices, snapshot.unread) == (False, {})
 
 
 def test_a_cluster_that_does_not_answer_is_no_finding() -> None:
     with pytest.raises(Unreachable):
-        look(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), wanted())
+        look(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), desired())
 
 
 @pytest.mark.parametrize("unserved", [("ClusterVersion",), ("SecurityContextConstraints",), ()])
 def test_openshift_is_told_by_its_api_groups(unserved: tuple[str, ...]) -> None:
     constraint = thing("SecurityContextConstraints", "anyuid", "security.openshift.io/v1")
-    sight = look(Authorizing([constraint], unserved=unserved), wanted())
-    assert sight.openshift is not None
-    assert sight.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
-    assert ("mp-ml-team-51733", "default", "modelplane-engines") in sight.openshift.refused
+    snapshot = look(Authorizing([constraint], unserved=unserved), desired())
+    assert snapshot.openshift is not None
+    assert snapshot.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
+    assert ("mp-ml-team-51733", "default", "modelplane-engines") in snapshot.openshift.refused
 
 
 def test_constraints_that_may_be_used() -> None:
-    sight = look(Authorizing(unserved=(), others=True), wanted())
-    assert sight.openshift is not None
-    assert sight.openshift.refused == frozenset()
+    snapshot = look(Authorizing(unserved=(), others=True), desired())
+    assert snapshot.openshift is not None
+    assert snapshot.openshift.refused == frozenset()
 
 
 def test_who_may_not_ask_for_others_is_told_so() -> None:
     kind = "SubjectAccessReview"
-    sight = look(Authorizing(unserved=(), faults={kind: forbidden(kind)}), wanted())
-    assert sight.openshift is not None
-    assert (sight.openshift.refused, list(sight.unread)) == (frozenset(), [kind])
+    snapshot = look(Authorizing(unserved=(), faults={kind: forbidden(kind)}), desired())
+    assert snapshot.openshift is not None
+    assert (snapshot.openshift.refused, list(snapshot.unread)) == (frozenset(), [kind])
 
 
 @pytest.mark.integration

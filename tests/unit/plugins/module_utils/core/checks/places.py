@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A cluster on which nothing stands in the way, and what is wanted of it."""
+"""A cluster on which nothing stands in the way, and what is desired of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.rights import bound
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Snapshot, Wanted, wanted_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot, desired_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 
 Object = dict[str, Any]
@@ -92,11 +92,11 @@ def resources(*more: Object, cluster: Object | None = None) -> list[Object]:
     return [inference_class(), cluster or inference_cluster(pool()), deployment, *more]
 
 
-def wanted(*more: Object, cluster: Object | None = None, choices: Object | None = None, **given: Any) -> Wanted:
-    """What two nodes with NVIDIA's GPUs are wanted for."""
+def desired(*more: Object, cluster: Object | None = None, choices: Object | None = None, **given: Any) -> Desired:
+    """What two nodes with NVIDIA's GPUs are desired for."""
     given.setdefault("rights", RIGHTS)
     given.setdefault("planned", plan(COMPONENTS, Choices(**{"drivers": [NVIDIA], **(choices or {})})))
-    return wanted_of("onprem", resources(*more, cluster=cluster), **given)
+    return desired_of("onprem", resources(*more, cluster=cluster), **given)
 
 
 GOOD = Snapshot(

@@ -16,12 +16,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     EVERYTHING,
     OpenShift,
     Snapshot,
-    wanted_of,
+    desired_of,
 )
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     GOOD,
     RIGHTS,
     balancer,
+    desired,
     inference_cluster,
     node,
     pool,
@@ -30,7 +31,6 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     storage_class,
     taint,
     thing,
-    wanted,
     workload,
 )
 from hypothesis import given, settings
@@ -75,11 +75,11 @@ def spoiled(draw: st.DrawFn, value: Any) -> Any:
 
 
 @st.composite
-def sights(draw: st.DrawFn) -> Snapshot:
+def snapshots(draw: st.DrawFn) -> Snapshot:
     found = [value for value in draw(spoiled(OBJECTS)) if isinstance(value, dict)]
-    sight = replace(GOOD, **dict.fromkeys(LISTS, found))
+    snapshot = replace(GOOD, **dict.fromkeys(LISTS, found))
     return replace(
-        sight,
+        snapshot,
         version=draw(st.sampled_from([(1, 33), (1, 36)])),
         devices=draw(st.booleans()),
         definitions=dict.fromkeys(draw(st.lists(st.sampled_from(DEFINITIONS))), ""),
@@ -90,7 +90,7 @@ def sights(draw: st.DrawFn) -> Snapshot:
     )
 
 
-PLANNED = wanted().planned
+PLANNED = desired().planned
 LISTS = {
     *("nodes", "storage_classes", "services", "workloads", "gateway_classes", "device_classes", "slices"),
     *("namespaces", "policies"),
@@ -98,15 +98,15 @@ LISTS = {
 DEFINITIONS = ["gateways.gateway.networking.k8s.io", "certificates.cert-manager.io", "things.leaderworkerset.x-k8s.io"]
 
 
-@given(sights(), spoiled(OBJECTS[-1]))
+@given(snapshots(), spoiled(OBJECTS[-1]))
 @settings(max_examples=100)
-def test_a_check_ends_and_every_finding_is_whole(sight: Snapshot, cluster: Any) -> None:
-    want = wanted_of("onprem", resources(cluster=cluster), planned=PLANNED, rights=RIGHTS)
-    findings = check(sight, want)
+def test_a_check_ends_and_every_finding_is_whole(snapshot: Snapshot, cluster: Any) -> None:
+    want = desired_of("onprem", resources(cluster=cluster), planned=PLANNED, rights=RIGHTS)
+    findings = check(snapshot, want)
     for finding in findings:
         assert all(finding.wire().values()), finding
         assert "\n" not in finding.hint
-    assert check(sight, want) == findings
+    assert check(snapshot, want) == findings
     assert [each.severity for each in findings] == sorted(each.severity for each in findings)
     assert len(report("onprem", findings)) == 1 + 2 * len(findings)
     assert bindings(needs(want)) == bindings(reversed(needs(want)))

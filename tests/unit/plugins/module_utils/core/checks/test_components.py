@@ -12,11 +12,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     GOOD,
     Object,
+    desired,
     node,
     seen,
     taint,
     thing,
-    wanted,
     workload,
 )
 
@@ -51,7 +51,7 @@ def policy(name: str) -> Object:
 
 def told(choices: Object | None = None, given: Object | None = None, **there: Any) -> list[str]:
     """Severity, place, message and hint of each finding."""
-    found = check(seen(**there), wanted(choices=choices, **(given or {})))
+    found = check(seen(**there), desired(choices=choices, **(given or {})))
     return [f"{each.severity} {each}" for each in found]
 
 
@@ -87,7 +87,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize(("there", "expected"), REFUSED.values(), ids=REFUSED)
 def test_what_the_role_refuses_is_an_error_in_its_words(there: dict[str, Any], expected: str) -> None:
     assert told(**there) == [expected]
-    decided = actions(wanted().planned, seen(**there).seen, 900.0)
+    decided = actions(desired().planned, seen(**there).seen, 900.0)
     (entry,) = [entry for entry in decided if entry["action"] == "refuse"]
     assert expected == f"error {entry['key']}: {entry['told']}"
 
@@ -114,11 +114,11 @@ BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
             ],
             "definitions": {"prometheuses.monitoring.coreos.com": ""},
         },
-        ["warning prometheus: somebody else runs it already: Deployment monitoring/operator"],
+        ["warning prometheus: another owner runs it already: Deployment monitoring/operator"],
     ),
     "a mirror's image, by digest": (
         {"workloads": [workload("Deployment", "lws", "manager", f"mirror:5000/k8s/lws/lws@sha256:{'0' * 64}")]},
-        ["warning leader-worker-set: somebody else runs it already: Deployment lws/manager"],
+        ["warning leader-worker-set: another owner runs it already: Deployment lws/manager"],
     ),
     "CRDs that were left behind": (
         {"definitions": {"leaderworkersets.leaderworkerset.x-k8s.io": ""}},
@@ -143,7 +143,7 @@ def test_what_helm_would_not_notice_is_a_warning(there: dict[str, Any], expected
 
 
 def test_our_own_stack_is_no_conflict() -> None:
-    plan = wanted().planned
+    plan = desired().planned
     charts = [entry for entry in plan if entry.get("chart")]
     releases = [
         release(entry["release"], entry["namespace"], entry["chart"], entry["version"], values=entry["values"])
@@ -182,17 +182,17 @@ def inference_definitions(planned: Any) -> list[Object]:
 
 @pytest.mark.parametrize(("labels", "wrong"), [({}, True), (OURS, False)], ids=["theirs", "ours"])
 def test_definitions_that_are_applied_are_not_taken_over(labels: dict[str, str], wrong: bool) -> None:
-    given = {"planned": inference_definitions(wanted().planned)}
+    given = {"planned": inference_definitions(desired().planned)}
     there = {"objects": {POOLS: thing("CustomResourceDefinition", POOLS, labels=labels)}, "definitions": {POOLS: ""}}
     expected = (
-        f"error gaie-crds: CustomResourceDefinition {POOLS} is there and of somebody else. Set "
+        f"error gaie-crds: CustomResourceDefinition {POOLS} is there and of another owner. Set "
         "serving_stack_states.gaie-crds to provided to use what is there, or remove it"
     )
     assert told(given=given, **there) == ([expected] if wrong else [])
 
 
 def test_definitions_that_others_are_to_apply_have_to_be_there() -> None:
-    given = {"planned": inference_definitions(wanted(choices={"states": {"gaie-crds": "provided"}}).planned)}
+    given = {"planned": inference_definitions(desired(choices={"states": {"gaie-crds": "provided"}}).planned)}
     (found,) = told(given=given, definitions={POOLS: ""})
     missing = "CustomResourceDefinition inferenceobjectives.inference.networking.x-k8s.io is not there"
     assert found.startswith(f"error serving_stack_states.gaie-crds: it is provided, and {missing}. ")
@@ -207,7 +207,7 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "of somebody else": (
         {"objects": bundle("v1.5.1")},
         "chart",
-        ["its CustomResourceDefinitions are there (v1.5.1 standard): they were not brought by this stack"],
+        ["its CustomResourceDefinitions are there (v1.5.1 standard): they were not installed by this stack"],
     ),
     "of GKE": (
         {"objects": bundle("v1.5.0"), "gateway_classes": [gke_class()]},
@@ -218,7 +218,7 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         {"objects": bundle("v1.5.1"), "policies": [policy("safe-upgrades.gateway.networking.k8s.io"), policy("other")]},
         "chart",
         [
-            "its CustomResourceDefinitions are there (v1.5.1 standard): they were not brought by this stack, and "
+            "its CustomResourceDefinitions are there (v1.5.1 standard): they were not installed by this stack, and "
             "safe-upgrades.gateway.networking.k8s.io refuses to change them"
         ],
     ),
@@ -226,7 +226,7 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         {"objects": bundle("v1.2.1")},
         "chart",
         [
-            "its CustomResourceDefinitions are there (v1.2.1 standard): they were not brought by this stack",
+            "its CustomResourceDefinitions are there (v1.2.1 standard): they were not installed by this stack",
             "its CustomResourceDefinitions are of v1.2.1, and Envoy Gateway is made for v1.5",
         ],
     ),

@@ -7,10 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import Finding, Snapshot, Wanted, check
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import Desired, Finding, Snapshot, check
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     GOOD,
     balancer,
+    desired,
     inference_class,
     inference_cluster,
     node,
@@ -20,24 +21,23 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     storage_class,
     taint,
     thing,
-    wanted,
     workload,
 )
 
 SYSTEM = node("system")
 
 
-def told(sight: Snapshot, want: Wanted | None = None) -> list[str]:
+def told(snapshot: Snapshot, want: Desired | None = None) -> list[str]:
     """Severity, place and message of each finding."""
-    return [f"{each.severity} {each.where}: {each.message}" for each in check(sight, want or wanted())]
+    return [f"{each.severity} {each.where}: {each.message}" for each in check(snapshot, want or desired())]
 
 
 def test_nothing_stands_in_the_way() -> None:
-    assert check(GOOD, wanted()) == ()
+    assert check(GOOD, desired()) == ()
 
 
 def test_every_finding_says_what_where_and_what_to_do() -> None:
-    finding = check(seen(version=(1, 33)), wanted())[0]
+    finding = check(seen(version=(1, 33)), desired())[0]
     assert finding == Finding(
         "kubernetes",
         "API server",
@@ -60,7 +60,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
     "no label": (
         [SYSTEM, node("a"), node("b")],
         {},
-        ["error spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 2 or more are wanted"],
+        ["error spec.nodePools[0] (gpu): no node has the label modelplane.ai/pool=gpu, 2 or more are desired"],
     ),
     "GPUs without a label": (
         [SYSTEM, node("gpu-0", "gpu"), node("gpu-1", labels={"nvidia.com/gpu.present": "true"})],
@@ -96,7 +96,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
             "others as well, and stay pending unless an autoscaler of yours adds nodes with the label"
         ],
     ),
-    "none, and none wanted": ([SYSTEM], {"nodeCount": 0}, []),
+    "none, and none desired": ([SYSTEM], {"nodeCount": 0}, []),
     "more nodes": ([SYSTEM, *(node(f"gpu-{index}", "gpu") for index in range(3))], {}, []),
     "not ready": (
         [SYSTEM, node("gpu-0", "gpu"), node("gpu-1", "gpu", ready=False)],
@@ -157,7 +157,7 @@ NODES: dict[str, tuple[list[Any], dict[str, Any], list[str]]] = {
 
 @pytest.mark.parametrize(("nodes", "of_pool", "expected"), NODES.values(), ids=NODES)
 def test_nodes(nodes: list[Any], of_pool: dict[str, Any], expected: list[str]) -> None:
-    assert told(seen(nodes=nodes), wanted(cluster=inference_cluster(pool(**of_pool)))) == expected
+    assert told(seen(nodes=nodes), desired(cluster=inference_cluster(pool(**of_pool)))) == expected
 
 
 def test_taints_of_other_vendors_are_tolerated_where_their_devices_are_claimed() -> None:
@@ -165,27 +165,27 @@ def test_taints_of_other_vendors_are_tolerated_where_their_devices_are_claimed()
     assert [line for line in told(seen(nodes=nodes)) if "amd.com/gpu" in line]
     amd = inference_class("mi300x", "gpu.amd.com")
     cluster = inference_cluster(pool(className="mi300x"))
-    found = told(seen(nodes=nodes), wanted(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]}))
+    found = told(seen(nodes=nodes), desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]}))
     assert found == [
         "warning DeviceClass gpu.amd.com: InferenceClasses of the pools name it, it is not there, and the serving "
-        "stack does not bring it"
+        "stack does not install it"
     ]
     there = seen(nodes=nodes, device_classes=[thing("DeviceClass", "gpu.amd.com", "resource.k8s.io/v1")])
-    assert told(there, wanted(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]})) == []
+    assert told(there, desired(amd, cluster=cluster, choices={"drivers": ["gpu.amd.com"]})) == []
 
 
 def test_a_cluster_that_no_manifest_is_about() -> None:
-    want = wanted()
-    unknown = Wanted("onprem", planned=want.planned)
+    want = desired()
+    unknown = Desired("onprem", planned=want.planned)
     assert told(GOOD, unknown) == [
-        "warning manifests: no InferenceCluster onprem is known, so its pools were not looked at"
+        "warning manifests: no InferenceCluster onprem is known, so its pools were not checked"
     ]
 
 
 def test_a_cluster_that_the_fleet_makes_has_a_pool_for_controllers() -> None:
     nodes = [node("system-0", "system"), *GOOD.nodes[1:]]
     assert len(told(seen(nodes=nodes))) == 1
-    assert told(seen(nodes=nodes), wanted(cluster=inference_cluster(pool(), source="EKS"))) == []
+    assert told(seen(nodes=nodes), desired(cluster=inference_cluster(pool(), source="EKS"))) == []
 
 
 STORAGE: dict[str, tuple[str, list[Any], list[str]]] = {
@@ -229,13 +229,13 @@ STORAGE: dict[str, tuple[str, list[Any], list[str]]] = {
 @pytest.mark.parametrize(("name", "there", "expected"), STORAGE.values(), ids=STORAGE)
 def test_storage(name: str, there: list[Any], expected: list[str]) -> None:
     field = "spec.cluster.existing.cache.storageClassName"
-    found = told(seen(storage_classes=there), wanted(cluster=inference_cluster(pool(), cache=name)))
+    found = told(seen(storage_classes=there), desired(cluster=inference_cluster(pool(), cache=name)))
     assert found == [line.format(field) for line in expected]
 
 
 def test_caches_without_a_class_wait() -> None:
     cache = thing("ModelCache", "qwen", "modelplane.ai/v1alpha1", "ml-team")
-    found = told(GOOD, wanted(cache, cluster=inference_cluster(pool(), cache="")))
+    found = told(GOOD, desired(cache, cluster=inference_cluster(pool(), cache="")))
     assert found == [
         "warning spec.cluster.existing.cache.storageClassName: it is not set, so caches on this cluster wait"
     ]
@@ -272,7 +272,7 @@ def test_load_balancers(there: dict[str, Any], expected: str) -> None:
 
 
 def test_a_gateway_of_others_needs_no_load_balancer_here() -> None:
-    assert told(seen(services=[]), wanted(choices={"states": {"gateway": "provided"}})) == []
+    assert told(seen(services=[]), desired(choices={"states": {"gateway": "provided"}})) == []
 
 
 def test_published_devices_are_compared_where_there_are_any() -> None:
@@ -290,17 +290,17 @@ def test_published_devices_are_compared_where_there_are_any() -> None:
 def test_the_driver_of_gke_is_elsewhere(root: str, wrong: bool) -> None:
     labels = {"cloud.google.com/gke-accelerator": "nvidia-l4"}
     nodes = [SYSTEM, *(node(f"gpu-{index}", "gpu", labels=labels) for index in range(2))]
-    found = told(seen(nodes=nodes), wanted(driver_root=root))
+    found = told(seen(nodes=nodes), desired(driver_root=root))
     expected = (
         "error Node gpu-0, gpu-1: GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver "
     )
-    assert found == ([f"{expected}would look in /"] if wrong else [])
+    assert found == ([f"{expected}would search it in /"] if wrong else [])
 
 
 def test_the_driver_of_the_gpu_operator_is_elsewhere() -> None:
     driver = workload("DaemonSet", "gpu-operator", "nvidia-driver-daemonset-rhel", "nvcr.io/nvidia/driver:580")
     assert len(told(seen(workloads=[driver]))) == 1
-    assert told(seen(workloads=[driver]), wanted(driver_root="/run/nvidia/driver")) == []
+    assert told(seen(workloads=[driver]), desired(driver_root="/run/nvidia/driver")) == []
 
 
 def test_what_may_not_be_read_is_one_warning() -> None:

@@ -15,9 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     RIGHTS,
     balancer,
+    desired,
     seen,
     thing,
-    wanted,
 )
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -55,14 +55,14 @@ def test_a_role_that_is_bound_nowhere_gives_nothing() -> None:
     ids=["administrator", "the fleet", "less", "never without the first"],
 )
 def test_permissions(denied: tuple[Right, ...], severity: str) -> None:
-    found = check(seen(denied=frozenset(denied)), wanted())
+    found = check(seen(denied=frozenset(denied)), desired())
     assert [each.severity for each in found] == ([severity] if severity else [])
     if severity == "error":
         assert "patch deployments.apps" in found[0].message
 
 
 def test_who_may_not_install_need_not_where_nothing_is_installed() -> None:
-    found = check(seen(denied=frozenset({EVERYTHING})), wanted(planned=()))
+    found = check(seen(denied=frozenset({EVERYTHING})), desired(planned=()))
     assert [each.check for each in found] == ["devices"]
 
 
@@ -91,13 +91,13 @@ NEEDED = {
 
 
 def test_what_pods_need_on_openshift() -> None:
-    found = needs(wanted())
+    found = needs(desired())
     assert {(need.constraint, need.namespace, need.account) for need in found} == NEEDED
-    assert needs(wanted(planned=(), engine_constraint="")) == ()
+    assert needs(desired(planned=(), engine_constraint="")) == ()
 
 
 def test_bindings_give_what_is_needed_and_no_more() -> None:
-    given = bindings(needs(wanted()))
+    given = bindings(needs(desired()))
     found = {value["metadata"]["name"]: value for value in given if value["kind"] == "ClusterRoleBinding"}
     assert sorted(found) == ["modelplane-engines", "modelplane-nonroot-v2", "modelplane-privileged"]
     assert found["modelplane-privileged"]["roleRef"]["name"] == "system:openshift:scc:privileged"
@@ -110,7 +110,7 @@ def test_bindings_give_what_is_needed_and_no_more() -> None:
 
 def test_engines_may_run_as_any_user_with_what_their_pods_say() -> None:
     """As `anyuid`, which refuses pods that name a seccomp profile, so that they would run as another user."""
-    given = bindings(needs(wanted()))
+    given = bindings(needs(desired()))
     (constraint,) = [value for value in given if value["kind"] == "SecurityContextConstraints"]
     (role,) = [value for value in given if value["kind"] == "ClusterRole"]
     assert constraint["metadata"]["name"] == role["metadata"]["name"] == "modelplane-engines"
@@ -120,7 +120,7 @@ def test_engines_may_run_as_any_user_with_what_their_pods_say() -> None:
     assert "IPC_LOCK" in constraint["allowedCapabilities"]
     assert not any(value for key, value in constraint.items() if key.startswith("allowHost") or "Privileged" in key)
     assert not any(
-        value["kind"] != "ClusterRoleBinding" for value in bindings(needs(wanted(engine_constraint="anyuid")))
+        value["kind"] != "ClusterRoleBinding" for value in bindings(needs(desired(engine_constraint="anyuid")))
     )
 
 
@@ -132,7 +132,7 @@ def test_a_review_asks_for_the_account_and_its_groups() -> None:
 
 
 def told(there: OpenShift | None, **given: Any) -> list[str]:
-    found = check(seen(openshift=there), wanted(choices=given.pop("choices", QUIET), **given))
+    found = check(seen(openshift=there), desired(choices=given.pop("choices", QUIET), **given))
     return [f"{each.severity} {each.where}: {each.message}" for each in found if each.check == "openshift"]
 
 
@@ -165,7 +165,7 @@ def test_openshift_has_a_node_exporter_already() -> None:
 
 
 def test_the_report_has_errors_first_and_what_to_do_below_each() -> None:
-    found = check(seen(version=(1, 33), services=[balancer("web")]), wanted())
+    found = check(seen(version=(1, 33), services=[balancer("web")]), desired())
     assert report("onprem", found) == [
         "onprem: 1 error, 1 warning",
         "  error: API server: it is Kubernetes 1.33 and serves resource.k8s.io/v1",

@@ -446,7 +446,7 @@ def test_d26_what_runs_without_a_claim_stays_and_is_told(options: Options) -> No
     assert [(placement.state, placement.engines) for placement in decided.placements] == [("kept", there[0].engines)]
     assert [str(refusal) for refusal in decided.stranded] == [
         "pool half on a: the Leader of engine main of ModelReplica ml-team/m-a-0 claims no device there, and would on "
-        "pool full. It stays where it is; delete the ModelReplica to have it placed anew"
+        "pool full. It stays where it is; delete the ModelReplica to have it placed again"
     ]
     assert not schedule([deployment("m", 0, PAIR)], [cluster("a", HALF, FULL)], there, options).stranded
 
@@ -519,7 +519,7 @@ def test_a_value_that_nobody_publishes_takes_all_devices_of_a_node() -> None:
     decided = schedule(wanted, fleet, [])
     assert len(decided.placements) == 2
     assert (
-        "its class does not tell which devices share resource.kubernetes.io/pcieRoot, so a pod is counted with all"
+        "its class does not say which devices share resource.kubernetes.io/pcieRoot, so a pod is counted with all"
     ) in str(decided.pending[0].refusals[0])
     assert [request["count"] for request in decided.placements[0].engines[0].members[0].device_requests] == [1, 1]
     again = schedule(wanted, fleet, replicas_of(decided))
