@@ -41,7 +41,7 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 	@$(MAKE) --no-print-directory -j2 lint types docs crds conformance
 	@$(MAKE) --no-print-directory unit
 
-test: check sanity oldest integration ## everything that has to pass
+test: check integration ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff and ansible-lint
 	@$(BIN)/ruff check --quiet .

@@ -18,10 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.compo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     DEFINITION,
     EVERYTHING,
+    Desired,
     OpenShift,
     Right,
     Snapshot,
-    Wanted,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
@@ -39,15 +39,15 @@ _AT_A_TIME = 8
 """Reviews that are on their way at once, of the hundred that a credential of the fleet needs."""
 
 
-def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Snapshot:
+def look(client: Client, desired: Desired, recorded_in: str = "") -> Snapshot:
     """See all that a check goes by. `recorded_in`: as the module helm_release_info has it."""
     read = _Reading(client)
     slices = [
         value
-        for driver in wanted.expected.drivers
+        for driver in desired.expected.drivers
         for value in read.all(_DEVICES, "ResourceSlice", fields=f"spec.driver={driver}")
     ]
-    denied = _denied(client, wanted.rights)
+    denied = _denied(client, desired.rights)
     return Snapshot(
         version=client.version(),
         devices=client.serves(_DEVICES, "ResourceClaim"),
@@ -63,9 +63,9 @@ def look(client: Client, wanted: Wanted, recorded_in: str = "") -> Snapshot:
         releases=read.try_to("Secret", lambda: releases(client, time.time(), ()), []),
         definitions=read.try_to(DEFINITION, lambda: definitions(client), {}),
         recorded=read.try_to("ConfigMap", lambda: _recorded(client, recorded_in), []),
-        objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(wanted.planned)), {}),
+        objects=read.try_to(DEFINITION, lambda: _single(client, single_definitions(desired.planned)), {}),
         denied=denied,
-        openshift=_openshift(client, wanted, read),
+        openshift=_openshift(client, desired, read),
         unread=read.unread,
     )
 
@@ -119,14 +119,14 @@ def _may(client: Client, right: Right) -> bool:
     return client.allowed("SelfSubjectAccessReview", {"resourceAttributes": given})
 
 
-def _openshift(client: Client, wanted: Wanted, read: _Reading) -> OpenShift | None:
+def _openshift(client: Client, desired: Desired, read: _Reading) -> OpenShift | None:
     if not (client.serves(*openshift.CONSTRAINTS) or client.serves(*openshift.VERSIONS)):
         return None
     there = frozenset(text(value, "metadata", "name") for value in read.all(*openshift.CONSTRAINTS))
 
     def refused() -> frozenset[Any]:
         return frozenset(
-            need.key for need in openshift.needs(wanted) if not client.allowed("SubjectAccessReview", need.review())
+            need.key for need in openshift.needs(desired) if not client.allowed("SubjectAccessReview", need.review())
         )
 
     return OpenShift(there, read.try_to("SubjectAccessReview", refused, frozenset()))
