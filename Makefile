@@ -43,12 +43,13 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 
 test: check integration ## everything that has to pass
 
-lint: $(VENV)/tests.installed ## ruff and ansible-lint
+lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/glossary.md
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@more="$$(PYTHONPATH=.collections $(BIN)/python tests/packages.py)" && PATH="$(CURDIR)/$(BIN):$$PATH" \
 	  ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/.collections:$$more" $(BIN)/ansible-lint --offline --profile production -qq
 	@$(BIN)/antsibull-changelog lint
+	@PYTHONPATH=.collections $(BIN)/python tests/check_words.py
 
 types: $(VENV)/tests.installed ## mypy --strict
 	@$(BIN)/mypy --no-error-summary -p $(CORE).core -p $(CORE).stores -p $(CORE).cloud -p $(CORE).aws -p $(CORE).google
