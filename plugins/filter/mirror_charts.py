@@ -110,6 +110,9 @@ def mirror_charts(
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
         raise AnsibleFilterError(f"{_NAME}: the input must be hostvars, and hosts a list of names")
+    if not (hosts := list(hosts)):
+        # Nor are components templated that no host has.
+        return []
     known = plain(clusters or {})
     default = _components(components)
     missing = [str(host) for host in hosts if host not in hostvars]

@@ -12,7 +12,7 @@ version_added: 0.1.0
 short_description: All that a fleet needs from outside, and where copies of it go
 description:
   - Makes one list of charts and images, and the variables that make a fleet use the copies.
-positional: found
+positional: found, places, unnamed, own, exclude
 options:
   _input:
     description: Charts as P(modelplane.fleet.mirror_charts#filter) returns them.
@@ -20,9 +20,13 @@ options:
     elements: dict
     required: true
   found:
-    description: References to images by who names them. Names of resources begin with C(manifest), in front of a space.
+    description: References to images by what names them.
     type: dict
     required: true
+  resources:
+    description: RV(modelplane.fleet.image_info#module:images), images by the resource that names them.
+    type: dict
+    default: {}
   places:
     description:
       - C(sources) (registry, what to ask in its place), and for the copies C(charts_dir), C(chart_registry),
@@ -80,6 +84,9 @@ _value:
       description: What is missing in the list, a line each.
       type: list
       elements: str
+    list:
+      description: All of the above, in this order.
+      type: dict
     report:
       description: The list for people, line by line.
       type: list
@@ -96,17 +103,29 @@ _NAME = "modelplane.fleet.mirror_needs"
 
 
 def mirror_needs(
-    charts: Any, found: Any, places: Any = None, unnamed: Any = None, own: Any = None, exclude: Any = ()
+    charts: Any,
+    found: Any,
+    places: Any = None,
+    unnamed: Any = None,
+    own: Any = None,
+    exclude: Any = (),
+    resources: Any = None,
 ) -> dict[str, Any]:
     """All that a fleet needs."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, needs, report
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import (
+        LISTED,
+        MANIFEST,
+        Places,
+        needs,
+        report,
+    )
 
     if isinstance(charts, (str, Mapping)) or not isinstance(found, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of charts, the argument a mapping")
     try:
         needed = needs(
             plain(charts),
-            plain(found),
+            {**plain(found), **{f"{MANIFEST}{name}": images for name, images in plain(resources or {}).items()}},
             Places(**plain(places or {})),
             unnamed=plain(unnamed or {}),
             own=plain(own or {}),
@@ -114,7 +133,7 @@ def mirror_needs(
         )
     except (TypeError, KeyError) as error:
         raise AnsibleFilterError(f"{_NAME}: {error}") from None
-    return {**needed, "report": report(needed)}
+    return {**needed, "list": {name: needed[name] for name in LISTED}, "report": report(needed)}
 
 
 class FilterModule:

@@ -19,7 +19,7 @@ FLOORS = [
     ("modules", "filter", "inventory", "doc_fragments"),
     ("plugin_utils",),
     ("module_utils/cloud/providers",),
-    ("module_utils/aws", "module_utils/google"),
+    ("module_utils/aws", "module_utils/google", "module_utils/mirror"),
     ("module_utils/arguments",),
     ("module_utils/usecases",),
     ("module_utils/stores", "module_utils/kubernetes"),

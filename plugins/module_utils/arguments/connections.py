@@ -105,6 +105,9 @@ _LOGINS = {
     "gke": {"gke_cluster_credentials_file": "credentials_file", "gke_cluster_ca_file": "ca_file"},
 }
 """By the way: variables that win over what is written there."""
+PROVISION_VARIABLES = ("fleet_provision", "__fleet_cloud_name")
+"""The variables of a host of `workload_clusters` that say whether the fleet creates its cluster. The second one is the
+name of the cluster in its cloud in a run that found it absent, and therefore has no connection."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """The variables of the host of `control_plane` that say how the control cluster is reached."""
 
@@ -156,6 +159,18 @@ def is_unused(variables: Mapping[str, Any]) -> bool:
     """Whether somebody says where a cluster's kubeconfig is that is files only."""
     shorthands = ("fleet_kubeconfig", "fleet_context")
     return variables.get("fleet_target") == DIRECTORY and any(variables.get(name) for name in shorthands)
+
+
+def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """What is `known` of the cluster of a host, by the name of the cluster, if the fleet creates it in a cloud; else
+    nothing. Raises ConnectionsError."""
+    about = known.get(variables.get("fleet_cluster") or host) or {}
+    if variables.get("fleet_provision", "managed") != "managed" or not about.get("provider"):
+        return {}
+    way = (cluster_connection(host, variables) or {}).get(about["provider"]) or {}
+    if (variables.get("__fleet_cloud_name") or way.get("cluster")) != about["cloud_name"]:
+        return {}
+    return about if way.get("project") in (None, "", about["project"]) or not about["project"] else {}
 
 
 def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -150,6 +150,8 @@ def needs(
 
 MANIFEST = "manifest "
 """Begins the name of a resource among those that name images."""
+LISTED = ("charts", "images", "variables", "manifests", "problems")
+"""The parts of the list that is written to a file, in their order."""
 _OF_CHART = ("chart", "version", "source", "file", "destination")
 
 

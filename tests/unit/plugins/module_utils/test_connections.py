@@ -371,3 +371,30 @@ def test_any_variables_are_read_or_refused(variables: dict[str, Any]) -> None:
         except connections.ConnectionsError:
             continue
         assert found is None or isinstance(found, dict)
+
+
+ON_EKS = {"provider": "eks", "cloud_name": "prod", "project": ""}
+ON_GKE = {"provider": "gke", "cloud_name": "prod", "project": "my-project"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "known", "is_provisioned"),
+    [
+        (kubernetes(fleet_connection={"eks": EKS}), ON_EKS, True),
+        (kubernetes(fleet_connection={"eks": {**EKS, "cluster": "other"}}), ON_EKS, False),
+        (kubernetes(fleet_connection={"eks": EKS}), ON_GKE, False),
+        (kubernetes(fleet_connection={"eks": EKS}), {**ON_EKS, "provider": ""}, False),
+        (kubernetes(fleet_connection={"eks": EKS}, fleet_provision="provided"), ON_EKS, False),
+        (kubernetes(fleet_connection={"eks": EKS}, fleet_cluster="another"), ON_EKS, False),
+        (kubernetes(fleet_kubeconfig="/k"), ON_EKS, False),
+        (kubernetes(fleet_connection={"gke": GKE}), ON_GKE, True),
+        (kubernetes(fleet_connection={"gke": {**GKE, "project": "another"}}), ON_GKE, False),
+        (kubernetes(fleet_connection={"gke": {**GKE, "project": "another"}}), {**ON_GKE, "project": ""}, True),
+        ({"fleet_target": "directory", "__fleet_cloud_name": "prod"}, ON_GKE, True),
+        ({"fleet_target": "directory"}, ON_GKE, False),
+    ],
+)
+def test_a_cluster_is_provisioned_where_it_is_reached_by_the_name_that_the_fleet_gives_it(
+    variables: dict[str, Any], known: dict[str, Any], is_provisioned: bool
+) -> None:
+    assert connections.provisioned("west", variables, {"west": known}) == (known if is_provisioned else {})

@@ -1,0 +1,80 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The filter `modelplane.fleet.provisioned_clusters`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: provisioned_clusters
+author:
+  - The modelplane.fleet authors
+version_added: 0.1.0
+short_description: Hosts whose clusters the fleet creates in a cloud
+description:
+  - Selects the hosts that are reached by the name that the fleet gives their cluster in its cloud. A cluster that is
+    reached by another name, or whose host has C(fleet_provision) V(provided), was created by others.
+positional: hostvars, clusters
+options:
+  _input:
+    description: Names of hosts, such as C(ansible_play_hosts).
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: The variables of all hosts, as Ansible has them in C(hostvars).
+    type: dict
+    required: true
+  clusters:
+    description: RV(modelplane.fleet.cloud_cluster_info#module:clusters).
+    type: dict
+    required: true
+seealso:
+  - module: modelplane.fleet.cloud_cluster_info
+"""
+
+EXAMPLES = r"""
+- name: Show the clusters that the fleet creates
+  ansible.builtin.debug:
+    msg: "{{ ansible_play_hosts | modelplane.fleet.provisioned_clusters(hostvars, clouds.clusters) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: By host, what O(clusters) has of its cluster.
+  type: dict
+  returned: always
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
+
+
+def provisioned_clusters(hosts: Any, hostvars: Any, clusters: Any) -> dict[str, Any]:
+    """Return what is known of the cluster of each host whose cluster the fleet creates."""
+    from ansible_collections.modelplane.fleet.plugins.filter.connections import host_values
+    from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections as reading
+
+    if isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable) or not isinstance(hostvars, Mapping):
+        raise AnsibleFilterError(
+            "modelplane.fleet.provisioned_clusters: the input must be a list of host names, the first argument hostvars"
+        )
+    known = plain(clusters or {})
+    names = (*reading.CLUSTER_VARIABLES, *reading.PROVISION_VARIABLES)
+    try:
+        found = {
+            str(host): reading.provisioned(str(host), plain(host_values(hostvars[host], names)), known)
+            for host in hosts
+        }
+    except reading.ConnectionsError as error:
+        raise AnsibleFilterError(f"modelplane.fleet.provisioned_clusters: {error}") from None
+    return {host: about for host, about in found.items() if about}
+
+
+class FilterModule:
+    """The filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"provisioned_clusters": provisioned_clusters}

@@ -1,0 +1,225 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Command lines of Helm, crane and skopeo for copies of charts and images, and the meaning of their answers.
+
+No credential is ever an argument: passwords go to Helm's input, logins into a file that the environment names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
+
+LEAST_HELM = (3, 17, 0)
+_RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+# Registries say in different words that they do not have something, and some that the reader may not know.
+_MISSING = re.compile("(?i)not.?found|unknown|404|denied|forbidden|unauthorized")
+
+
+class MirrorError(Exception):
+    """Reason why a chart or an image cannot be copied."""
+
+
+@dataclass(frozen=True)
+class Render:
+    """A way in which a chart is installed."""
+
+    release: str
+    namespace: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """An archive as `mirror.charts` has it. `archive`: its path where the folder of charts has it."""
+
+    chart: str
+    version: str
+    source: str
+    file: str
+    ref: str
+    repository: str
+    destination: str
+    archive: str
+    renders: Sequence[Render]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Chart:
+        return cls(**{**values, "renders": tuple(Render(**render) for render in values["renders"])})
+
+    def __str__(self) -> str:
+        return f"{self.chart} {self.version}"
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image as `mirror.needs` has it. `repository`: that of the source, without tag and digest."""
+
+    image: str
+    source: str
+    repository: str
+    destination: str
+
+
+@dataclass(frozen=True)
+class Helm:
+    """Helm's program. `plain` and `sources_plain`: the registries of copies and of originals have no TLS."""
+
+    program: str
+    plain: bool = False
+    sources_plain: bool = False
+
+    def version(self) -> list[str]:
+        return [self.program, "version", "--short"]
+
+    def login(self, repository: str, username: str) -> list[str]:
+        """Take the login of a repository of charts, with its password as input."""
+        name = repository_name(repository)
+        return [self.program, "repo", "add", name, repository, "--username", username, "--password-stdin"]
+
+    def pull(self, chart: Chart, folder: str, *, logged_in: bool) -> list[str]:
+        """Download an archive from its source, by the name of the login where its repository has one."""
+        ref = f"{repository_name(chart.repository)}/{chart.ref}" if logged_in else chart.ref
+        more = ["--repo", chart.repository] if chart.repository and not logged_in else []
+        return [*self._pull(ref, chart.version, folder), *more, *_flag("--plain-http", self.sources_plain)]
+
+    def pull_copy(self, chart: Chart, folder: str) -> list[str]:
+        """Download the archive that the registry of copies has."""
+        ref = f"{chart.destination}/{chart.chart}"
+        return [*self._pull(ref, chart.version, folder), *_flag("--plain-http", self.plain)]
+
+    def push(self, chart: Chart, archive: str) -> list[str]:
+        return [self.program, "push", archive, chart.destination, *_flag("--plain-http", self.plain)]
+
+    def template(self, archive: str, render: Render) -> list[str]:
+        """Render the chart with values as input, for a cluster that has what the oldest one allowed has."""
+        place = [render.release, archive, "--namespace", render.namespace]
+        cluster = ["--kube-version", "1.34.0", "--api-versions", "resource.k8s.io/v1"]
+        return [self.program, "template", *place, "--values", "-", "--skip-tests", *cluster]
+
+    def _pull(self, ref: str, version: str, folder: str) -> list[str]:
+        return [self.program, "pull", ref, "--version", version, "--destination", folder]
+
+
+@dataclass(frozen=True)
+class ImageTool:
+    """The program that copies images: skopeo if its name has that in it, else crane."""
+
+    program: str
+    plain: bool = False
+    sources_plain: bool = False
+
+    @property
+    def _skopeo(self) -> bool:
+        return "skopeo" in self.program.rpartition("/")[2]
+
+    def version(self) -> list[str]:
+        return [self.program, "--version" if self._skopeo else "version"]
+
+    def inspect(self, reference: str, *, copy: bool) -> list[str]:
+        """Ask for the digest (crane) or the manifest (skopeo) of an image, of a copy or of an original."""
+        plain = self.plain if copy else self.sources_plain
+        if self._skopeo:
+            return [self.program, "inspect", "--raw", *_flag("--tls-verify=false", plain), f"docker://{reference}"]
+        return [self.program, "digest", *_flag("--insecure", plain), reference]
+
+    def digest(self, answer: bytes) -> str:
+        """The digest of the image that an answer to `inspect` is about."""
+        if self._skopeo:
+            return f"sha256:{hashlib.sha256(answer).hexdigest()}"
+        return answer.decode("utf-8", "replace").strip()
+
+    def copy(self, image: Image, digest: str) -> list[str]:
+        """Copy all architectures as they are. By digest, as crane checks no certificate at all when it may do without
+        TLS on one side."""
+        source = f"{image.repository}@{digest}"
+        if not self._skopeo:
+            plain = _flag("--insecure", self.plain or self.sources_plain)
+            return [self.program, "copy", *plain, source, image.destination]
+        plain = [*_flag("--src-tls-verify=false", self.sources_plain), *_flag("--dest-tls-verify=false", self.plain)]
+        whole = ["--all", "--preserve-digests", "--retry-times", "3"]
+        return [self.program, "copy", *whole, *plain, f"docker://{source}", f"docker://{image.destination}"]
+
+
+def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
+    """Variables with which programs neither read nor write settings, caches and logins of their user.
+
+    `logins` is the path of a file named `config.json`: programs know it by different names, and some by its folder."""
+    homes = {f"HELM_{name}_HOME": f"{folder}/{name.lower()}" for name in ("CACHE", "CONFIG", "DATA")}
+    named = {"HELM_REGISTRY_CONFIG": logins, "DOCKER_CONFIG": logins.rpartition("/")[0], "REGISTRY_AUTH_FILE": logins}
+    return {**homes, **named, **({"SSL_CERT_FILE": authorities} if authorities else {})}
+
+
+def repository_name(repository: str) -> str:
+    """The name that a repository of charts is known to Helm by."""
+    return hashlib.sha256(repository.encode()).hexdigest()
+
+
+def helm_finding(program: str, version: str, error: str) -> str:
+    """What is wrong with a Helm that printed this version, or failed with this error; empty if nothing is."""
+    hint = "Install Helm 3.17 or newer on the machine that runs Ansible, or name its program in mirror_helm."
+    if error:
+        return f"{program} does not run ({error}). {hint}"
+    found = _RELEASE.search(version)
+    if found is None or tuple(map(int, found.groups())) < LEAST_HELM:
+        return f"{program} is Helm {found[0] if found else version.strip() or 'without a version'}. {hint}"
+    return ""
+
+
+def no_tool_finding(program: str, images: Sequence[Image]) -> str:
+    """The error where no program copies images, with each image and its destination."""
+    named = f" as {program}" if program else ""
+    lines = [f"{image.source} {image.destination}" for image in images]
+    hint = (
+        "Install one of them, or name its program in mirror_image_tool, or copy these by other means, each with all "
+        "its architectures:"
+    )
+    return "\n".join((f"Neither crane nor skopeo runs here{named}. {hint}", *lines))
+
+
+def is_missing(error: str) -> bool:
+    """Whether the error of a registry means that it does not have what was asked for."""
+    return bool(_MISSING.search(error))
+
+
+def locked(text: bytes, path: str) -> dict[str, dict[str, str]]:
+    """The entries of a `charts.lock` (`file`, `source`, `sha256`) by file. Raises MirrorError."""
+    entries: dict[str, dict[str, str]] = {}
+    for document in documents(Source(path, text)):
+        value = document.value if document.complete else None
+        charts = value.get("charts") if isinstance(value, dict) else None
+        for entry in charts if isinstance(charts, list) else [None]:
+            if not isinstance(entry, dict) or not {"file", "sha256"} <= entry.keys():
+                raise MirrorError(f"{path} is no list of charts with file, source and sha256. Repair or remove it.")
+            entries[str(entry["file"])] = {key: str(entry[key]) for key in sorted(entry)}
+    return entries
+
+
+def check_lock(chart: Chart, checksum: str, known: str, lock: str, folder: str) -> None:
+    """Raise MirrorError where the checksum of an archive is another one than the known one, if there is one."""
+    if known in ("", checksum):
+        return
+    place = f"in {folder}" if chart.archive else f"from {chart.source}"
+    raise MirrorError(
+        f"{chart.file} {place} has sha256 {checksum}, and {lock} has {known}: archives of one version never change. "
+        "Find out which one is right, and remove the other, or its entry."
+    )
+
+
+def check_copy(chart: Chart, checksum: str, copied: str, *, replace: bool) -> bool:
+    """Whether an archive has to be pushed over the one that the registry has. Raises MirrorError where it must not."""
+    if checksum != copied and not replace:
+        raise MirrorError(
+            f"{chart.destination}/{chart.chart} has version {chart.version} with sha256 {copied}, and that of "
+            f"{chart.source} is {checksum}. Find out which one is right; mirror_replace writes over it."
+        )
+    return checksum != copied
+
+
+def _flag(flag: str, given: bool) -> list[str]:
+    return [flag] if given else []

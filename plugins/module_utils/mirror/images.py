@@ -1,0 +1,75 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Images: compare what two registries have, and copy what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import (
+    Image,
+    ImageTool,
+    MirrorError,
+    no_tool_finding,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.programs import Workspace, at_once
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Result of one image: digests of the copy before and after, empty where there is none."""
+
+    image: Image
+    before: str = ""
+    after: str = ""
+    problem: str = ""
+
+    @property
+    def changed(self) -> bool:
+        return not self.problem and self.before != self.after
+
+
+def tool(space: Workspace, named: str, images: Sequence[Image], *, plain: bool, sources_plain: bool) -> ImageTool:
+    """The first program that runs. Raises MirrorError."""
+    for program in [named] if named else ["crane", "skopeo"]:
+        found = ImageTool(program, plain, sources_plain)
+        if not space.run(found.version()).error:
+            return found
+    raise MirrorError(no_tool_finding(named, images))
+
+
+def copy(
+    space: Workspace,
+    program: ImageTool,
+    images: Sequence[Image],
+    *,
+    check_mode: bool,
+    forks: int,
+    log: Callable[[str], None],
+) -> list[Copied]:
+    """Copy images that are missing or differ, some at a time, whatever is wrong with others."""
+    return at_once(partial(_copied, space, program, check_mode, log), images, forks)
+
+
+def _copied(space: Workspace, program: ImageTool, check_mode: bool, log: Callable[[str], None], image: Image) -> Copied:
+    original = space.run(program.inspect(image.source, copy=False))
+    if original.error:
+        return _failed(log, image, f"cannot be read from {image.source}: {original.error}")
+    # What keeps it from being read may not keep it from being written.
+    there = space.run(program.inspect(image.destination, copy=True))
+    before = "" if there.error else program.digest(there.output)
+    after = program.digest(original.output)
+    if before != after and not check_mode:
+        error = space.run(program.copy(image, after)).error
+        if error:
+            return _failed(log, image, f"is not copied to {image.destination}: {error}")
+        log(f"{image.image} copied to {image.destination}")
+    return Copied(image, before, after)
+
+
+def _failed(log: Callable[[str], None], image: Image, message: str) -> Copied:
+    problem = f"{image.image} {message}"
+    log(problem)
+    return Copied(image, problem=problem)

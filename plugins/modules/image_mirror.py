@@ -1,0 +1,145 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.image_mirror."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: image_mirror
+short_description: Copies of container images in a registry
+version_added: 0.1.0
+description:
+  - Compares images with their copies in another registry, and copies those that are missing or differ, with all their
+    architectures, byte for byte.
+  - Runs crane or skopeo on the machine that it runs on. Logins of its user are neither read nor written.
+requirements:
+  - crane or skopeo
+options:
+  images:
+    description: Images as P(modelplane.fleet.mirror_needs#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      image:
+        description: The name of the image, for messages.
+        type: str
+        required: true
+      source:
+        description: What is copied, with tag or digest.
+        type: str
+        required: true
+      repository:
+        description: The repository of O(images[].source), without tag and digest.
+        type: str
+        required: true
+      destination:
+        description: Where the copy goes, with a tag. Without one the image is not copied.
+        type: str
+        default: ""
+      used_by:
+        description: Not read.
+        type: list
+        elements: str
+      use:
+        description: Not read.
+        type: str
+  tool:
+    description: The program that copies images, crane or skopeo. By default the one that is found.
+    type: path
+extends_documentation_fragment:
+  - modelplane.fleet.mirror
+author:
+  - The modelplane.fleet authors (@modelplane)
+"""
+
+EXAMPLES = r"""
+- name: Copy an image to the registry of the site
+  modelplane.fleet.image_mirror:
+    images:
+      - image: registry.k8s.io/lws/lws:v0.8.0
+        source: registry.k8s.io/lws/lws:v0.8.0
+        repository: registry.k8s.io/lws/lws
+        destination: mirror.example/fleet/registry.k8s.io/lws/lws:v0.8.0
+    registry_config: "{{ lookup('ansible.builtin.file', 'logins.json') }}"
+"""
+
+RETURN = r"""
+actions:
+  description: Each image that was copied, or would be in check mode, and where to.
+  returned: always
+  type: list
+  elements: str
+  sample: ["registry.k8s.io/lws/lws:v0.8.0 copied to mirror.example/fleet/registry.k8s.io/lws/lws:v0.8.0"]
+problems:
+  description: Each image that could not be read or copied, and why.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror_commands import Image, MirrorError
+from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.images import Copied, copy, tool
+from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.programs import ARGUMENTS as SHARED
+from ansible_collections.modelplane.fleet.plugins.module_utils.mirror.programs import Workspace, end, workspace
+
+_TEXT: dict[str, Any] = {"type": "str", "required": True}
+_IMAGE: dict[str, Any] = {
+    **dict.fromkeys(("image", "source", "repository"), _TEXT),
+    "destination": {"type": "str", "default": ""},
+    "used_by": {"type": "list", "elements": "str"},
+    "use": {"type": "str"},
+}
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **SHARED,
+        "images": {"type": "list", "elements": "dict", "required": True, "options": _IMAGE},
+        "tool": {"type": "path"},
+    },
+    "supports_check_mode": True,
+}
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    need(module, "PyYAML")
+    names = ("image", "source", "repository", "destination")
+    images = [Image(*(each[name] for name in names)) for each in module.params["images"] if each["destination"]]
+    copied: list[Copied] = []
+    problems: list[str] = []
+    with workspace(module.params) as space:
+        try:
+            copied = _copied(module, space, images) if images else []
+        except MirrorError as error:
+            problems = [str(error)]
+    changes = [each for each in copied if each.changed]
+    done = "would be copied" if module.check_mode else "copied"
+    end(
+        module,
+        actions=[f"{each.image.image} {done} to {each.image.destination}" for each in changes],
+        problems=problems + [each.problem for each in copied if each.problem],
+        before="".join(f"{each.image.destination} {each.before or '-'}\n" for each in changes),
+        after="".join(f"{each.image.destination} {each.after}\n" for each in changes),
+    )
+
+
+def _copied(module: AnsibleModule, space: Workspace, images: list[Image]) -> list[Copied]:
+    params = module.params
+    program = tool(
+        space, params["tool"] or "", images, plain=params["plain_http"], sources_plain=params["sources_plain_http"]
+    )
+    return copy(space, program, images, check_mode=module.check_mode, forks=params["forks"], log=module.log)
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
