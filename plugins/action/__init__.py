@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Import all modules, in the process that parses playbooks: Ansible looks for the action of a task there.
+"""Import all modules, in the process that parses playbooks: Ansible searches the action of a task there.
 
 An action of the name of each module would be imported there too, but one by routing only in the process that is forked
 for each task, which would import its module, a second here, for every task. All modules take 1.7 s, as most of it is

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports the AWS SDK, and only when somebody needs it: it takes a quarter of a second."""
+"""The one place that imports the AWS SDK, and only when it is needed: it takes a quarter of a second."""
 
 from __future__ import annotations
 

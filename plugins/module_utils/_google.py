@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports Google's authentication library, and only when somebody needs it; and urllib3, by which it
+"""The one place that imports Google's authentication library, and only when it is needed; and urllib3, by which it
 talks."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def load_google() -> SimpleNamespace:
             "google.auth.exceptions",
             "google.auth.transport.urllib3",
             "urllib3",
-            # Without it, google-auth does not look for a metadata server.
+            # Without it, google-auth does not search a metadata server.
             "requests",
         )
     )
@@ -58,6 +58,6 @@ def _of_file(info: Mapping[str, Any], scopes: Sequence[str]) -> Any:
         name = "aws" if aws else "pluggable" if "executable" in source else "identity_pool"
         return importlib.import_module(f"google.auth.{name}").Credentials.from_info(info, scopes=scopes)
     with warnings.catch_warnings():
-        # Of files that somebody else may have chosen; this one is the user's.
+        # Of files that another user may have chosen; this one is the user's.
         warnings.simplefilter("ignore", DeprecationWarning)
         return importlib.import_module("google.auth").load_credentials_from_dict(info, scopes=scopes)[0]

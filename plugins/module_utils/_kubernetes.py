@@ -3,7 +3,7 @@
 """The one place that imports the Kubernetes client library, and what comes along with it (urllib3, certifi).
 
 As with pydantic, plugins have to be importable where it is not installed: `KUBERNETES_IMPORT_ERROR` then holds the
-traceback, and every module checks it first and tells the user which package is missing.
+traceback, and every module checks it first and reports which package is missing.
 """
 
 from __future__ import annotations

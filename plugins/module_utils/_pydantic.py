@@ -4,7 +4,7 @@
 
 Ansible imports plugins to document and check them on machines where pydantic is not installed. There the names
 below are stand-ins that let classes be *defined*; `PYDANTIC_IMPORT_ERROR` then holds the traceback, and every
-module and filter checks it first and tells the user which package is missing.
+module and filter checks it first and reports which package is missing.
 """
 
 from __future__ import annotations

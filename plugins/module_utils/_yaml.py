@@ -124,7 +124,7 @@ def dump(value: Any, dumper: Any) -> str:
 
 
 def emitted(content: Iterable[Any]) -> str:
-    """The events of one value as the text that `dump` makes of it. It takes a quarter of the time: nothing is looked up
+    """The events of one value as the text that `dump` makes of it. It takes a quarter of the time: nothing is resolved
     for each value, as whoever makes the events knows what they are."""
     stream = io.StringIO()
     dumper: Any = Dumper(stream, allow_unicode=True, width=1_000_000)

@@ -302,7 +302,7 @@ def _resources(module: AnsibleModule) -> list[Object]:
     told = declared_resources.declared(module, _KINDS)
     # Of one that is in both, the manifest counts.
     found = {identity(value): value for value in (*told.live, *map(api.wire, told.loaded.resources))}
-    for ref in told.loaded.faulty:
+    for ref in told.loaded.unusable:
         if ref.kind in _RUNNING:
             # What runs of one with errors goes on, and needs what it needed.
             value = {

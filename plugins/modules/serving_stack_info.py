@@ -159,7 +159,7 @@ def work(module: AnsibleModule) -> None:
     except api.InvalidResource as error:
         fail(module, error.problems)
     found = _clusters([*told.live, *map(api.wire, told.loaded.resources)])
-    faulty = {ref.kind for ref in told.loaded.faulty}
+    faulty = {ref.kind for ref in told.loaded.unusable}
     # Which cluster a ServingStack with errors is of cannot be told.
     held = told.held.union(found) if "ServingStack" in faulty else told.held
     names = module.params["names"]

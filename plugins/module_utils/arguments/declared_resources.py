@@ -65,5 +65,5 @@ def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
                     live += listed(client, api.KINDS[kind].group_version(), kind, labels="")
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    known = [*live, *map(api.wire, loaded.resources)] if loaded.faulty else []
+    known = [*live, *map(api.wire, loaded.resources)] if loaded.unusable else []
     return Declared(live, loaded, loaded.held_clusters(known))

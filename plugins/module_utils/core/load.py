@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Text of manifests -> valid resources, and everything that is wrong with the rest, in one answer.
 
-Each document is read (`yaml_documents`), recognised, brought into canonical form (`forms`), validated (`api`), and then
+Each document is read (`yaml_documents`), recognised, converted to canonical form, validated (`api`), and then
 compared with the others (`references`). Nothing stops at the first error.
 """
 
@@ -36,11 +36,11 @@ _CLUSTERS = ("InferenceCluster", "EKSCluster", "GKECluster")
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a set of manifests holds.
+    """Content of a set of manifests.
 
     `resources` are free of errors, `unresolved` have none of their own, but refer to what is not there or cannot be
     used; both are sorted by kind, namespace and name. `invalid` names those that were written and have an error of
-    their own, as far as they can be told. No two of the three share an identity. `problems` are ordered by file and
+    their own, as far as they can be read. No two of the three share an identity. `problems` are ordered by file and
     line, `ignored` has one line for each document of another API group.
     """
 
@@ -80,25 +80,25 @@ class Loaded:
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error; warnings do not count."""
+        """Return whether there is no error; warnings do not count."""
         return not self.errors
 
     @property
     def can_be_held(self) -> bool:
-        """Whether it is known of every error which resource it is of. A text that cannot be read may hold anything;
-        what was in it cannot be told apart from what was deleted."""
+        """Return whether each error names its resource. A text that cannot be read may hold anything; what was in it
+        cannot be distinguished from what was deleted."""
         return all(problem.ref is not None for problem in self.errors)
 
     @property
-    def faulty(self) -> frozenset[Ref]:
+    def unusable(self) -> frozenset[Ref]:
         """The resources that were written and cannot be used."""
         return self.invalid.union(resource.ref for resource in self.unresolved)
 
     def held_clusters(self, resources: Iterable[Object]) -> frozenset[str]:
         """Names of the clusters that have to stay as they are: there is an error in the manifest of the cluster, or in
         that of a class of its pools. `resources`: all that are known, in wire form."""
-        own = frozenset(ref.name for ref in self.faulty if ref.kind in _CLUSTERS)
-        classes = {ref.name for ref in self.faulty if ref.kind == "InferenceClass"}
+        own = frozenset(ref.name for ref in self.unusable if ref.kind in _CLUSTERS)
+        classes = {ref.name for ref in self.unusable if ref.kind == "InferenceClass"}
         return own.union(
             text(value, "metadata", "name")
             for value in resources
@@ -167,7 +167,7 @@ class _Loader:
         self._read: dict[Ref, _Read] = {}
         self._first: dict[Ref, _Item] = {}
         self._files: dict[str, int] = {}
-        self._faulty: list[tuple[_Item, Ref | None, conversion.Canonical]] = []
+        self._checked_later: list[tuple[_Item, Ref | None, conversion.Canonical]] = []
 
     def read(self, source: Source) -> None:
         self._files.setdefault(source.name, len(self._files))
@@ -180,7 +180,7 @@ class _Loader:
         sound = [read.resource for ref, read in sorted(self._read.items()) if ref not in self._invalid]
         unresolved: set[Ref] = set()
         found = references.References(sound, frozenset(self._invalid))
-        for item, ref, canonical in self._faulty:
+        for item, ref, canonical in self._checked_later:
             namespace = ref.namespace if ref else ""
             for problem in found.problems_of_invalid(canonical.document, namespace):
                 written = conversion.written_path(canonical.origin, problem.path)
@@ -279,7 +279,7 @@ class _Loader:
         except api.InvalidResource as error:
             written = [replace(p, path=conversion.written_path(canonical.origin, p.path)) for p in error.problems]
             self._refuse(item, ref, written)
-            self._faulty.append((item, ref, canonical))
+            self._checked_later.append((item, ref, canonical))
             return
         self._read.setdefault(resource.ref, _Read(resource, item, canonical.origin))
 
@@ -327,7 +327,7 @@ _RENDER = {
 
 
 def _recognise(item: _Item) -> tuple[Problem | None, str]:
-    """What is wrong with apiVersion and kind, and the object in words when it is none of ours."""
+    """Return what is wrong with apiVersion and kind, and the object in words when it is none of ours."""
     value = item.value
     if not isinstance(value, dict):
         hint = "A manifest is a mapping with apiVersion, kind, metadata and spec"
@@ -335,12 +335,10 @@ def _recognise(item: _Item) -> tuple[Problem | None, str]:
             hint += "; write several as documents separated by ---, or as the items of kind: List"
         return Problem(f"is {type_words(value)}, not a manifest", hint=hint), ""
     version, kind = value.get("apiVersion"), value.get("kind")
-    stranger = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
+    other = _NOT_MANIFESTS.get(item.document.file.replace("\\", "/").rpartition("/")[2].lower())
     if version is None and kind is None:
-        hint = (
-            _RENDER[stranger] if stranger else "A manifest starts with apiVersion and kind; move other files elsewhere"
-        )
-        words = f" ({stranger})" if stranger else ""
+        hint = _RENDER[other] if other else "A manifest starts with apiVersion and kind; move other files elsewhere"
+        words = f" ({other})" if other else ""
         return Problem(f"is not a manifest{words}: it has neither apiVersion nor kind", hint=hint), ""
     for name, given in (("apiVersion", version), ("kind", kind)):
         if given is not None and not isinstance(given, str):
@@ -412,7 +410,7 @@ def _near_group(group: str) -> str:
 
 
 def _ref(value: Any) -> Ref | None:
-    """The identity that an object of ours gives itself, None when it cannot be told."""
+    """The identity that an object of ours gives itself, None when it cannot be read."""
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         return None
     model = api.KINDS.get(value["kind"])

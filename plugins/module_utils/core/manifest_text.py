@@ -66,7 +66,7 @@ class _OtherTypeError(TypeError):
 
 
 def _events(value: Any) -> Iterator[Any]:
-    """What the dumper would emit for a value as JSON has them."""
+    """Return what the dumper would emit for a value as JSON has them."""
     kind = type(value)
     if kind is str:
         yield _text_event(value)

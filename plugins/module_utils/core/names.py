@@ -50,7 +50,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def is_dns_label(name: str) -> bool:
-    """Whether it is a DNS label (RFC 1123), as a fleet's name has to be."""
+    """Return whether it is a DNS label (RFC 1123), as a fleet's name has to be."""
     return bool(_DNS_LABEL.fullmatch(name))
 
 

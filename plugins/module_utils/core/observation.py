@@ -5,14 +5,14 @@
 Values of Secrets are never among them, only which keys have one. `parse` and `wire` are the written form:
 
     control:
-      unreachable: ""                            # why nobody could look; then nothing is known of it now
+      unreachable: ""                            # why it could not be read; then nothing is known of it now
       objects: [<Kubernetes object>, ...]
       secrets: [{namespace: ml-team, name: hf-token, keys: [HF_TOKEN]}, ...]
       controller: {ready: true, message: ""}     # addresses: [...] where the Gateway itself says none
     clusters:
       <InferenceCluster>:
         unreachable: ""                          # why it did not answer; else objects must be given
-        declared: false                          # true, alone: its objects are files, and nobody looks at it
+        declared: false                          # true, alone: its objects are files, and it is not read
         provisioned: {ready: true, message: ""}  # only for a cluster that the fleet makes
         stack: {ready: true, message: ""}
         nodes: {<pool>: 3}                       # Ready nodes
@@ -54,10 +54,10 @@ class Component:
 
 @dataclass(frozen=True)
 class ObservedCluster:
-    """What was seen of one workload cluster.
+    """Observed state of one workload cluster.
 
     `unreachable` says why it did not answer (empty: it did); then nothing is known of it now, and what was known last
-    stays true. `declared`: nobody looks at it, as its objects are files; it counts as its manifest declares it.
+    stays true. `declared`: it is not read, as its objects are files; it counts as its manifest declares it.
     `provisioned` is the cloud cluster, None for one that was not made by the fleet. `stack` is the serving stack.
     `nodes` are the nodes per pool that are Ready.
     """
@@ -72,7 +72,7 @@ class ObservedCluster:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of a fleet. `unreachable` says why nobody looked at the control cluster (empty: somebody did).
+    """Observed state of a fleet. `unreachable` says why the control cluster was not read (empty: it was).
     `secret_keys`: the keys that have a value, per Secret (namespace, name) of the control
     cluster. `controller` is the controller of the control gateway."""
 
@@ -84,11 +84,11 @@ class Observed:
 
     @property
     def seen(self) -> Objects | None:
-        """The objects of the control cluster; None when nobody looked."""
+        """The objects of the control cluster; None when it was not read."""
         return None if self.unreachable else self.control
 
     def lacks(self, namespace: str, name: str, key: str) -> bool:
-        """Whether a Secret of the control cluster is known to have no such key."""
+        """Return whether a Secret of the control cluster is known to have no such key."""
         return not self.unreachable and key not in self.secret_keys.get((namespace, name), frozenset())
 
 
@@ -199,9 +199,9 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
     if not isinstance(declared, bool):
         raise ObservationError(f"{path}.declared", short_value(declared), "true or false")
     if declared:
-        if told := sorted(key for key in found if key != "declared" and found[key]):
-            expected = "nothing beside declared, which says that nobody looked at the cluster"
-            raise ObservationError(f"{path}.{told[0]}", "", expected)
+        if given := sorted(key for key in found if key != "declared" and found[key]):
+            expected = "nothing beside declared, which says that the cluster was not read"
+            raise ObservationError(f"{path}.{given[0]}", "", expected)
         return ObservedCluster(declared=True)
     provisioned = found.get("provisioned")
     nodes = _map(found.get("nodes"), f"{path}.nodes")
@@ -216,7 +216,7 @@ def _cluster(value: Any, path: str) -> ObservedCluster:
         nodes=dict(nodes),
     )
     if not cluster.unreachable and found.get("objects") is None:
-        # A look that was never taken must not count as "nothing runs there".
+        # A cluster that was never read must not count as "nothing runs there".
         expected = "what was seen, [] for nothing; or write in unreachable why the cluster did not answer"
         raise ObservationError(f"{path}.objects", "", expected)
     return cluster

@@ -64,13 +64,13 @@ _LAST = (*_SECRETS, "credentials", "token", "accesskey", "privatekey", "signatur
 _LAST_ALONE = frozenset({"key", "keys", "pass", "pwd", "auth", "dsn"})
 # `--auth-tokens`, where `--max-num-batched-tokens` counts those of a model.
 _OF_TOKENS = frozenset({"access", "api", "auth", "bearer"})
-# `--api-key-file`, `--secret-name` and `--allow-credentials` tell about a secret, and hold none.
+# `--api-key-file`, `--secret-name` and `--allow-credentials` speak of a secret, and hold none.
 _ABOUT = frozenset({"file", "path", "dir", "name", "ref", "mode", "type", "policy", "length", "ttl"})
 _SWITCHES = frozenset({"allow", "enable", "disable", "no", "skip", "use", "trust"})
 
 
 def secret_like(name: str) -> bool:
-    """Whether an environment variable of this name, or an argument that says this, is likely to hold a secret."""
+    """Return whether an environment variable or an argument of this name is likely to hold a secret."""
     return bool(_NAME.search(name)) or masked(name) != name
 
 
@@ -114,7 +114,7 @@ def _flag(found: re.Match[str]) -> str:
 
 
 def _names_secret(name: str) -> bool:
-    """Whether the name of a flag or a field says that its value is a secret, by its words."""
+    """Return whether the name of a flag or a field says that its value is a secret, by its words."""
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or words[0] in _SWITCHES:
         return False
@@ -125,7 +125,7 @@ def _names_secret(name: str) -> bool:
 
 
 def _is_special_token(name: str, value: str) -> bool:
-    """Whether it is a token of a model's vocabulary (`"eos_token": "</s>"`)."""
+    """Return whether it is a token of a model's vocabulary (`"eos_token": "</s>"`)."""
     return name.lower().endswith("token") and value.strip("'\"").startswith(("<", "["))
 
 
@@ -161,7 +161,7 @@ def _without_values(lines: list[str]) -> list[str]:
 
 
 def _takes_a_secret(flag: str, value: str) -> bool:
-    """Whether a line of a list is the flag whose value, the next line, is a secret."""
+    """Return whether a line of a list is the flag whose value, the next line, is a secret."""
     said = value.strip(" '\"").removeprefix("- ").strip(" '\"")
     if _LONE_HEADER_FLAG.match(flag):
         return not _PLAIN_HEADERS.match(said)

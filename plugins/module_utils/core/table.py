@@ -36,7 +36,7 @@ _MOST_REASONS = 12
 def table(plan: Plan, width: int = 72) -> list[str]:
     """The lines: a row per replica, under each deployment that is short the reasons. No line is longer than `width`,
     which is at least 60."""
-    return _lines(_TITLES, _rows(plan), width) or ["No replica is wanted, and none runs."]
+    return _lines(_TITLES, _rows(plan), width) or ["No replica is desired, and none runs."]
 
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
@@ -77,7 +77,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]], width: int) -> list[str]:
-    """A title, and each row with what is told under it; nothing for no rows."""
+    """A title, and each row with what is written under it; nothing for no rows."""
     width = max(width, 60)
     widths = _widths(titles, [cells for cells, _ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
@@ -156,7 +156,7 @@ def _reasons(pending: Pending) -> list[str]:
 
 
 def devices(engines: Sequence[PlacedEngine]) -> str:
-    """What a replica claims, by request: `16 gpu`."""
+    """Return what a replica claims, by request: `16 gpu`."""
     total = Counter[str]()
     for engine in engines:
         for member in engine.members:
@@ -192,7 +192,7 @@ def _shortened(text: str, width: int) -> str:
 def document(plan: Plan) -> dict[str, Any]:
     """The plan for programs, the content of plan.json.
 
-    It tells what the fleet should be, not what a run changed: the same fleet gives the same document, whether it was
+    It has what the fleet should be, not what a run changed: the same fleet gives the same document, whether it was
     decided just now or long ago.
     """
     placements = [
@@ -279,7 +279,7 @@ def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def service_note(routed: Routed) -> str:
-    """What a person should know of a service that does not simply lead to its endpoints; empty otherwise."""
+    """Return what a person should know of a service that does not simply lead to its endpoints; empty otherwise."""
     if routed.held:
         return "stays as it is: a manifest has errors"
     if routed.resolution.tier is not None:

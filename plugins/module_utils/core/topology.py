@@ -37,7 +37,7 @@ KNOWN_KEYS = (*AXES, "strategy", "instances")
 
 @dataclass(frozen=True)
 class Axes:
-    """How a worker is parallelised. Each axis is at least 1 and `data_local` divides `data`."""
+    """Parallelism of a worker. Each axis is at least 1 and `data_local` divides `data`."""
 
     tensor: int
     pipeline: int = 1
@@ -47,7 +47,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class Shape:
-    """What one worker takes: nodes, GPUs on each of them, and GPUs in all."""
+    """Demand of one worker: nodes, GPUs on each of them, and GPUs in all."""
 
     nodes_per_worker: int
     gpus_per_node: int
@@ -75,7 +75,7 @@ def positive_integer(value: object, path: str) -> tuple[int | None, Problem | No
 def derive(topology: object) -> Shape:
     """The shape of a worker from its `topology` block as a user wrote it: `{tensor, pipeline, data, dataLocal}`.
 
-    A null counts as absent. Of the keys of earlier written forms `strategy` is only checked, and `instances`
+    A null counts as absent. Of the keys of earlier formats `strategy` is only checked, and `instances`
     is no part of the shape (see `copies`). Raises TopologyError with all problems.
     """
     return resolve(topology)[1]
@@ -110,7 +110,8 @@ def resolve(topology: object) -> tuple[Axes, Shape]:
 
 
 def copies(workers: Mapping[str, Any]) -> int:
-    """How many identical workers a replica has, from the `workers` block: `count`, or its alias `topology.instances`.
+    """Return how many identical workers a replica has, by the `workers` block: `count`, or its alias
+    `topology.instances`.
 
     1 when neither is given. Raises TopologyError; its paths are relative to `workers`.
     """

@@ -63,9 +63,9 @@ class Objects:
         found = self._by_kind.get(kind, {})
         return (found[key][group] for key in sorted(found) for group in sorted(found[key]))
 
-    def like(self, wanted: Object) -> Object | None:
-        """What was seen of an object that is composed."""
-        group, kind, namespace, name = identity(wanted)
+    def like(self, desired: Object) -> Object | None:
+        """Return the observed state of an object that is composed."""
+        group, kind, namespace, name = identity(desired)
         return self._by_kind.get(kind, {}).get((namespace, name), {}).get(group)
 
     def labelled(self, kind: str, namespace: str, label: str, value: str) -> Sequence[Object]:
@@ -121,7 +121,7 @@ def stated(conditions: Iterable[Object], kind: str, generation: int = 0, default
 
 
 def is_true(value: Object | None, kind: str) -> bool:
-    """Whether a condition holds for the latest generation of its object."""
+    """Return whether a condition holds for the latest generation of its object."""
     return condition(value, kind) == "True"
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 SHOWN_CHARACTERS = 60
-"""How much of an offending value a message repeats."""
+"""Length up to which an offending value is repeated in a message."""
 
 KEY_CHARACTERS = 80
-"""How much of a key a path repeats."""
+"""Length up to which a key is repeated in a path."""
 
 
 def short_value(value: object) -> str:
@@ -65,7 +65,7 @@ def _cut(key: str) -> str:
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that nothing has: the known one that looks most like it, or the first of them."""
+    """A hint for a name that nothing has: the known one that is most similar, or the first of them."""
     names = sorted(known)
     match = difflib.get_close_matches(name, names, n=1)
     if match:
@@ -75,7 +75,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_key(key: object, known: Iterable[str]) -> str:
-    """A hint for an unknown key: the known one that looks most like it, or all of them."""
+    """A hint for an unknown key: the known one that is most similar, or all of them."""
     names = sorted(known)
     by_folded = {name.replace("_", "").lower(): name for name in names}
     folded = key[:SHOWN_CHARACTERS].replace("_", "").lower() if isinstance(key, str) else ""

@@ -56,7 +56,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value is written: the line of its key (or of the value itself), and the places of what is in it."""
+    """Place of a value: the line of its key (or of the value itself), and the places of what is in it."""
 
     line: int
     children: Mapping[str, Place] | Sequence[Place] | None = None
@@ -83,7 +83,7 @@ class Document:
     """One document of a file: plain dicts, lists and scalars, with their places.
 
     `problems` are those of the text itself. When `complete` is false, something could not be read and is missing from
-    `value`, so that checking `value` would find faults that are not there.
+    `value`, so that checking `value` would find errors that are not there.
     """
 
     file: str
@@ -105,14 +105,14 @@ def documents(source: Source, *, max_nodes: int = MAX_NODES, max_documents: int 
     yield from reader.read()
 
 
-_PRINTABLE_FAULT = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UTF16_STARTS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def _decode(source: Source) -> tuple[str, Problem | None]:
     data = source.data
     hint = "Save the file as UTF-8 text"
-    if data.startswith(_UTF16_MARKS) or data[:4] in (b"\x00\x00\xfe\xff", b"\xff\xfe\x00\x00"):
+    if data.startswith(_UTF16_STARTS) or data[:4] in (b"\x00\x00\xfe\xff", b"\xff\xfe\x00\x00"):
         return "", Problem("is UTF-16 or UTF-32, manifests are UTF-8", hint=hint, file=source.name, line=1)
     if data.startswith(b"\xef\xbb\xbf"):
         data = data[3:]
@@ -126,10 +126,10 @@ def _decode(source: Source) -> tuple[str, Problem | None]:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}"
         return "", Problem(message, hint=hint, file=source.name, line=line)
-    fault = _PRINTABLE_FAULT.search(text)
-    if fault:
-        line = text.count("\n", 0, fault.start()) + 1
-        message = f"holds the control character U+{ord(fault.group()):04X}, which YAML does not allow"
+    sign = _UNPRINTABLE.search(text)
+    if sign:
+        line = text.count("\n", 0, sign.start()) + 1
+        message = f"holds the control character U+{ord(sign.group()):04X}, which YAML does not allow"
         hint = 'Write it as an escape in a double-quoted text ("\\x1b")'
         return "", Problem(message, hint=hint, file=source.name, line=line)
     return text, None
@@ -158,9 +158,9 @@ class _Text:
         return self._lines[number - 1] if 0 < number <= len(self._lines) else ""
 
     def template_hint(self, number: int) -> str:
-        """What to do about `{{` where YAML is expected, empty when there is none."""
+        """Return what to do about `{{` where YAML is expected, empty when there is none."""
         if self._holds_helm:
-            return "This looks like a Helm template: render it first (helm template) and read its output"
+            return "This seems to be a Helm template: render it first (helm template) and read its output"
         line = self.line(number)
         if "{{" in line or "{%" in line or self._holds_template_line:
             return "Put quotes around a value that holds '{{', and note that nothing is templated here"
@@ -410,14 +410,14 @@ class _Builder:
         if tag is None or tag == "!":
             value = resolve(text) if plain else text
         else:
-            wanted = _TAGS.get(tag)
-            value = text if wanted is str else resolve(text)
-            if wanted is None or wanted in (dict, list):
+            expected = _TAGS.get(tag)
+            value = text if expected is str else resolve(text)
+            if expected is None or expected in (dict, list):
                 self._bad_tag(tag, line)
                 return _LOST
-            if wanted is float and type(value) is int:
+            if expected is float and type(value) is int:
                 return value
-            if type(value) is not wanted:
+            if type(value) is not expected:
                 self._problem(f"{_short(text)!r} is not what its tag {_short_tag(tag)} says", line, "Remove the tag")
                 self.lost = True
                 return _LOST

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a plain scalar of a manifest means: `resolve`.
+"""Meaning of plain scalars of a manifest: `resolve`.
 
 The rules are those of Kubernetes' own reader (sigs.k8s.io/yaml: `resolve.go` of go.yaml.in/yaml/v2, and then JSON):
 `yes` and `on` are booleans, `017` and `0o17` are fifteen, `2026-01-01` and `12:30:00` are text.

@@ -92,7 +92,7 @@ def _cluster(
                 "nodes": pool.nodes,
                 "class": classes.get(pool.name, ""),
                 "fabric": _fabric(pool),
-                # The fabric of a pool is told as such; the device that it is published by says nothing more.
+                # The fabric of a pool has a field of its own; the device that it is published by says nothing more.
                 "devices": [_device(device) for device in pool.devices if device.driver != FABRIC_DRIVER],
                 "occupied": occupied.get((cluster.name, pool.name), []),
                 "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
@@ -129,7 +129,7 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """What takes room on each pool (cluster, pool)."""
+    """Return what takes room on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for wire in (*plan.replicas, *plan.manual, *plan.leaving):

@@ -44,14 +44,14 @@ def test_clusters_are_held_by_their_own_errors_and_by_those_of_their_classes() -
     known = [api.wire(resource) for resource in fleet().resources]
     assert fleet().held_clusters(known) == frozenset()
     own = load_text(CLASS, change(CLUSTER, "source: GKE", "source: Moon"))
-    assert (own.can_be_held, own.faulty) == (True, {west})
+    assert (own.can_be_held, own.unusable) == (True, {west})
     assert own.held_clusters([]) == {"west"}
     # Whatever a control cluster says of it.
     assert own.held_clusters(known) == {"west"}
     nowhere = load_text(CLASS, change(CLUSTER, "className: l4", "className: l5"))
     assert nowhere.held_clusters(known) == {"west"}
     of_class = load_text(change(CLASS, "spec:", "spce:"), CLUSTER)
-    assert west not in of_class.faulty
+    assert west not in of_class.unusable
     assert of_class.held_clusters(known) == {"west"}
     assert not load_text(CLASS, "spec: {").can_be_held
     # It may be anybody's.
