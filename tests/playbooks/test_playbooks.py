@@ -59,7 +59,7 @@ def test_site_on_the_sample_fleet_is_idempotent(tmp_path: Path) -> None:
     assert set(recap(first)) == {"control", "byo-us-east", "eks-us-west", "gke-us-central"}
     assert "research/kimi-k2" in first
     assert "memory 81559Mi < 140Gi" in first
-    services = first.partition("Show where services answer")[2]
+    services = first.partition("Show services and their endpoints")[2]
     for service in json.loads((build / "plan.json").read_text())["services"]:
         assert f"{service['namespace']}/{service['name']}" in services
         assert all(endpoint["name"] in services for endpoint in service["endpoints"])

@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 pytestmark = pytest.mark.integration
 
-COLLECTIONS = Path(google_tokens.__file__).parents[5]
+COLLECTIONS = Path(google_tokens.__file__).parents[6]
 EMAIL = "fleet@p.iam.gserviceaccount.com"
 AUDIENCE = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/fleet/providers/ci"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

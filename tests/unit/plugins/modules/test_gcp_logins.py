@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.tests.module_run import run_module
 Json = dict[str, Any]
 WE = "provisioner@modelplane-test.iam.gserviceaccount.com"
 PROVIDER = "projects/123456789012/locations/global/workloadIdentityPools/fleet/providers/ci"
-COLLECTIONS = Path(google_tokens.__file__).parents[5]
+COLLECTIONS = Path(google_tokens.__file__).parents[6]
 # Where nobody listens: port 1 is reserved.
 NOWHERE = "http://127.0.0.1:1"
 

@@ -43,7 +43,7 @@ SAMPLE = ROOT / "inventories/quickstart/manifests"
 SCRIPT = """
 import sys
 sys.path.insert(0, {path!r})
-from ansible_collections.modelplane.fleet.plugins.module_utils import build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 print("ready", flush=True)
 sys.stdin.readline()
 build.build(build.Settings(({resources!r},), {folder!r}))
