@@ -3,7 +3,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 INVENTORY := inventories/quickstart/hosts.yml
-CORE := ansible_collections.modelplane.fleet.plugins.module_utils
+COLLECTION := ansible_collections.modelplane.fleet
 
 # Without byte code every start of Ansible compiles it again, which is most of its time.
 unexport PYTHONDONTWRITEBYTECODE
@@ -51,8 +51,8 @@ lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/gloss
 	@$(BIN)/antsibull-changelog lint
 	@PYTHONPATH=.collections $(BIN)/python tests/check_words.py
 
-types: $(VENV)/tests.installed ## mypy --strict
-	@$(BIN)/mypy --no-error-summary -p $(CORE).core -p $(CORE).stores -p $(CORE).cloud -p $(CORE).aws -p $(CORE).google
+types: $(VENV)/tests.installed ## mypy --strict over all plugins
+	@$(BIN)/mypy --no-error-summary -p $(COLLECTION).plugins
 
 docs: $(VENV)/tests.installed ## ansible-doc of every plugin
 	@$(BIN)/python tests/check_docs.py
@@ -64,7 +64,7 @@ conformance: $(VENV)/tests.installed ## recorded answers of the reference implem
 	@$(BIN)/python tests/conformance/run.py tests/conformance/cases/*.json
 
 unit: $(VENV)/tests.installed ## the tests that start nothing
-	@PYTHONPATH=.collections $(BIN)/python -m $(subst .plugins.module_utils,,$(CORE)).tests.gcp.documents
+	@PYTHONPATH=.collections $(BIN)/python -m $(COLLECTION).tests.gcp.documents
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
 sanity: $(VENV)/tests.installed ## ansible-test sanity, on a copy of the checkout

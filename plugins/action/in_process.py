@@ -37,7 +37,7 @@ class Module(Protocol):
     def work(self, module: Any) -> None: ...
 
 
-class ActionModule(AsModule):
+class ActionModule(AsModule):  # type: ignore[misc]
     """Run the module of the task in this process, where that comes to the same."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:

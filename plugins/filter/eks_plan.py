@@ -92,7 +92,8 @@ _OPTIONS = ("addons", "tags", "zones")
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what an EKSCluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))

@@ -92,7 +92,8 @@ _OPTIONS = ("dra_labels", "labels")
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what a GKECluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))

@@ -116,7 +116,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible import context
+from ansible import context  # type: ignore[attr-defined]
 from ansible.errors import AnsibleParserError
 from ansible.inventory.group import to_safe_group_name
 from ansible.module_utils.basic import missing_required_lib
@@ -154,7 +154,7 @@ _REGION_FIELDS = {"EKS": "region", "GKE": "region", "AKS": "location", "Vultr": 
 Cluster = api.InferenceCluster | api.EKSCluster | api.GKECluster
 
 
-class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
+class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]
     """Hosts and groups of a fleet."""
 
     NAME = "modelplane.fleet.fleet"

@@ -332,7 +332,7 @@ def _end(module: AnsibleModule, outcomes: Mapping[str, Outcome | AwsError], wait
         for warning in outcome.warnings:
             module.warn(warning)
     header = f"node groups of EKS cluster {module.params['cluster']} ({module.params['region']})"
-    result = {
+    result: dict[str, Any] = {
         "changed": any(outcome.changed for outcome in done.values()),
         "node_groups": {name: dict(outcome.described) for name, outcome in done.items() if outcome.described},
         "removed": [name for name, outcome in done.items() if outcome.changed and not outcome.described],

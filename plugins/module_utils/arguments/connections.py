@@ -256,9 +256,9 @@ def of_manifest(cluster: api.InferenceCluster | api.EKSCluster | api.GKECluster)
     name in the cloud, which follows from the manifest's name. The kubeconfigs of AKS, Nebius and Vultr are not told by
     manifests.
     """
-    if cluster.kind == "EKSCluster":
+    if isinstance(cluster, api.EKSCluster):
         return {"eks": {"cluster": eks_name(cluster.name, cluster.namespace), "region": cluster.spec.region}}
-    if cluster.kind == "GKECluster":
+    if isinstance(cluster, api.GKECluster):
         return _gke(cluster.spec, gke_name(cluster.name, cluster.namespace))
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing is not None:
