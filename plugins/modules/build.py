@@ -281,11 +281,11 @@ def work(module: AnsibleModule) -> None:
     for problem in network_problems(module.params["network_sources"], "network_sources"):
         module.fail_json(msg=problem)
     outcome = run(module, build.build, settings(module))
-    strangers = [
+    unknown = [
         f"{name} was observed and is no InferenceCluster of the manifests, so what was seen of it is ignored"
-        for name in outcome.plan.strangers
+        for name in outcome.plan.unknown_clusters
     ]
-    warn(module, outcome.loaded, more=[*outcome.warnings, *outcome.plan.warnings, *strangers])
+    warn(module, outcome.loaded, more=[*outcome.warnings, *outcome.plan.warnings, *unknown])
     result = {
         "changed": bool(outcome.changes),
         "table": table.table(outcome.plan, module.params["table_width"]),

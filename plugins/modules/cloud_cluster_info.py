@@ -167,7 +167,7 @@ def work(module: AnsibleModule) -> None:
     written = [api.wire(resource, set_only=True) for resource in told.loaded.resources]
     if module.params["path"] and module.params["control"] is None:
         try:
-            live = [*live, *map(dict, build.scheduled(module.params["path"]))]
+            live = [*live, *map(api.wire, build.scheduled(module.params["path"]))]
         except StoreError as error:
             module.fail_json(msg=str(error))
     found = fleet.clusters(live, written, told.loaded.locate)

@@ -93,13 +93,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import fail, prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import READY, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import (
     inference_gateway,
     removed_gateway,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -123,16 +124,15 @@ _LOOK_AGAIN = 2.0
 
 @dataclass(frozen=True)
 class _Look:
-    """The InferenceGateway in its wire form, the copy of it that is on the control cluster, and what is said of it."""
+    """An InferenceGateway: its copy on the control cluster, and its status."""
 
-    gateway: Object
     live: Object | None
-    status: Status
+    status: Status[InferenceGatewayStatus]
     warnings: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
-        return text(self.status.fields, "address")
+        return self.status.fields.address or ""
 
     @property
     def fault(self) -> str:
@@ -164,10 +164,9 @@ def work(module: AnsibleModule) -> None:
         with connect(given, write_cache=not module.check_mode) as client:
             live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
             wanted, _ = declared_gateway(loaded.resources, [live] if live else [])
-            gateway = api.wire(wanted) if wanted else live if module.params["state"] == "absent" else None
-            if gateway is None:
+            if wanted is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
-            look = _waited(module, client, gateway)
+            look = _waited(module, client, wanted)
             _end(module, look, _write(client, look, check_mode=module.check_mode) if look.live else {})
     except api.InvalidResource as error:
         fail(module, error.problems)
@@ -175,7 +174,7 @@ def work(module: AnsibleModule) -> None:
         module.fail_json(msg=str(error), address="")
 
 
-def _waited(module: AnsibleModule, client: Client, gateway: Object) -> _Look:
+def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway | None) -> _Look:
     """The first look at a gateway that can be used, or the last one."""
     seconds = 0.0 if module.check_mode else module.params["wait"]
     deadline = time.monotonic() + seconds
@@ -187,15 +186,15 @@ def _waited(module: AnsibleModule, client: Client, gateway: Object) -> _Look:
         time.sleep(min(_LOOK_AGAIN, max(0.0, deadline - time.monotonic())))
 
 
-def _look(client: Client, gateway: Object, *, absent: bool) -> _Look:
+def _look(client: Client, gateway: api.InferenceGateway | None, *, absent: bool) -> _Look:
     live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
     previous = fields(live, "status") if live else None
-    if absent:
-        return _Look(gateway, live, removed_gateway(gateway, previous=previous))
+    if absent or gateway is None:
+        return _Look(live, removed_gateway(previous))
     objects, controller, warnings = observe_gateway(client, gateway)
     observed = parse({"control": {"objects": objects, "controller": controller}})
     status = inference_gateway(gateway, observed.control, observed.controller, previous=previous)
-    return _Look(gateway, live, status, tuple(warnings))
+    return _Look(live, status, tuple(warnings))
 
 
 def _wire(look: _Look) -> dict[str, Any]:

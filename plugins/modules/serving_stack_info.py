@@ -125,7 +125,7 @@ gateway:
     address_pool: 198.51.100.10-198.51.100.20
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -197,19 +197,19 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _gateway(resources: Sequence[api.Resource], live: Iterable[Object]) -> dict[str, Any]:
-    """Return what the InferenceGateway asks for. Raises InvalidResource."""
+def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
+    """What the InferenceGateway asks for. Raises InvalidResource."""
     wanted, made_there = declared_gateway(resources, live)
     if wanted is None:
         return {}
-    wire = api.wire(wanted)
-    backend = backend_of(wire)
+    settings = wanted.spec.traefik
+    backend = backend_of(wanted)
     return {
-        "releases": [asdict(release) for release in backend.releases(wire)],
-        "objects": list(backend.objects(wire)),
+        "releases": [asdict(release) for release in backend.releases(wanted)],
+        "objects": list(backend.objects(wanted)),
         "published": [] if made_there else [published_copy(wanted)],
-        "address_pool": text(wire, "spec", "traefik", "metallb", "addressPool")
-        if text(wire, "spec", "traefik", "loadBalancer")
+        "address_pool": settings.metallb.address_pool
+        if settings and settings.load_balancer and settings.metallb
         else "",
     }
 
@@ -220,8 +220,13 @@ def _cluster_of(value: Object) -> str:
 
 def _composed(cluster: Object, classes: dict[str, Object]) -> list[Object]:
     try:
-        return [value for value in cluster_objects(cluster, classes) if value["kind"] == "ServingStack"]
-    except InvalidPool:
+        resource = api.parse(cluster)
+        known = {name: api.parse(value) for name, value in classes.items()}
+        if not isinstance(resource, api.InferenceCluster):
+            return []
+        sound = {name: value for name, value in known.items() if isinstance(value, api.InferenceClass)}
+        return [value for value in cluster_objects(resource, sound) if value["kind"] == "ServingStack"]
+    except (InvalidPool, api.InvalidResource):
         # Whoever builds the cluster says what is wrong with its pools.
         return []
 

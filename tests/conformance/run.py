@@ -54,7 +54,9 @@ def decide(case: dict[str, Any]) -> dict[str, Any]:
     catalogue = adapters.DeviceCatalogue()
     clusters = [adapters.cluster(parsed(cluster), {}, catalogue) for cluster in case["clusters"]]
     options = replace(REFERENCE, **case.get("options", {}))
-    decided = schedule([wanted], clusters, [adapters.replica(wire) for wire in case["replicas"]], options)
+    decided = schedule(
+        [wanted], clusters, [adapters.replica(parsed(document)) for document in case["replicas"]], options
+    )
     held = [placement.reason for placement in decided.placements if placement.state == "held"]
     if any(pending.reason == "InvalidNodeSelector" for pending in decided.pending) or any(
         "nodeSelector CEL" in one for one in held

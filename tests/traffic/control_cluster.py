@@ -16,17 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
-    backend_name,
-    endpoint_objects,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
-    resolve,
-    service_objects,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import parse_url
 from ansible_collections.modelplane.fleet.tests.traffic.api_double import ApiDouble
@@ -39,6 +31,12 @@ from ansible_collections.modelplane.fleet.tests.traffic.processes import (
     free_port,
     traefik,
     wait_until,
+)
+from ansible_collections.modelplane.fleet.tests.written import (
+    endpoint_index,
+    endpoint_objects,
+    resolve,
+    service_objects,
 )
 
 Object = dict[str, Any]
@@ -115,7 +113,7 @@ class Plan:
 
     def objects(self) -> list[Object]:
         gateway = backend_of(GATEWAY)
-        index = EndpointIndex(self.endpoints.values())
+        index = endpoint_index(self.endpoints.values())
         found: list[Object] = list(gateway.objects(GATEWAY))
         for value in self.endpoints.values():
             found += endpoint_objects(value, Options(), gateway)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
@@ -67,7 +68,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
 
 
 def _name(member: Member) -> str:
-    return str(member.endpoint["metadata"]["name"])
+    return member.endpoint.name
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -96,8 +97,8 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
     found: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
     cells: Sequence[str]
     gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
-    for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
-        name = wire["metadata"]["name"]
+    for placement, desired in zip(plan.schedule.placements, plan.replicas, strict=True):
+        name = desired.name
         before = gone.pop((placement.namespace, name), None)
         reasons = [f"was: {before['reason']}"] if before else _held(placement)
         cells = (
@@ -109,8 +110,8 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
             "replaced" if before else "changed" if (placement.namespace, name) in plan.edited else placement.state,
         )
         found.append(((placement.namespace, placement.deployment, 0), cells, reasons))
-    for wire in plan.manual:
-        replica = adapters.replica(wire)
+    for manual in plan.manual:
+        replica = adapters.replica(manual)
         cells = (f"{replica.namespace}/-", replica.name, replica.cluster, _pools(replica.engines))
         cells = (*cells, devices(replica.engines), "manual")
         found.append(((replica.namespace, "", 0), cells, []))
@@ -199,15 +200,15 @@ def document(plan: Plan) -> dict[str, Any]:
         {
             "namespace": placement.namespace,
             "deployment": placement.deployment,
-            "replica": wire["metadata"]["name"],
+            "replica": replica.name,
             "cluster": placement.cluster,
             "index": placement.index,
             "gatewayAddress": placement.gateway_address,
             "engines": [_engine(engine) for engine in placement.engines],
         }
-        for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True)
+        for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True)
     ]
-    placements += [_manual(wire) for wire in plan.manual]
+    placements += [_manual(replica) for replica in plan.manual]
     pending = [
         {
             "namespace": entry.namespace,
@@ -224,7 +225,7 @@ def document(plan: Plan) -> dict[str, Any]:
         "pending": pending,
         "overcommitted": [_refusal(refusal) for refusal in plan.schedule.overcommitted],
         "clusters": sorted(plan.clusters),
-        "held": [asdict(ref) for ref in sorted(plan.situation.fleet.held)],
+        "held": [asdict(ref) for ref in sorted(plan.context.fleet.held)],
         "leaving": leaving(plan),
         "services": [_service(routed) for routed in plan.traffic.services],
         "releases": [asdict(release) for release in plan.traffic.releases],
@@ -265,8 +266,8 @@ def _member(member: PlacedMember) -> dict[str, Any]:
     return found
 
 
-def _manual(wire: Mapping[str, Any]) -> dict[str, Any]:
-    replica = adapters.replica(wire)
+def _manual(resource: api.ModelReplica) -> dict[str, Any]:
+    replica = adapters.replica(resource)
     return {
         "namespace": replica.namespace,
         "deployment": "",
@@ -297,7 +298,7 @@ def _service(routed: Routed) -> dict[str, Any]:
         "tier": routed.resolution.tier,
         "note": service_note(routed),
         "endpoints": [
-            {"name": member.endpoint["metadata"]["name"], "weight": member.weight, "usable": member.usable}
+            {"name": member.endpoint.name, "weight": member.weight, "usable": member.usable}
             for member in routed.resolution.members
         ],
     }
@@ -319,13 +320,13 @@ def _refusal(refusal: Refusal) -> dict[str, Any]:
 
 def leaving(plan: Plan) -> list[dict[str, Any]]:
     """Replicas that go away when others serve in their place, and why."""
-    stay = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.leaving}
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     return _going((e.replica, e.reason) for e in plan.schedule.dropped if (e.replica.namespace, e.replica.name) in stay)
 
 
 def removed(plan: Plan) -> list[dict[str, Any]]:
     """Replicas that exist and go away, and why."""
-    stay = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.leaving}
+    stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     gone = [
         (entry.replica, entry.reason)
         for entry in plan.schedule.dropped

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import owned
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import (
     Expected,
     SecretKeys,
@@ -107,12 +107,14 @@ def no_control() -> ControlLook:
     return ControlLook({"unreachable": "nobody looked at the control cluster"})
 
 
-def observe_gateway(client: Client, wanted: Object | None) -> tuple[list[Object], dict[str, Any], list[str]]:
+def observe_gateway(
+    client: Client, wanted: api.InferenceGateway | None
+) -> tuple[list[Object], dict[str, Any], list[str]]:
     """What there is of the control gateway that an InferenceGateway asks for: its objects, its controller (a Component
     in its written form), and what could not be looked at. Raises ApiError."""
     objects = _gateway(client)
     controller, warnings = _controller(client, wanted)
-    if _is_known(wanted) and objects and not entries(objects[0], "status", "addresses"):
+    if wanted and objects and not entries(objects[0], "status", "addresses"):
         try:
             addresses = _node_addresses(client, wanted)
         except Forbidden as error:
@@ -122,13 +124,9 @@ def observe_gateway(client: Client, wanted: Object | None) -> tuple[list[Object]
     return [lean(value) for value in objects], controller, warnings
 
 
-def _is_known(gateway: Object | None) -> bool:
-    return fields(gateway, "spec").get("backend") in BACKENDS
-
-
-def _node_addresses(client: Client, wanted: Object | None) -> list[str]:
+def _node_addresses(client: Client, wanted: api.InferenceGateway) -> list[str]:
     """Where the controller is reached through ports of nodes; empty when its Service is of another type."""
-    place = backend_of(fields(wanted)).own_service
+    place = backend_of(wanted).own_service
     service = client.get("v1", "Service", place.name, place.namespace)
     if text(service, "spec", "type") != "NodePort":
         return []
@@ -145,7 +143,7 @@ def _gateway(client: Client) -> list[Object]:
     return [gateway, *([kind] if kind else [])]
 
 
-def _controller(client: Client, gateway: Object | None) -> tuple[dict[str, Any], list[str]]:
+def _controller(client: Client, gateway: api.InferenceGateway | None) -> tuple[dict[str, Any], list[str]]:
     """Whether all that is installed for the gateway runs, and what could not be looked at.
 
     The Deployments of a chart are found by the label that charts give them (Helm documentation, "Labels and
@@ -153,8 +151,6 @@ def _controller(client: Client, gateway: Object | None) -> tuple[dict[str, Any],
     """
     if gateway is None:
         return {"ready": False, "message": "there is no InferenceGateway"}, []
-    if not _is_known(gateway):
-        return {"ready": False, "message": "the InferenceGateway has a backend that is not known here"}, []
     missing = []
     for release in backend_of(gateway).releases(gateway):
         labels = f"{_CHART_LABEL}={release.chart}"

@@ -19,10 +19,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Observed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Earlier, nothing_earlier
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import LAST_APPLIED, fields, identity, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    LAST_APPLIED,
+    Object,
+    fields,
+    identity,
+    text,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import OWNER_LABELS
-
-Object = dict[str, Any]
 
 _METADATA = ("name", "namespace", "labels", "annotations", "creationTimestamp", "generation")
 _STATE_METADATA = ("name", "namespace", "labels", "annotations")
@@ -75,10 +80,10 @@ class ControlCluster:
         wire = api.wire(resource, set_only=True)
         return api.parse({**wire, "spec": {**wire["spec"], "replicas": replicas}})
 
-    def existing(self) -> list[Object]:
-        """The ModelReplicas and ModelEndpoints that earlier runs composed."""
+    def existing(self) -> list[api.Resource]:
+        """Return the ModelReplicas and ModelEndpoints that earlier runs composed. Raises StoreError."""
         return [
-            _cleaned(value, _STATE_METADATA)
+            _state(value)
             for value in self._resources
             if value["kind"] in _STATE and _is_managed(value) and not _is_published(value)
         ]
@@ -121,7 +126,7 @@ class ControlCluster:
 
 def published_copy(resource: api.Resource) -> Object:
     """The copy of a manifest as it belongs on the control cluster."""
-    wire: Object = api.wire(resource, set_only=True)
+    wire = api.wire(resource, set_only=True)
     wire.pop("status", None)
     metadata = {key: wire["metadata"][key] for key in _STATE_METADATA if wire["metadata"].get(key)}
     labels = {**(metadata.get("labels") or {}), names.MANAGED_BY_LABEL: names.MANAGED_BY}
@@ -129,7 +134,7 @@ def published_copy(resource: api.Resource) -> Object:
 
 
 def declared_gateway(
-    manifests: Sequence[api.Resource], live: Sequence[Object]
+    manifests: Sequence[api.Resource], live: Sequence[Mapping[str, Any]]
 ) -> tuple[api.InferenceGateway | None, bool]:
     """The InferenceGateway of a fleet, and whether it was made on the control cluster, whose objects `live` are. A copy
     of a manifest there is none of its own. Raises InvalidResource."""
@@ -141,28 +146,35 @@ def declared_gateway(
     return (parsed if isinstance(parsed, api.InferenceGateway) else None), True
 
 
-def _is_resource(value: Mapping[str, Any]) -> bool:
+def _state(value: Object) -> api.Resource:
+    try:
+        return api.parse(_cleaned(value, _STATE_METADATA))
+    except api.InvalidResource as error:
+        raise StoreError(f"{_ref(value)} on the control cluster is not what was applied there:\n{error}") from error
+
+
+def _is_resource(value: Object) -> bool:
     group = str(value["apiVersion"]).partition("/")[0]
     return value["kind"] in api.KINDS and group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
 
 
-def _is_managed(value: Mapping[str, Any]) -> bool:
+def _is_managed(value: Object) -> bool:
     return text(value, "metadata", "labels", names.MANAGED_BY_LABEL) == names.MANAGED_BY
 
 
-def _is_published(value: Mapping[str, Any]) -> bool:
+def _is_published(value: Object) -> bool:
     return _is_managed(value) and names.PUBLISHED_LABEL in fields(value, "metadata", "labels")
 
 
-def _ref(value: Mapping[str, Any]) -> Ref:
+def _ref(value: Object) -> Ref:
     return Ref(value["kind"], text(value, "metadata", "namespace"), text(value, "metadata", "name"))
 
 
-def _source(value: Mapping[str, Any]) -> Source:
+def _source(value: Object) -> Source:
     return Source(f"control cluster: {_ref(value)}", json.dumps(_cleaned(value, _METADATA)).encode())
 
 
-def _cleaned(value: Mapping[str, Any], kept: Sequence[str]) -> Object:
+def _cleaned(value: Object, kept: Sequence[str]) -> Object:
     """An object without what the API server adds to it."""
     metadata = {key: value["metadata"][key] for key in kept if value["metadata"].get(key)}
     if LAST_APPLIED in fields(metadata, "annotations"):

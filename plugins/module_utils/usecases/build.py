@@ -109,7 +109,7 @@ class Outcome:
 class State:
     """What the last run left: ModelReplicas and ModelEndpoints, what was composed of a resource, and statuses."""
 
-    existing: Sequence[Mapping[str, Any]]
+    existing: Sequence[api.Resource]
     earlier: Earlier
     statuses: Mapping[Ref, Mapping[str, Any]]
 
@@ -131,8 +131,8 @@ def read_manifests(
     return replace(loaded, problems=(*unread, *loaded.problems))
 
 
-def scheduled(folder: str) -> list[Mapping[str, Any]]:
-    """The ModelReplicas and ModelEndpoints in a build folder, in wire form. Raises StoreError."""
+def scheduled(folder: str) -> list[api.Resource]:
+    """Return the ModelReplicas and ModelEndpoints in a build folder. Raises StoreError."""
     return _existing(folder, DirectoryStore(folder).read())
 
 
@@ -366,7 +366,7 @@ def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, A
     for name, text in status_files(files).items():
         place = os.path.join(folder, name)
         read = [document.value for document in documents(Source(place, text.encode())) if not document.problems]
-        value = read[0] if len(read) == 1 else None
+        value = read[0] if len(read) == 1 else {}
         group, kind, namespace, called = identity(value)
         if group and kind and called and fields(value, "status"):
             found[Ref(kind, namespace, called)] = fields(value, "status")
@@ -384,9 +384,9 @@ def _refuse_half_a_fleet(kinds: set[str]) -> None:
         )
 
 
-def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
-    """The ModelReplicas and ModelEndpoints of the last run."""
-    found = []
+def _existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
+    """Return the ModelReplicas and ModelEndpoints of the last run."""
+    found: list[api.Resource] = []
     for name, text in state_files(files).items():
         place = os.path.join(folder, name)
         read = list(documents(Source(place, text.encode())))
@@ -396,14 +396,15 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[Mapping[str, Any]]:
             problems = list(document.problems)
             if not problems:
                 try:
-                    if api.parse(document.value).kind not in ("ModelReplica", "ModelEndpoint"):
+                    resource = api.parse(document.value)
+                    if not isinstance(resource, (api.ModelReplica, api.ModelEndpoint)):
                         problems = [Problem("is neither a ModelReplica nor a ModelEndpoint", file=place)]
+                    found.append(resource)
                 except api.InvalidResource as error:
                     problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
             if problems:
                 lines = "\n".join(str(problem) for problem in problems)
                 raise StoreError(f"{place} is no longer what was written there; {HOW_TO_RESTORE}:\n{lines}")
-            found.append(document.value)
     return found
 
 
@@ -415,7 +416,7 @@ def _known_statuses(outcome: Outcome) -> set[str]:
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
     return {
         object_path("status", {"kind": ref.kind, "metadata": {"namespace": ref.namespace, "name": ref.name}})
-        for ref in refs & set(outcome.plan.situation.statuses)
+        for ref in refs & set(outcome.plan.context.statuses)
     }
 
 
@@ -424,7 +425,7 @@ def _files(outcome: Outcome) -> dict[str, str]:
     placed = [("control", value) for value in (*decided.control, *outcome.published)]
     placed += [(f"clusters/{cluster}", value) for cluster, objects in decided.clusters.items() for value in objects]
     files = {}
-    if decided.situation.observed is None:
+    if decided.context.observed is None:
         # What earlier runs knew of what is still there: not to look is no order to forget it.
         there = _known_statuses(outcome)
         files = {name: text for name, text in status_files(outcome.before).items() if name in there}

@@ -117,4 +117,4 @@ def test_one_answers_and_one_does_not(cluster: ControlPlane, manifests: Path, tm
     assert observed.clusters["east"].unreachable == ""
     assert PLANTED not in path.read_text(encoding="utf-8")
     outcome = decide(Settings((str(manifests),), folder=str(tmp_path / "build"), observations=str(path)))
-    assert outcome.plan.situation.observed == observed
+    assert outcome.plan.context.observed == observed

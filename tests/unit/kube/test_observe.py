@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.crd import crd
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import parse
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import Expected, expected
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import replica_state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
@@ -36,6 +34,7 @@ from ansible_collections.modelplane.fleet.tests.kube.control_plane import (
     INFERENCE_EXTENSION,
     ControlPlane,
 )
+from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "plugins" / "module_utils" / "core" / "status"))
 

@@ -18,10 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     Sysctl,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.written import replica_objects
 
 Object = dict[str, Any]
 

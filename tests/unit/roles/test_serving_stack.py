@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import is_plain_word
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
     Choices,
     StackError,
@@ -27,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stac
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import helm_releases
 from ansible_collections.modelplane.fleet.tests import ansible_run
 from ansible_collections.modelplane.fleet.tests.hostile import ARGUMENTS
+from ansible_collections.modelplane.fleet.tests.written import replica_objects
 
 ROLE = Path(__file__).parents[3] / "roles" / "serving_stack"
 DEFAULTS = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())

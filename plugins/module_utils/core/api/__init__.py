@@ -28,7 +28,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_de
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ModelService
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing import InvalidResource, read, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.parsing import (
+    InvalidResource,
+    construct,
+    read,
+    wire,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving_stack import ServingStack
 
@@ -76,6 +81,7 @@ __all__ = [
     "ModelService",
     "Resource",
     "ServingStack",
+    "construct",
     "parse",
     "wire",
 ]

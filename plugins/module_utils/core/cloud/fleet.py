@@ -9,10 +9,11 @@ Existing and the Secret of its kubeconfig. Both may have the same name: they are
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
@@ -26,9 +27,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.clus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import CLUSTER_LABEL, label_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 
-Object = dict[str, Any]
+Object = Mapping[str, Any]
 
 PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
 _SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
@@ -181,22 +182,35 @@ def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Re
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
         # What is on a control cluster may be older than its rules.
-        api.parse(plain)
-        made = [value for value in cluster_objects(plain, classes) if value["kind"] == kind]
-        return made[0], []
+        resource = cast(api.InferenceCluster, api.parse(plain))
     except api.InvalidResource as error:
         return {}, list(error.problems)
+    known = _classes(classes, {pool.class_name for pool in resource.spec.node_pools or ()})
+    try:
+        made = [value for value in cluster_objects(resource, known) if value["kind"] == kind]
+        return made[0], []
     except InvalidPool as error:
-        problems = list(_of_pools(plain, classes, ref))
+        problems = list(_of_pools(resource, known, ref))
         return {}, problems or [Problem(str(error), "spec.nodePools", ref=ref)]
 
 
-def _of_pools(cluster: Object, classes: Mapping[str, Object], ref: Ref) -> Iterable[Problem]:
-    """What is wrong with each pool by itself."""
-    for index, pool in enumerate(entries(cluster, "spec", "nodePools")):
-        alone = {**cluster, "spec": {**cluster["spec"], "nodePools": [dict(pool)]}}
+def _classes(classes: Mapping[str, Object], names: set[str]) -> dict[str, api.InferenceClass]:
+    """Return those of the InferenceClasses with these names that are valid."""
+    found = {}
+    for name in sorted(names & set(classes)):
+        with contextlib.suppress(api.InvalidResource):
+            parsed = api.parse(classes[name])
+            if isinstance(parsed, api.InferenceClass):
+                found[name] = parsed
+    return found
+
+
+def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass], ref: Ref) -> Iterable[Problem]:
+    """Return what is wrong with each pool by itself."""
+    for index, pool in enumerate(cluster.spec.node_pools or ()):
+        spec = cluster.spec.model_copy(update={"node_pools": [pool]})
         try:
-            cluster_objects(alone, classes)
+            cluster_objects(cluster.model_copy(update={"spec": spec}), classes)
         except InvalidPool as error:
             yield Problem(str(error), f"spec.nodePools[{index}]", ref=ref)
 

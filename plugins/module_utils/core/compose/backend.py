@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import EndpointTLS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress import (
@@ -25,21 +26,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.targ
     parse_url,
     url_fault,
 )
-
-Object = dict[str, Any]
-Endpoint = Mapping[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _HTTPS_PORT = 443
 
 
-def endpoint_fault(endpoint: Endpoint) -> str:
-    """Why no request can be sent to a ModelEndpoint (wire form), or "" when nothing is known to be in the way."""
-    spec = endpoint["spec"]
+def endpoint_finding(endpoint: api.ModelEndpoint) -> str:
+    """Return why no request can be sent to a ModelEndpoint, "" when nothing is known to be in the way."""
+    tls = endpoint.spec.tls
     try:
-        target = parse_url(spec["url"])
+        target = parse_url(endpoint.spec.url)
     except InvalidUrl as error:
         return str(error)
-    if target.tls and not target.named and not (spec.get("tls") or {}).get("serverName"):
+    if target.tls and not target.named and not (tls and tls.server_name):
         return (
             f"the url is https to the address {target.host}, and certificates are checked by name: "
             "write the name in the backend's certificate into tls.serverName"
@@ -48,7 +47,7 @@ def endpoint_fault(endpoint: Endpoint) -> str:
 
 
 def backend_name(name: str, *, egress: bool = False) -> str:
-    """The Service behind which the gateway finds the ModelEndpoint of this name.
+    """Return the name of the Service by which the gateway reaches the ModelEndpoint of this name.
 
     `egress` is the Service of an endpoint with a credential, which is another one, so that a route changes from one
     to the other at once.
@@ -56,35 +55,37 @@ def backend_name(name: str, *, egress: bool = False) -> str:
     return egress_name(name) if egress else names.child_name(names.object_prefix(name), "endpoint")
 
 
-def backend_reference(endpoint: Endpoint) -> tuple[str, int]:
-    """Name and port of the Service of a ModelEndpoint without fault."""
-    name, spec = endpoint["metadata"]["name"], endpoint["spec"]
-    if spec.get("credential"):
-        return backend_name(name, egress=True), EGRESS_PORT
-    return backend_name(name), parse_url(spec["url"]).port
+def backend_reference(endpoint: api.ModelEndpoint) -> tuple[str, int]:
+    """Return name and port of the Service of a valid ModelEndpoint."""
+    if endpoint.spec.credential:
+        return backend_name(endpoint.name, egress=True), EGRESS_PORT
+    return backend_name(endpoint.name), parse_url(endpoint.spec.url).port
 
 
-def backend_host(endpoint: Endpoint) -> str:
-    """The host name that the gateway writes into requests, "" to leave what the client sent.
+def backend_host(endpoint: api.ModelEndpoint) -> str:
+    """Return the host name that the gateway writes into requests, "" to leave what the client sent.
 
     Providers serve many names at one address and refuse others. An egress proxy writes the Host by itself.
     """
-    target = parse_url(endpoint["spec"]["url"])
-    return target.host if target.named and not endpoint["spec"].get("credential") else ""
+    target = parse_url(endpoint.spec.url)
+    return target.host if target.named and not endpoint.spec.credential else ""
 
 
-def endpoint_objects(endpoint: Endpoint, options: Options, gateway: GatewayBackend | None = None) -> tuple[Object, ...]:
-    """The objects of a ModelEndpoint (wire form), none when it has a fault.
+def endpoint_objects(
+    endpoint: api.ModelEndpoint, options: Options, gateway: GatewayBackend | None = None
+) -> tuple[Object, ...]:
+    """Return the objects of a ModelEndpoint, none when it is not valid.
 
     `gateway` is the proxy that will use them, by default the default one. A DNS name goes into an EndpointSlice, as
     gateways refuse Services of type ExternalName.
     """
-    if endpoint_fault(endpoint):
+    if endpoint_finding(endpoint):
         return ()
-    target = parse_url(endpoint["spec"]["url"])
-    if endpoint["spec"].get("credential"):
-        return egress_objects(endpoint, target, options, (gateway or backend_of(None)).namespace)
-    metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, backend_name(endpoint["metadata"]["name"]))
+    target = parse_url(endpoint.spec.url)
+    if endpoint.spec.credential:
+        namespace = (gateway or backend_of(None)).namespace
+        return egress_objects(endpoint, endpoint.spec.credential.api_key, target, options, namespace)
+    metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, backend_name(endpoint.name))
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -92,7 +93,7 @@ def endpoint_objects(endpoint: Endpoint, options: Options, gateway: GatewayBacke
         "spec": {"ports": [_service_port(target)]},
     }
     slices = manual_slice(metadata, target.address_type, target.port, [target.host])
-    return (service, slices, _tls_policy(endpoint, target, metadata)) if target.tls else (service, slices)
+    return (service, slices, _tls_policy(endpoint.spec.tls, target, metadata)) if target.tls else (service, slices)
 
 
 def _service_port(target: Target) -> dict[str, Any]:
@@ -103,13 +104,13 @@ def _service_port(target: Target) -> dict[str, Any]:
     return port
 
 
-def _tls_policy(endpoint: Endpoint, target: Target, metadata: Mapping[str, Any]) -> Object:
-    """TLS from the gateway to the Service: the name is sent (SNI) and is the one that the certificate has to have."""
-    tls = endpoint["spec"].get("tls") or {}
-    validation: dict[str, Any] = {"hostname": tls.get("serverName") or target.host}
-    if tls.get("caCertificateRef"):
+def _tls_policy(tls: EndpointTLS | None, target: Target, metadata: Mapping[str, Any]) -> Object:
+    """Return the policy of TLS from the gateway to the Service: the name is sent (SNI), and the certificate has to have
+    it."""
+    validation: dict[str, Any] = {"hostname": (tls.server_name if tls else None) or target.host}
+    if tls and tls.ca_certificate_ref:
         validation["caCertificateRefs"] = [
-            {"group": "", "kind": "ConfigMap", "name": tls["caCertificateRef"]["name"]},
+            {"group": "", "kind": "ConfigMap", "name": tls.ca_certificate_ref.name},
         ]
     else:
         validation["wellKnownCACertificates"] = "System"
@@ -128,7 +129,7 @@ __all__ = [
     "backend_host",
     "backend_name",
     "backend_reference",
-    "endpoint_fault",
+    "endpoint_finding",
     "endpoint_objects",
     "url_fault",
 ]

@@ -1,19 +1,20 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The volume that holds the weights of a ModelCache on a cluster: who fills it and who reads it agree here."""
+"""The volume of a ModelCache on a cluster, as the Job that fills it and the pods that read it agree on it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import Layout
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import MountedCache
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
-FOLDER = "Folder"
+FOLDER: Layout = "Folder"
 """The repository's files lie in the root of the volume; engines take the path of the mount as their model."""
-HUB_CACHE = "HubCache"
+HUB_CACHE: Layout = "HubCache"
 """The volume is a Hugging Face cache; engines name the repository and find it there without a network."""
 
 HUB_FOLDER = "hub"
@@ -33,19 +34,18 @@ class CacheMount:
     """The volume as an engine's pod sees it."""
 
     claim: str
-    layout: str = FOLDER
+    layout: Layout = FOLDER
 
     @classmethod
-    def of(cls, namespace: str, reference: Mapping[str, Any] | None) -> CacheMount | None:
-        """The mount for `spec.modelCacheRef` of a ModelReplica of this namespace; None without one."""
-        if not reference:
+    def of(cls, namespace: str, reference: MountedCache | None) -> CacheMount | None:
+        """Return the mount for `spec.modelCacheRef` of a ModelReplica of this namespace; None without one."""
+        if reference is None:
             return None
-        claim = claim_name(namespace, reference["name"], reference.get("volume") or "")
-        return cls(claim, reference.get("layout") or FOLDER)
+        return cls(claim_name(namespace, reference.name, reference.volume or ""), reference.layout)
 
     @property
     def is_model(self) -> bool:
-        """Whether the path of the mount is what an engine can be given as its model."""
+        """True when an engine can be given the path of the mount as its model."""
         return self.layout == FOLDER
 
     def volume(self) -> dict[str, Any]:

@@ -4,19 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 
 
 def claim_template(member: Member) -> dict[str, Any]:
-    """The ResourceClaimTemplate of a member with device requests: one request each, in order, CEL as written, and the
-    constraints on them."""
+    """Return the ResourceClaimTemplate of a member: one request for each device request, in order, CEL as written, and
+    the constraints on them."""
     devices: dict[str, Any] = {"requests": [_request(each) for each in member.device_requests]}
     if member.device_constraints:
-        devices["constraints"] = [deepcopy(dict(each)) for each in member.device_constraints]
+        devices["constraints"] = [api.wire(constraint) for constraint in member.device_constraints]
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -25,9 +25,9 @@ def claim_template(member: Member) -> dict[str, Any]:
     }
 
 
-def _request(request: Mapping[str, Any]) -> dict[str, Any]:
-    exactly: dict[str, Any] = {"deviceClassName": request["deviceClassName"], "count": request.get("count") or 1}
-    expressions = [selector["cel"] for selector in request.get("selectors") or () if selector.get("cel")]
+def _request(request: ResolvedDeviceRequest) -> dict[str, Any]:
+    exactly: dict[str, Any] = {"deviceClassName": request.device_class_name, "count": request.count}
+    expressions = [selector.cel for selector in request.selectors or () if selector.cel]
     if expressions:
         exactly["selectors"] = [{"cel": {"expression": expression}} for expression in expressions]
-    return {"name": request["name"], "exactly": exactly}
+    return {"name": request.name, "exactly": exactly}

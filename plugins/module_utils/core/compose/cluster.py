@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an InferenceCluster becomes on the control cluster, and what it publishes of its pools.
+"""The objects of an InferenceCluster on the control cluster, and what it publishes of its pools.
 
 A cluster that is to be built becomes an EKSCluster or a GKECluster; each cluster that can be logged in to gets a
 ServingStack. Names and fields are those of the reference implementation, Modelplane v0.3.1.
@@ -13,11 +13,23 @@ from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import (
+    EKSProvisioning,
+    GKEProvisioning,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
+    EKSSource,
+    ExistingCluster,
+    GKESource,
+    GPUPool,
+    NodePool,
+    PublishedFabric,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
-
-Object = dict[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 SYSTEM_POOL = "system"
 
@@ -30,8 +42,6 @@ _STORAGE_CLASSES = {
 """Of the RWX storage that comes with a cluster. Vultr has none that nodes with GPUs can use."""
 _GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
 """Where GKE's driver installer puts the NVIDIA driver on Container-Optimized OS, whose root is read-only."""
-_KUBERNETES_VERSIONS = {"EKS": "1.36", "GKE": "1.35"}
-"""Default version of the control plane."""
 # The field that names a machine, and the machine of the system pool, which runs the controllers of the serving stack.
 _MACHINES = {"EKS": ("instanceType", "m6i.xlarge"), "GKE": ("machineType", "e2-standard-4")}
 _REPLICAS_OF_A_NODE = 12
@@ -49,70 +59,84 @@ def provider_config_name(cluster_name: str) -> str:
     return names.child_name(cluster_name, "cluster-kubeconfig")
 
 
-def storage_class(cluster: Mapping[str, Any]) -> str:
-    """The StorageClass for weights on a cluster (InferenceCluster, wire form): what its status says, else what its
-    source comes with; empty when there is none. On a cluster of the user's own, the manifest says it.
+def storage_class(cluster: api.InferenceCluster) -> str:
+    """Return the StorageClass for weights on a cluster: what its status says, else what its source comes with; empty
+    when there is none. On a cluster of the user's own, the manifest says it.
     """
-    source = cluster["spec"]["cluster"]
-    named = ((source.get("existing") or {}).get("cache") or {}).get("storageClassName")
-    published = ((cluster.get("status") or {}).get("cache") or {}).get("storageClassName")
-    if source["source"] == "Existing" and named:
-        return str(named)
-    return str(published or _STORAGE_CLASSES.get(source["source"], ""))
+    source = cluster.spec.cluster
+    own = source.existing.cache if source.source == "Existing" and source.existing else None
+    if own and own.storage_class_name:
+        return own.storage_class_name
+    published = cluster.status.cache if cluster.status else None
+    return (published.storage_class_name if published else None) or _STORAGE_CLASSES.get(source.source, "")
 
 
 def published_pools(
-    cluster: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]], observed_nodes: Mapping[str, int] | None
-) -> list[dict[str, Any]]:
-    """`status.gpuPools` of an InferenceCluster (wire form); `classes` are InferenceClasses (wire form) by name.
+    cluster: api.InferenceCluster,
+    classes: Mapping[str, api.InferenceClass],
+    observed_nodes: Mapping[str, int] | None,
+) -> list[GPUPool]:
+    """Return `status.gpuPools` of an InferenceCluster; `classes` are InferenceClasses by name.
 
-    `nodes` is what a pool may grow to, `observedNodes` what was seen, absent where nobody looked (`observed_nodes` is
-    None). A fabric is published as a field and as a Synthetic device that selectors can ask for. A pool whose class
-    is not there keeps what was published of it before: it is not known to have changed.
+    `nodes` is what a pool may grow to, `observedNodes` what was observed, absent where the cluster was not
+    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device that selectors can ask for. A
+    pool whose class is missing keeps what was published of it before: it is not known to have changed.
     """
-    resource = _resource(cluster)
-    before = {pool["name"]: pool for pool in (cluster.get("status") or {}).get("gpuPools") or ()}
+    before = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
     pools = []
-    for pool in resource.spec.node_pools or ():
+    for pool in cluster.spec.node_pools or ():
         inference_class = classes.get(pool.class_name)
-        if inference_class is None:
-            if pool.name in before:
-                pools.append(deepcopy(dict(before[pool.name])))
-            continue
-        published: dict[str, Any] = {"name": pool.name, "nodes": adapters.capacity(resource, pool)}
-        if observed_nodes is not None:
-            published["observedNodes"] = observed_nodes.get(pool.name, 0)
-        published["devices"] = _devices(pool, inference_class)
-        fabric = adapters.fabric_of(pool)
-        if fabric:
-            kind, name = fabric
-            published["fabric"] = {"type": kind, "name": name} if name else {"type": kind}
-        pools.append(published)
+        if inference_class is not None:
+            pools.append(_published(cluster, pool, inference_class, observed_nodes))
+        elif pool.name in before:
+            pools.append(before[pool.name])
     return pools
 
 
-def cluster_objects(cluster: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> tuple[Object, ...]:
-    """The objects of a valid InferenceCluster (wire form) on the control cluster, in the namespace modelplane-system.
+def _published(
+    cluster: api.InferenceCluster,
+    pool: NodePool,
+    inference_class: api.InferenceClass,
+    observed_nodes: Mapping[str, int] | None,
+) -> GPUPool:
+    fabric = adapters.fabric_of(pool)
+    return api.construct(
+        GPUPool,
+        name=pool.name,
+        nodes=adapters.capacity(cluster, pool),
+        observed_nodes=None if observed_nodes is None else observed_nodes.get(pool.name, 0),
+        devices=_devices(pool, inference_class),
+        fabric=PublishedFabric.model_validate(_named(*fabric)) if fabric else None,
+    )
+
+
+def _named(kind: str, name: str) -> dict[str, str]:
+    return {"type": kind, "name": name} if name else {"type": kind}
+
+
+def cluster_objects(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> tuple[Object, ...]:
+    """Return the objects of an InferenceCluster on the control cluster, in the namespace modelplane-system.
 
     Raises InvalidPool when a pool that is to be built cannot be. Nothing is composed for a cluster of a source that
-    is not built here, as nobody could tell which Secret logs in to it.
+    is not built here, as it is not known which Secret logs in to it.
     """
-    source = cluster["spec"]["cluster"]["source"]
+    source = cluster.spec.cluster.source
+    block = _block(cluster)
     secrets = _secrets(cluster)
     objects = []
-    if source in _MACHINES:
-        objects.append(_cloud_cluster(cluster, classes))
+    if block is not None:
+        objects.append(_cloud_cluster(cluster, block, classes))
     if secrets:
         spec: dict[str, Any] = {"secrets": secrets}
         if source == "GKE":
             spec["nvidiaDriverRoot"] = _GKE_DRIVER_ROOT
-        name = names.child_name(cluster["metadata"]["name"], "serving-stack")
+        name = names.child_name(cluster.name, "serving-stack")
         objects.append(_object(cluster, "ServingStack", name, spec))
     return tuple(objects)
 
 
 def system_nodes(gpus: int) -> int:
-    """To how many nodes a system pool may grow beside so many GPUs, of which each may be a ModelReplica of its own.
+    """Return to how many nodes a system pool may grow beside so many GPUs, each of which may be a ModelReplica.
 
     Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
     """
@@ -123,7 +147,7 @@ def system_nodes(gpus: int) -> int:
 
 
 def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
-    """The node pools (wire form) of an EKSCluster or GKECluster with a system pool before them, unless there is one.
+    """Return the node pools (wire form) of a cloud cluster with a system pool before them, unless there is one.
 
     `gpus` are those of all pools at their largest, for which the fleet may place replicas. On GKE all numbers are for
     each zone.
@@ -145,56 +169,49 @@ def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: i
     return [system, *pools]
 
 
-def _resource(cluster: Mapping[str, Any]) -> Any:
-    """The InferenceCluster as a model; what its status says is not asked."""
-    return api.parse({field: value for field, value in cluster.items() if field != "status"})
+def _block(cluster: api.InferenceCluster) -> GKESource | EKSSource | None:
+    """Return where a cluster is to be built; None for one that is not built here."""
+    source = cluster.spec.cluster
+    return source.gke if source.source == "GKE" else source.eks if source.source == "EKS" else None
 
 
-def _devices(pool: Any, inference_class: Mapping[str, Any]) -> list[dict[str, Any]]:
-    devices = [_without_nulls(device) for device in inference_class["spec"].get("devices") or ()]
-    fabric = adapters.fabric_device(pool, (device["name"] for device in devices))
-    return [*devices, fabric] if fabric else devices
+def _devices(pool: NodePool, inference_class: api.InferenceClass) -> list[PublishedDevice]:
+    devices = [api.wire(device) for device in inference_class.spec.devices]
+    fabric = adapters.fabric_device(pool, (device.name for device in inference_class.spec.devices))
+    return [PublishedDevice.model_validate(device) for device in (*devices, *([fabric] if fabric else []))]
 
 
-def _without_nulls(value: Any) -> Any:
-    """A copy of a value of a manifest without the fields that are null, which are the same as absent ones."""
-    if isinstance(value, Mapping):
-        return {key: _without_nulls(held) for key, held in value.items() if held is not None}
-    if isinstance(value, list):
-        return [_without_nulls(held) for held in value]
-    return value
-
-
-def _cloud_cluster(cluster: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> Object:
-    source = cluster["spec"]["cluster"]["source"]
-    block = cluster["spec"]["cluster"][source.lower()]
-    kind = f"{source}Cluster"
-    pools = [_cloud_pool(source, pool, classes) for pool in cluster["spec"].get("nodePools") or ()]
-    spec: dict[str, Any] = {"region": block["region"]}
-    if block.get("project"):
-        spec["project"] = block["project"]
-    spec["kubernetesVersion"] = block.get("kubernetesVersion") or _KUBERNETES_VERSIONS[source]
-    if block.get("credentials"):
-        spec["credentials"] = deepcopy(dict(block["credentials"]))
+def _cloud_cluster(
+    cluster: api.InferenceCluster, block: GKESource | EKSSource, classes: Mapping[str, api.InferenceClass]
+) -> Object:
+    kind = f"{cluster.spec.cluster.source}Cluster"
+    pools = [_cloud_pool(block, pool, classes) for pool in cluster.spec.node_pools or ()]
+    spec: dict[str, Any] = {"region": block.region}
+    if isinstance(block, GKESource) and block.project:
+        spec["project"] = block.project
+    spec["kubernetesVersion"] = block.kubernetes_version
+    if block.credentials:
+        spec["credentials"] = api.wire(block.credentials)
     gpus = sum(
-        composed["maxNodeCount"] * _provisioning(source, pool["className"], classes)["accelerator"]["count"]
-        for composed, pool in zip(pools, cluster["spec"].get("nodePools") or (), strict=True)
+        composed["maxNodeCount"] * _provisioning(block, pool.class_name, classes).accelerator.count
+        for composed, pool in zip(pools, cluster.spec.node_pools or (), strict=True)
     )
     spec["nodePools"] = with_system_pool(kind, pools, gpus)
-    composed = _object(cluster, kind, cluster["metadata"]["name"], spec)
+    composed = _object(cluster, kind, cluster.name, spec)
     try:
         api.parse(composed)
     except api.InvalidResource as error:
-        raise InvalidPool(_fault(kind, spec, error)) from error
+        raise InvalidPool(_message(kind, spec, error)) from error
     return composed
 
 
-def _fault(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> str:
-    """What is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud has."""
-    return f"{kind} cannot be composed: {'; '.join(_fault_told(spec, problem) for problem in error.problems)}"
+def _message(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> str:
+    """Return what is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud
+    has."""
+    return f"{kind} cannot be composed: {'; '.join(_problem_message(spec, problem) for problem in error.problems)}"
 
 
-def _fault_told(spec: Mapping[str, Any], problem: Problem) -> str:
+def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
     head, bracket, rest = problem.path.removeprefix("spec.").partition("[")
     place = problem.path
     if head == "nodePools" and bracket:
@@ -204,75 +221,75 @@ def _fault_told(spec: Mapping[str, Any], problem: Problem) -> str:
     return f"{place} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
 
 
-def _cloud_pool(source: str, pool: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A GPU pool for the cloud. One without limits has a fixed size; one with a maximum alone never shrinks below its
-    size at the start."""
-    provisioning = _provisioning(source, pool["className"], classes)
-    machine, _system_machine = _MACHINES[source]
-    accelerator = provisioning["accelerator"]
-    nodes = pool.get("nodeCount", 1)
-    lowest, highest = pool.get("minNodeCount"), pool.get("maxNodeCount")
-    least = nodes if lowest is None else lowest
+def _cloud_pool(
+    block: GKESource | EKSSource, pool: NodePool, classes: Mapping[str, api.InferenceClass]
+) -> dict[str, Any]:
+    """Return a GPU pool for the cloud. One without limits has a fixed size; one with a maximum alone never shrinks
+    below its size at the start."""
+    provisioning = _provisioning(block, pool.class_name, classes)
+    least = pool.node_count if pool.min_node_count is None else pool.min_node_count
+    nodes = max(pool.node_count, least)
+    if isinstance(provisioning, GKEProvisioning):
+        machine = {"machineType": provisioning.machine_type}
+    else:
+        machine = {"instanceType": provisioning.instance_type}
     composed: dict[str, Any] = {
-        "name": pool["name"],
+        "name": pool.name,
         "role": "GPU",
-        machine: provisioning[machine],
-        "diskSizeGb": provisioning.get("diskSizeGb") or 100,
+        **machine,
+        "diskSizeGb": provisioning.disk_size_gb,
         # A cloud refuses a pool that starts below its minimum.
-        "nodeCount": max(nodes, least),
+        "nodeCount": nodes,
         "minNodeCount": least,
-        "maxNodeCount": max(nodes, least) if highest is None else highest,
-        "gpu": {"acceleratorType": accelerator["type"]},
-        "zones": list(pool.get("zones") or ()),
+        "maxNodeCount": nodes if pool.max_node_count is None else pool.max_node_count,
     }
-    if source == "GKE":
-        composed["gpu"]["acceleratorCount"] = accelerator["count"]
+    gpu: dict[str, Any] = {"acceleratorType": provisioning.accelerator.type}
+    composed |= {"gpu": gpu, "zones": list(pool.zones or ())}
+    if isinstance(provisioning, GKEProvisioning):
+        gpu["acceleratorCount"] = provisioning.accelerator.count
         return composed
-    if pool.get("capacityBlock"):
-        composed["capacityBlock"] = dict(pool["capacityBlock"])
-    if (pool.get("fabric") or {}).get("type") == "EFA":
+    if pool.capacity_block:
+        composed["capacityBlock"] = api.wire(pool.capacity_block)
+    if pool.fabric and pool.fabric.type == "EFA":
         composed["fabric"] = "EFA"
     return composed
 
 
-def _provisioning(source: str, class_name: str, classes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _provisioning(
+    block: GKESource | EKSSource, class_name: str, classes: Mapping[str, api.InferenceClass]
+) -> GKEProvisioning | EKSProvisioning:
     if class_name not in classes:
         raise InvalidPool(f"InferenceClass {class_name} does not exist")
-    provisioning = classes[class_name]["spec"].get("provisioning") or {}
-    block: Mapping[str, Any] | None = provisioning.get(source.lower())
-    if not block:
-        raise InvalidPool(f"InferenceClass {class_name} has no {source} provisioning block")
-    return block
+    provisioning = classes[class_name].spec.provisioning
+    is_gke = isinstance(block, GKESource)
+    found = (provisioning.gke if is_gke else provisioning.eks) if provisioning else None
+    if found is None:
+        raise InvalidPool(f"InferenceClass {class_name} has no {'GKE' if is_gke else 'EKS'} provisioning block")
+    return found
 
 
-def _secrets(cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How to log in to a cluster: the Secrets that its building makes, or those that the user made."""
-    name = cluster["metadata"]["name"]
-    source = cluster["spec"]["cluster"]
-    if source["source"] == "Existing":
-        return list(_existing_secrets(source["existing"]))
-    if source["source"] not in _MACHINES:
+def _secrets(cluster: api.InferenceCluster) -> list[dict[str, Any]]:
+    """Return how to log in to a cluster: the Secrets that its building makes, or those that the user made."""
+    source = cluster.spec.cluster
+    if source.source == "Existing" and source.existing:
+        return list(_existing_secrets(source.existing))
+    if source.source not in _MACHINES:
         return []
-    secrets = [{"type": "Kubeconfig", "name": names.child_name(name, "kubeconfig"), "key": "kubeconfig"}]
-    if source["source"] == "GKE":
-        key = names.child_name(name, "sa-key")
+    secrets = [{"type": "Kubeconfig", "name": names.child_name(cluster.name, "kubeconfig"), "key": "kubeconfig"}]
+    if source.source == "GKE":
+        key = names.child_name(cluster.name, "sa-key")
         secrets.append({"type": "GoogleApplicationCredentials", "name": key, "key": "private_key"})
     return secrets
 
 
-def _existing_secrets(existing: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    kubeconfig = existing["secretRef"]
-    yield {"type": "Kubeconfig", "name": kubeconfig["name"], "key": kubeconfig.get("key") or "kubeconfig"}
-    identity = existing.get("identitySecretRef")
+def _existing_secrets(existing: ExistingCluster) -> Iterable[dict[str, Any]]:
+    kubeconfig, identity = existing.secret_ref, existing.identity_secret_ref
+    yield {"type": "Kubeconfig", "name": kubeconfig.name, "key": kubeconfig.key}
     if identity:
-        yield {
-            "type": identity.get("type") or "GoogleApplicationCredentials",
-            "name": identity["name"],
-            "key": identity.get("key") or "private_key",
-        }
+        yield {"type": identity.type, "name": identity.name, "key": identity.key}
 
 
-def _object(cluster: Mapping[str, Any], kind: str, name: str, spec: Mapping[str, Any]) -> Object:
+def _object(cluster: api.InferenceCluster, kind: str, name: str, spec: Mapping[str, Any]) -> Object:
     return {
         "apiVersion": f"{api.GROUP_INFRASTRUCTURE}/{api.VERSION}",
         "kind": kind,
@@ -281,7 +298,7 @@ def _object(cluster: Mapping[str, Any], kind: str, name: str, spec: Mapping[str,
             "namespace": constants.SYSTEM_NAMESPACE,
             "labels": {
                 names.MANAGED_BY_LABEL: names.MANAGED_BY,
-                names.CLUSTER_LABEL: names.label_value(cluster["metadata"]["name"]),
+                names.CLUSTER_LABEL: names.label_value(cluster.name),
             },
         },
         "spec": dict(spec),

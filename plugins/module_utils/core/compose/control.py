@@ -4,29 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 
 
-def namespace_of(resource: Mapping[str, Any]) -> str:
-    """The namespace of a namespaced resource in its wire form."""
-    return resource["metadata"].get("namespace") or "default"
-
-
-def control_labels(resource: Mapping[str, Any], owner_label: str) -> dict[str, str]:
-    """The labels of an object that is composed for a resource; `owner_label` holds the resource's name."""
+def control_labels(resource: api.Resource, owner_label: str) -> dict[str, str]:
+    """Return the labels of an object that is composed for a resource; `owner_label` holds the resource's name."""
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-    if resource["metadata"].get("namespace"):
-        labels[names.NAMESPACE_LABEL] = names.label_value(resource["metadata"]["namespace"])
-    labels[owner_label] = names.label_value(resource["metadata"]["name"])
+    if resource.namespace:
+        labels[names.NAMESPACE_LABEL] = names.label_value(resource.namespace)
+    labels[owner_label] = names.label_value(resource.name)
     return labels
 
 
 def system_namespace() -> dict[str, Any]:
-    """The Namespace of the fleet's own objects, which whatever lands there brings along."""
+    """Return the Namespace of the fleet's own objects."""
     labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
     return {
         "apiVersion": "v1",
@@ -36,11 +30,11 @@ def system_namespace() -> dict[str, Any]:
 
 
 def control_metadata(
-    resource: Mapping[str, Any], owner_label: str, name: str, namespace: str | None = None
+    resource: api.Resource, owner_label: str, name: str, namespace: str | None = None
 ) -> dict[str, Any]:
-    """The metadata of an object in the namespace of the resource it is composed for, or in another one."""
+    """Return the metadata of an object in the namespace of the resource it is composed for, or in another one."""
     return {
         "name": name,
-        "namespace": namespace_of(resource) if namespace is None else namespace,
+        "namespace": resource.namespace if namespace is None else namespace,
         "labels": control_labels(resource, owner_label),
     }

@@ -8,12 +8,19 @@ member or of a gang's leader.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
+    ModelReplicaSpec,
+    PlacedEngine,
+    ReplicaServing,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Sidecar
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags, overrides
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import (
     health_probe,
     missing_variables,
@@ -32,41 +39,42 @@ _SIDE_CHANNEL_ENV = (
 _RENAMED_FLAGS = {"model-server-port": "vllm-port"}
 
 
-def is_disaggregated(spec: Mapping[str, Any]) -> bool:
-    """Whether a ModelReplica with this spec serves in the mode PrefillDecode."""
-    return bool((spec.get("serving") or {}).get("mode") == _MODE)
+def is_disaggregated(spec: ModelReplicaSpec) -> bool:
+    """Return True for the spec of a ModelReplica that serves in the mode PrefillDecode."""
+    return spec.serving is not None and spec.serving.mode == _MODE
 
 
 def disaggregate(
-    workload: dict[str, Any], owner: Owner, engine: Mapping[str, Any], serving: Mapping[str, Any], options: Options
+    workload: dict[str, Any], parts: Sequence[Member], engine: PlacedEngine, serving: ReplicaServing, options: Options
 ) -> None:
     """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place.
 
     `serving` is that of the ModelReplica; its `sidecar` wins over the composed image and flags. What only vLLM reads
     (the variables of its NIXL side channel) is set for every engine: others have no use for it and ignore it.
     """
+    member = serving_member(parts)
     template = serving_template(workload)
     template["metadata"]["labels"].update(
         {
-            "llm-d.ai/role": engine["phase"].lower(),
+            "llm-d.ai/role": (engine.phase or "").lower(),
             "llm-d.ai/inference-serving": "true",
-            constants.APP_LABEL: owner.prefix,
+            constants.APP_LABEL: member.owner.prefix,
         }
     )
     spec = template["spec"]
     container = spec["containers"][0]
-    spec["volumes"].append(shared_memory_volume("nixl-shm", container))
+    spec["volumes"].append(shared_memory_volume("nixl-shm", member.container))
     own = container.get("env", [])
     container["env"] = own + missing_variables(_SIDE_CHANNEL_ENV, own)
     spec["containers"] = [ordered_container(container)]
-    if engine["phase"] == constants.DECODE:
-        port = engine_flags.port(container, constants.DECODE_PORT)
+    if engine.phase == constants.DECODE:
+        port = engine_flags.port(CommandLine.of(member.container), constants.DECODE_PORT)
         spec["containers"][0].update({"ports": [{"containerPort": port}], "readinessProbe": health_probe(port)})
-        spec["containers"].append(_sidecar(port, serving.get("sidecar"), options.sidecar_image))
+        spec["containers"].append(_sidecar(port, serving.sidecar, options.sidecar_image))
 
 
-def _sidecar(port: int, written: Mapping[str, Any] | None, image: str) -> dict[str, Any]:
-    """The proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
+def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
+    """Return the proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
     args = (
         "--secure-proxy=false",
         "--kv-connector=nixlv2",

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Egress proxies: how requests for an endpoint outside of the fleet get its credential.
+"""Egress proxies, which add the credential to requests for an endpoint outside of the fleet.
 
 Gateway API has no field for a credential that is in a Secret, and a value of a Secret is never in a composed object. So
 an endpoint with a credential has a proxy on the control cluster that mounts the Secret.
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import APIKey
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, egress_config
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import (
     disruption_budget,
@@ -22,7 +23,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_labels,
     control_metadata,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egress_config import Credential
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
     excluded_networks,
     inner_host,
@@ -35,9 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.netw
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
-
-Object = dict[str, Any]
-Endpoint = Mapping[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 EGRESS_PORT = 80
 """Of the Service. The requests on it are plain http from gateway to proxy, inside of the cluster."""
@@ -54,19 +52,22 @@ _STREAM_GRACE_SECONDS = 300
 
 
 def egress_name(name: str) -> str:
-    """The name of all objects of the egress proxy of the ModelEndpoint of this name."""
+    """Return the name of all objects of the egress proxy of the ModelEndpoint of this name."""
     return names.child_name(names.object_prefix(name), "egress")
 
 
-def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway_namespace: str) -> tuple[Object, ...]:
-    """The proxy of a ModelEndpoint (wire form) with a credential. Only pods of the gateway's namespace may use it."""
-    name = egress_name(endpoint["metadata"]["name"])
+def egress_objects(
+    endpoint: api.ModelEndpoint, key: APIKey, target: Target, options: Options, gateway_namespace: str
+) -> tuple[Object, ...]:
+    """Return the proxy of a ModelEndpoint with this key. Only pods of the gateway's namespace may use it."""
+    name = egress_name(endpoint.name)
     metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, name)
     selector = {constants.APP_LABEL: name}
-    files = {file: to_yaml(content) for file, content in egress_config.egress_config(endpoint, target).items()}
+    config = egress_config.egress_config(key, endpoint.spec.tls, target)
+    files = {file: to_yaml(content) for file, content in config.items()}
     return (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
-        _deployment(endpoint, metadata, selector, files, options),
+        _deployment(endpoint, key, metadata, selector, files, options),
         disruption_budget(metadata, selector),
         # Who reaches the proxy uses the credential.
         network_policy(
@@ -80,7 +81,8 @@ def egress_objects(endpoint: Endpoint, target: Target, options: Options, gateway
 
 
 def _deployment(
-    endpoint: Endpoint,
+    endpoint: api.ModelEndpoint,
+    key: APIKey,
     metadata: Mapping[str, Any],
     selector: Mapping[str, str],
     files: Mapping[str, str],
@@ -103,13 +105,13 @@ def _deployment(
                     # Envoy reads its bootstrap only when it starts.
                     "annotations": {_CHECKSUM_ANNOTATION: checksum},
                 },
-                "spec": _pod_spec(endpoint, metadata["name"], selector, options),
+                "spec": _pod_spec(key, _authority(endpoint), metadata["name"], selector, options),
             },
         },
     }
 
 
-def _pod_spec(endpoint: Endpoint, name: str, selector: Mapping[str, str], options: Options) -> dict[str, Any]:
+def _pod_spec(key: APIKey, authority: str, name: str, selector: Mapping[str, str], options: Options) -> dict[str, Any]:
     return {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -122,33 +124,33 @@ def _pod_spec(endpoint: Endpoint, name: str, selector: Mapping[str, str], option
         },
         "terminationGracePeriodSeconds": _STREAM_GRACE_SECONDS + 30,
         "topologySpreadConstraints": [spread_over_nodes(selector)],
-        "volumes": _volumes(endpoint, name),
-        "containers": [_container(endpoint, options)],
+        "volumes": _volumes(key, authority, name),
+        "containers": [_container(authority, options)],
     }
 
 
-def _ca(endpoint: Endpoint) -> str:
-    reference = (endpoint["spec"].get("tls") or {}).get("caCertificateRef") or {}
-    return str(reference.get("name", ""))
+def _authority(endpoint: api.ModelEndpoint) -> str:
+    """Return the name of the ConfigMap with the certificates of who may have signed the backend's; "" for none."""
+    tls = endpoint.spec.tls
+    return tls.ca_certificate_ref.name if tls and tls.ca_certificate_ref else ""
 
 
-def _volumes(endpoint: Endpoint, name: str) -> list[dict[str, Any]]:
-    credential = Credential.of(endpoint["spec"])
-    key = [{"key": credential.key, "path": egress_config.KEY_FILE}]
+def _volumes(key: APIKey, authority: str, name: str) -> list[dict[str, Any]]:
+    items = [{"key": key.secret_ref.key, "path": egress_config.KEY_FILE}]
     volumes: list[dict[str, Any]] = [
         {"name": "config", "configMap": {"name": name}},
         # For the proxy's group only (0440). As folders they follow the Secret when it changes; a subPath would not.
-        {"name": "key", "secret": {"secretName": credential.secret, "items": key, "defaultMode": 0o440}},
+        {"name": "key", "secret": {"secretName": key.secret_ref.name, "items": items, "defaultMode": 0o440}},
     ]
-    if _ca(endpoint):
-        authority = [{"key": "ca.crt", "path": egress_config.CA_FILE}]
-        volumes.append({"name": "ca", "configMap": {"name": _ca(endpoint), "items": authority}})
+    if authority:
+        certificates = [{"key": "ca.crt", "path": egress_config.CA_FILE}]
+        volumes.append({"name": "ca", "configMap": {"name": authority, "items": certificates}})
     return volumes
 
 
-def _container(endpoint: Endpoint, options: Options) -> dict[str, Any]:
+def _container(authority: str, options: Options) -> dict[str, Any]:
     mounts = [("config", egress_config.CONFIG_DIRECTORY), ("key", egress_config.KEY_DIRECTORY)]
-    if _ca(endpoint):
+    if authority:
         mounts.append(("ca", egress_config.CA_DIRECTORY))
     ready = {"path": egress_config.READY_PATH, "port": _PORT_NAME}
     return {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import APIKey, EndpointTLS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
@@ -49,40 +50,33 @@ _HOPS = (
 
 @dataclass(frozen=True)
 class Credential:
-    """Where the key is, and the header in which the endpoint wants it: `prefix` and the key."""
+    """The header in which the endpoint expects its key: `prefix` and the key."""
 
-    secret: str
-    key: str
     header: str
     prefix: str
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> Credential:
-        """The credential of the spec of a ModelEndpoint (wire form) that has one, with defaults filled in."""
-        api_key = spec["credential"]["apiKey"]
-        header = api_key.get("header") or "Authorization"
-        prefix = api_key.get("prefix")
+    def of(cls, key: APIKey) -> Credential:
+        """Return the credential of a key, with defaults filled in."""
+        prefix = key.prefix
         if prefix is None:
-            prefix = "Bearer " if header.lower() == _AUTHORIZATION else ""
-        reference = api_key["secretRef"]
-        return cls(reference["name"], reference.get("key") or "apiKey", header, prefix)
+            prefix = "Bearer " if key.header.lower() == _AUTHORIZATION else ""
+        return cls(key.header, prefix)
 
 
-def egress_config(endpoint: Mapping[str, Any], target: Target) -> dict[str, dict[str, Any]]:
-    """The files of the proxy of a ModelEndpoint (wire form) with a credential, by name.
+def egress_config(key: APIKey, tls: EndpointTLS | None, target: Target) -> dict[str, dict[str, Any]]:
+    """Return the files of the proxy of a ModelEndpoint with this key, by name.
 
     The key is not among them: Envoy reads it from where the Secret is mounted, and again when it changes there. While
     it has none it answers 401 itself.
     """
-    spec = endpoint["spec"]
-    credential = Credential.of(spec)
-    files = {BOOTSTRAP_FILE: _bootstrap(credential, target, spec.get("tls") or {}), CREDENTIAL_FILE: _key_secret()}
+    files = {BOOTSTRAP_FILE: _bootstrap(Credential.of(key), target, tls), CREDENTIAL_FILE: _key_secret()}
     if target.tls:
-        files[AUTHORITIES_FILE] = _authorities_secret(bool((spec.get("tls") or {}).get("caCertificateRef")))
+        files[AUTHORITIES_FILE] = _authorities_secret(tls is not None and tls.ca_certificate_ref is not None)
     return files
 
 
-def _bootstrap(credential: Credential, target: Target, tls: Mapping[str, Any]) -> dict[str, Any]:
+def _bootstrap(credential: Credential, target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
     # Envoy asks for a node before it reads secrets from files.
     return {
         "node": {"id": "egress", "cluster": "egress"},
@@ -156,7 +150,7 @@ def _file(name: str) -> dict[str, Any]:
     return {"path_config_source": {"path": f"{CONFIG_DIRECTORY}/{name}"}, "resource_api_version": "V3"}
 
 
-def _cluster(target: Target, tls: Mapping[str, Any]) -> dict[str, Any]:
+def _cluster(target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
     cluster: dict[str, Any] = {
         "name": _CLUSTER,
         "type": "LOGICAL_DNS" if target.named else "STATIC",
@@ -174,7 +168,7 @@ def _cluster(target: Target, tls: Mapping[str, Any]) -> dict[str, Any]:
     if target.named:
         cluster["dns_lookup_family"] = "ALL"
     if target.tls:
-        cluster["transport_socket"] = _transport_socket(tls.get("serverName") or target.host)
+        cluster["transport_socket"] = _transport_socket((tls.server_name if tls else None) or target.host)
     return cluster
 
 

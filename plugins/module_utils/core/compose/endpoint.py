@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The ModelEndpoint of a replica: where a replica is reached through the gateway of its workload cluster."""
+"""The ModelEndpoint of a replica: its URL through the gateway of its workload cluster."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from collections.abc import Iterable, Mapping
 from ipaddress import IPv6Address
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import ObjectMeta
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import ModelEndpointSpec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
 _HTTP_PORT = 80
 _HTTPS_PORT = 443
 
 
-def model_endpoint(replica: Mapping[str, Any], gateway_url: str) -> dict[str, Any]:
-    """The ModelEndpoint of a ModelReplica (wire form) behind a gateway, with the replica's name and labels.
+def model_endpoint(replica: api.ModelReplica, gateway_url: str) -> api.ModelEndpoint:
+    """Return the ModelEndpoint of a ModelReplica behind a gateway, with the replica's name and labels.
 
     `gateway_url` has no path and does not end with a slash.
     """
-    metadata = replica["metadata"]
-    namespace = metadata.get("namespace") or "default"
-    path = path_prefix(namespace, metadata["name"])
-    return {
-        "apiVersion": "modelplane.ai/v1alpha1",
-        "kind": "ModelEndpoint",
-        "metadata": {
-            "name": metadata["name"],
-            "namespace": namespace,
-            "labels": {**(metadata.get("labels") or {}), **Owner.of(replica).labels()},
-        },
-        "spec": {"url": f"{gateway_url}{path}v1", "rewritePath": path},
-    }
+    path = path_prefix(replica.namespace, replica.name)
+    labels = {**replica.labels, **Owner.of(replica).labels()}
+    return api.construct(
+        api.ModelEndpoint,
+        api_version=api.ModelEndpoint.group_version(),
+        kind=api.ModelEndpoint.KIND,
+        metadata=api.construct(ObjectMeta, name=replica.name, namespace=replica.namespace, labels=labels),
+        spec=api.construct(ModelEndpointSpec, url=f"{gateway_url}{path}v1", rewrite_path=path),
+    )
 
 
 def http_url(address: str) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an engine's command line says about the engine: what it is, its port, its KV cache block size, its parallelism.
+"""The command line of an engine: the server it starts, its port, its KV cache block size, its parallelism.
 
 Flags are read from `args` and then from `command`. An element that is shell text, as in
 `sh -c "exec vllm serve --port 8001"`, is split as a POSIX shell would split it. Nothing is expanded: a value such as
@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 
 DEFAULT_BLOCK_SIZE = 16
 
@@ -79,6 +80,27 @@ _SGLANG_ATTENTION = "--enable-dp-attention"
 
 
 @dataclass(frozen=True)
+class CommandLine:
+    """What a container is started with. `variables` are the names of its environment."""
+
+    command: Sequence[str] = ()
+    args: Sequence[str] = ()
+    image: str = ""
+    variables: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, container: Container) -> CommandLine:
+        """Return the command line of the container of an engine."""
+        variables = tuple(variable.name for variable in container.env or ())
+        return cls(container.command or (), container.args or (), container.image, variables)
+
+    @property
+    def fields(self) -> tuple[CommandLine, CommandLine]:
+        """The arguments alone, and the command alone."""
+        return CommandLine(args=self.args), CommandLine(command=self.command)
+
+
+@dataclass(frozen=True)
 class Parallelism:
     """How many devices all pods of one copy of an engine take, by the axes that are written.
 
@@ -93,44 +115,42 @@ class Parallelism:
         return " ".join(f"{axis}={value}" for axis, value in self.axes.items())
 
 
-def port(container: Mapping[str, Any], expected: int) -> int:
+def port(line: CommandLine, expected: int) -> int:
     """The `--port` of an engine, or the port where it is expected to listen."""
-    return _number(container, ("--port",), _MAX_PORT) or expected
+    return _number(line, ("--port",), _MAX_PORT) or expected
 
 
-def block_size(container: Mapping[str, Any]) -> int:
+def block_size(line: CommandLine) -> int:
     """Tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
-    return _number(container, ("--block-size", "--page-size"), _MAX_BLOCK_SIZE) or DEFAULT_BLOCK_SIZE
+    return _number(line, ("--block-size", "--page-size"), _MAX_BLOCK_SIZE) or DEFAULT_BLOCK_SIZE
 
 
-def program(container: Mapping[str, Any]) -> str | None:
+def program(line: CommandLine) -> str | None:
     """The inference server that a container starts: `vllm` or `sglang`; None for any other program, and for several."""
-    plain = _plain(container)
-    found = {name for words in (*_scripts(container), plain) if (name := _starts(words))}
-    if not found and not container.get("command"):
-        repository = str(container.get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
+    found = {name for words in (*_scripts(line), _plain(line)) if (name := _starts(words))}
+    if not found and not line.command:
+        repository = line.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
         found = {"vllm"} if repository == "vllm-openai" else set()
     return found.pop() if len(found) == 1 else None
 
 
-def has_model(container: Mapping[str, Any]) -> bool:
+def has_model(line: CommandLine) -> bool:
     """Whether the engine's args name a model."""
-    return any(arg == "--model" or arg.startswith("--model=") for arg in container.get("args") or ())
+    return any(arg == "--model" or arg.startswith("--model=") for arg in line.args)
 
 
-def parallelism(container: Mapping[str, Any]) -> Parallelism | None:
+def parallelism(line: CommandLine) -> Parallelism | None:
     """The parallelism of an engine that is vLLM or SGLang; None where no axis is written or nobody can tell.
 
     Nobody can tell what a value is that is expanded in the pod, what an unknown program does, and which of several
     command lines will run if they differ.
     """
-    script, plain = _scripts(container), _plain(container)
-    name = program(container)
-    if name is None or any(str(entry.get("name", "")).startswith("VLLM_DP_") for entry in container.get("env") or ()):
+    name = program(line)
+    if name is None or any(variable.startswith("VLLM_DP_") for variable in line.variables):
         return None
-    started = [words for words in script if _starts(words) == name]
+    started = [words for words in _scripts(line) if _starts(words) == name]
     if started:
-        args = _plain({"args": container.get("args")})
+        args = _plain(line.fields[0])
         passed = [sum(word in _ALL_ARGUMENTS for word in words) for words in started]
         if (args and not all(passed)) or sum(passed) > _MOST_PASSED:
             return None
@@ -138,19 +158,19 @@ def parallelism(container: Mapping[str, Any]) -> Parallelism | None:
             [each for word in words for each in (args if word in _ALL_ARGUMENTS else (word,))] for words in started
         ]
     else:
-        lines = [plain]
+        lines = [_plain(line)]
     found = [_axes(words, name) for words in lines]
     if found[0] is None or any(other != found[0] for other in found[1:]):
         return None
     axes = dict(found[0])
     shared = (_DATA,) if axes.pop(_SGLANG_ATTENTION, None) else ()
     devices = prod(value for axis, value in axes.items() if axis not in shared)
-    return Parallelism(axes, devices, _field_of_axes(container, name)) if axes else None
+    return Parallelism(axes, devices, _field_of_axes(line, name)) if axes else None
 
 
-def _field_of_axes(container: Mapping[str, Any], name: str) -> str:
-    args = {"args": container.get("args")}
-    words = (word for line in (_plain(args), *_scripts(args)) for word in line)
+def _field_of_axes(line: CommandLine, name: str) -> str:
+    args, _command = line.fields
+    words = (word for each in (_plain(args), *_scripts(args)) for word in each)
     return "args" if any(_flag(word, name) in _PROGRAMS[name].axes for word in words) else "command"
 
 
@@ -195,9 +215,9 @@ def _starts(words: Sequence[str]) -> str | None:
     return None
 
 
-def _number(container: Mapping[str, Any], flags: tuple[str, ...], limit: int) -> int | None:
+def _number(line: CommandLine, flags: tuple[str, ...], limit: int) -> int | None:
     """The value of the first of the flags; None when there is none or it is not a number from 1 to `limit`."""
-    for words in _command_lines(container):
+    for words in _command_lines(line):
         for position, word in enumerate(words):
             flag, equals, value = word.partition("=")
             if flag[:2] + flag[2:].replace("_", "-") not in flags:
@@ -215,23 +235,22 @@ def _integer(text: str, limit: int) -> int | None:
     return number if 1 <= number <= limit else None
 
 
-def _command_lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
+def _command_lines(line: CommandLine) -> Iterator[list[str]]:
     """The command lines that a container starts, its args first, each as its words."""
-    for field in ("args", "command"):
-        part = {field: container.get(field)}
+    for part in line.fields:
         yield _plain(part)
         yield from _scripts(part)
 
 
-def _plain(container: Mapping[str, Any]) -> list[str]:
+def _plain(line: CommandLine) -> list[str]:
     """The words of a container's command line that are no shell text, its command first."""
-    elements = [*(container.get("command") or ()), *(container.get("args") or ())]
+    elements = [*line.command, *line.args]
     return [element.strip() for element in elements if not _is_script(element)]
 
 
-def _scripts(container: Mapping[str, Any]) -> list[list[str]]:
+def _scripts(line: CommandLine) -> list[list[str]]:
     """The simple commands of shell text in a container's command line, each as its words."""
-    elements = [*(container.get("command") or ()), *(container.get("args") or ())]
+    elements = [*line.command, *line.args]
     commands = [words for element in elements if _is_script(element) for words in _simple_commands(element)]
     return [words for words in commands if not _starts_ray(words)]
 

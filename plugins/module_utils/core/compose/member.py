@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.engine import DeviceConstraint
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
+    PlacedEngine,
+    PlacedMember,
+    ResolvedDeviceRequest,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
@@ -16,41 +22,40 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 
 @dataclass(frozen=True)
 class Member:
-    """A member in its wire form, with its owner, the name of its engine and the weights that it mounts."""
+    """A member as it is placed, with its owner, the name of its engine and the weights that it mounts."""
 
     owner: Owner
     engine: str
-    wire: Mapping[str, Any]
+    placed: PlacedMember
     cache: CacheMount | None = None
 
     @property
     def role(self) -> str:
-        return str(self.wire.get("role") or constants.STANDALONE)
+        return self.placed.role
 
     @property
     def serves(self) -> bool:
-        """Whether the member's pods answer the API."""
+        """True when the member's pods answer the API."""
         return self.role != constants.WORKER
 
     @property
-    def container(self) -> Mapping[str, Any]:
+    def container(self) -> Container:
         """The container named "engine" as the user wrote it."""
-        container: Mapping[str, Any] = self.wire["template"]["spec"]["containers"][0]
-        return container
+        return self.placed.template.spec.containers[0]
 
     @property
-    def device_requests(self) -> Sequence[Mapping[str, Any]]:
-        return self.wire.get("deviceRequests") or ()
+    def device_requests(self) -> Sequence[ResolvedDeviceRequest]:
+        return self.placed.device_requests or ()
 
     @property
-    def device_constraints(self) -> Sequence[Mapping[str, Any]]:
-        return self.wire.get("deviceConstraints") or ()
+    def device_constraints(self) -> Sequence[DeviceConstraint]:
+        return self.placed.device_constraints or ()
 
     @property
     def pools(self) -> Sequence[str]:
         """The node pools that the member's pods may run on: several only in a gang that one pool cannot hold."""
-        spread = self.wire.get("nodePools") or ()
-        return tuple(dict.fromkeys(pool["name"] for pool in spread)) or (self.wire["nodePoolName"],)
+        spread = self.placed.node_pools or ()
+        return tuple(dict.fromkeys(pool.name for pool in spread)) or (self.placed.node_pool_name,)
 
     @property
     def claim_name(self) -> str:
@@ -58,11 +63,11 @@ class Member:
         return child_name(self.owner.prefix, self.engine, self.role.lower(), "devices")
 
 
-def members(owner: Owner, engine: Mapping[str, Any], cache: CacheMount | None = None) -> tuple[Member, ...]:
-    """The members of an engine (wire form), in the order in which they are written."""
-    return tuple(Member(owner, engine["name"], wire, cache) for wire in engine["members"])
+def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:
+    """Return the members of an engine, in the order in which they are written."""
+    return tuple(Member(owner, engine.name, placed, cache) for placed in engine.members)
 
 
 def serving_member(parts: Sequence[Member]) -> Member:
-    """The one member of an engine whose pods answer the API: the Standalone one or the Leader."""
+    """Return the one member of an engine whose pods answer the API: the Standalone one or the Leader."""
     return next(member for member in parts if member.serves)

@@ -16,8 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.opti
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import pod_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import REPLICA_LABEL, label_value
-
-Object = dict[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """Set on every Namespace by the API server."""
@@ -28,7 +27,7 @@ def network_policy(
     selector: Mapping[str, Any],
     ingress: Iterable[Mapping[str, Any]],
     egress: Iterable[Mapping[str, Any]] | None = None,
-) -> Object:
+) -> dict[str, Any]:
     """A NetworkPolicy for the pods of a label selector, which nobody reaches but by the rules of `ingress`. They reach
     nobody but by those of `egress`; without it, whomever they like."""
     rules = {"ingress": list(ingress)} | ({} if egress is None else {"egress": list(egress)})
@@ -62,7 +61,7 @@ def pods_of(namespace: str) -> dict[str, Any]:
 
 def replica_policies(
     owner: Owner, workloads: Sequence[Object], options: Options, *, linked: bool
-) -> tuple[Object, ...]:
+) -> tuple[dict[str, Any], ...]:
     """The NetworkPolicies of a replica with these workloads. `linked`: its engines hand each other their KV caches.
 
     The pods of a gang talk with each other on ports of NCCL's and UCX's choice, and so do engines that are linked. What

@@ -1,23 +1,24 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a ModelDeployment may change of the containers that are composed beside its engines."""
+"""Images and arguments of the containers that are composed beside engines, as a ModelDeployment overrides them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Picker, Sidecar
 
 
-def image(written: Mapping[str, Any] | None, composed: str) -> str:
-    """The image to run: the one written in `serving.picker` or `serving.sidecar`, else the composed one."""
-    return str((written or {}).get("image") or composed)
+def image(written: Picker | Sidecar | None, composed: str) -> str:
+    """Return the image to run: the one written in `serving.picker` or `serving.sidecar`, else the composed one."""
+    return (written.image if written else None) or composed
 
 
 def args(
-    written: Mapping[str, Any] | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
+    written: Picker | Sidecar | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """The arguments to run with: a written flag takes the place of the composed one of that name, others are added.
+    """Return the arguments to run with: a written flag replaces the composed one of that name, others are added.
 
     `renamed` maps names that a flag has in other images to the composed one: an image refuses flags it does not know.
 
@@ -25,7 +26,7 @@ def args(
     (`--v 4`), and no order between different flags means anything to the Go flag packages. One hyphen or two are
     the same to them.
     """
-    own = list((written or {}).get("args") or ())
+    own = list((written.args if written else None) or ())
     names = [_flag(each) for each in own if each.startswith("-")]
     replaced = {renamed.get(name, name) for name in names}
     return [each for each in composed if _flag(each) not in replaced] + own

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whose objects are composed: the names, the namespace and the labels that all objects of one replica share."""
+"""Names, namespace and labels that all objects of one replica share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 
 
 def user_labels(labels: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels that a user gave, without reserved keys: selectors rely on who carries those, and who does not."""
+    """Return the labels that a user gave, without reserved keys, as selectors rely on those."""
     return {key: value for key, value in (labels or {}).items() if not key.startswith(names.RESERVED_PREFIX)}
 
 
@@ -30,12 +30,10 @@ class Owner:
     prefix: str
 
     @classmethod
-    def of(cls, replica: Mapping[str, Any]) -> Owner:
-        """The owner that a ModelReplica in its wire form stands for."""
-        metadata = replica["metadata"]
-        name = metadata["name"]
-        deployment = (metadata.get("labels") or {}).get(names.DEPLOYMENT_LABEL, "")
-        return cls(metadata.get("namespace") or "default", name, deployment, names.object_prefix(name))
+    def of(cls, replica: api.ModelReplica) -> Owner:
+        """Return the owner that a ModelReplica stands for."""
+        deployment = replica.labels.get(names.DEPLOYMENT_LABEL, "")
+        return cls(replica.namespace, replica.name, deployment, names.object_prefix(replica.name))
 
     @property
     def workload_namespace(self) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The endpoint picker of a replica: the pod that tells the gateway which serving pod takes a request.
+"""The endpoint picker of a replica: the pod that chooses the serving pod for each request.
 
 There is one, as its authors recommend: what is in the caches of the engines each picker knows of the requests that it
 saw itself. A second one that waits to be elected would never be ready, so that no Deployment of pickers would be
@@ -10,10 +10,12 @@ which nobody picks. So a rollout starts the new one before the old one goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaSpec
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Picker
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, overrides
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
@@ -35,13 +37,13 @@ _LOST_NODE_SECONDS = 10
 """After which a picker on a node that does not answer is replaced: Kubernetes waits for five minutes by default."""
 
 
-def picker_objects(owner: Owner, spec: Mapping[str, Any], options: Options, pause: int) -> tuple[dict[str, Any], ...]:
-    """The objects of the endpoint picker of a ModelReplica with this spec. It serves on for `pause` seconds.
+def picker_objects(owner: Owner, spec: ModelReplicaSpec, options: Options, pause: int) -> tuple[dict[str, Any], ...]:
+    """Return the objects of the endpoint picker of a ModelReplica with this spec. It serves on for `pause` seconds.
 
     A configuration in `serving.picker.config` replaces the composed one as a whole, unchanged.
     """
-    written = (spec.get("serving") or {}).get("picker") or {}
-    config = written.get("config")
+    written = spec.serving.picker if spec.serving else None
+    config = written.config if written else None
     text = to_yaml(picker_config(owner, spec) if config is None else config)
     return (
         _service_account(owner),
@@ -93,7 +95,7 @@ def _config_map(owner: Owner, config: str) -> dict[str, Any]:
     }
 
 
-def _deployment(owner: Owner, config: str, written: Mapping[str, Any], options: Options, pause: int) -> dict[str, Any]:
+def _deployment(owner: Owner, config: str, written: Picker | None, options: Options, pause: int) -> dict[str, Any]:
     deployment: dict[str, Any] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -136,7 +138,7 @@ def _lost_node(taint: str) -> dict[str, Any]:
     }
 
 
-def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def _container(owner: Owner, written: Picker | None, options: Options) -> dict[str, Any]:
     args = (
         f"--pool-name={owner.pool_name}",
         f"--pool-namespace={owner.workload_namespace}",
@@ -173,9 +175,11 @@ def _container(owner: Owner, written: Mapping[str, Any], options: Options) -> di
     }
 
 
-def _resources(written: Mapping[str, Any]) -> dict[str, Any]:
-    """The composed amounts, and what is written: of a resource both request and limit, as the one bounds the other."""
-    own = {field: amounts for field, amounts in (written.get("resources") or {}).items() if amounts}
+def _resources(written: Picker | None) -> dict[str, Any]:
+    """Return the composed amounts with the written ones: of a resource both request and limit, as the one bounds the
+    other."""
+    given_amounts = api.wire(written.resources) if written and written.resources else {}
+    own = {field: amounts for field, amounts in given_amounts.items() if amounts}
     given = {resource for amounts in own.values() for resource in amounts}
     merged = {}
     for field, amounts in _RESOURCES.items():

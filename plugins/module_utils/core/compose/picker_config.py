@@ -8,22 +8,23 @@ size, and `nonCachedTokens` above 0. Without one of them every request silently 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaSpec
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.disaggregation import is_disaggregated
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import members, serving_member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 
 _DECIDER = "prefix-based-pd-decider"
 
 
-def picker_config(owner: Owner, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration, in its parsed form, for the spec of a ModelReplica."""
-    engine = next((each for each in spec["engines"] if each.get("phase") == constants.DECODE), spec["engines"][0])
+def picker_config(owner: Owner, spec: ModelReplicaSpec) -> dict[str, Any]:
+    """Return the configuration, as data, for the spec of a ModelReplica."""
+    engine = next((engine for engine in spec.engines if engine.phase == constants.DECODE), spec.engines[0])
     container = serving_member(members(owner, engine)).container
-    producer = _cache_producer(engine_flags.block_size(container))
+    producer = _cache_producer(engine_flags.block_size(CommandLine.of(container)))
     if is_disaggregated(spec):
         plugins = [producer, *_disaggregated_plugins()]
         profiles = [_profile("prefill", "prefill-filter"), _profile("decode", "decode-filter")]

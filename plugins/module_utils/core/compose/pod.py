@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The pod of an engine's member: the user's container with its devices, its volumes and its place."""
+"""The pod of an engine's member: the user's container with its devices, its volumes and its node pools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import Container
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import user_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import (
@@ -37,12 +40,13 @@ _CONTAINER_FIELDS = (
 
 
 def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The pod template of a member. Managed labels win over the user's; `env` comes before the user's variables."""
-    written = member.wire["template"].get("metadata") or {}
-    labels = {**user_labels(written.get("labels")), **member.owner.identity_labels(), **managed_labels}
-    metadata: dict[str, Any] = {"labels": labels}
-    if written.get("annotations"):
-        metadata["annotations"] = dict(written["annotations"])
+    """Return the pod template of a member. Managed labels win over the user's; `env` comes before the user's
+    variables."""
+    written = member.placed.template.metadata
+    own = user_labels(written.labels if written else None)
+    metadata: dict[str, Any] = {"labels": {**own, **member.owner.identity_labels(), **managed_labels}}
+    if written and written.annotations:
+        metadata["annotations"] = dict(written.annotations)
     return {"metadata": metadata, "spec": _pod_spec(member, env)}
 
 
@@ -56,33 +60,35 @@ def health_probe(port: int) -> dict[str, Any]:
     }
 
 
-def shared_memory_volume(name: str, container: Mapping[str, Any]) -> dict[str, Any]:
+def shared_memory_volume(name: str, container: Container) -> dict[str, Any]:
     """A memory-backed volume, bounded: pages in it count as memory of the pod and could take the node's otherwise."""
     return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory_limit(container)}}
 
 
-def shared_memory_limit(container: Mapping[str, Any]) -> str:
-    """Half of the container's memory request in whole MiB, or 16Gi. To Kubernetes a lone limit is the request too."""
-    resources = container.get("resources") or {}
-    for field in ("requests", "limits"):
-        written = (resources.get(field) or {}).get("memory")
-        if written is None:
+def shared_memory_limit(container: Container) -> str:
+    """Return half of the container's memory request in whole MiB, or 16Gi. To Kubernetes a lone limit is the request
+    too."""
+    resources = container.resources
+    for amounts in (resources.requests, resources.limits) if resources else ():
+        if amounts is None or amounts.memory is None:
             continue
         try:
-            requested = Quantity.parse(str(written)).value
+            requested = Quantity.parse(amounts.memory).value
         except QuantityError:
             return DEFAULT_SHARED_MEMORY
         return f"{max(1, requested // (2 * _MEBIBYTE))}Mi" if requested > 0 else DEFAULT_SHARED_MEMORY
     return DEFAULT_SHARED_MEMORY
 
 
-def missing_variables(wanted: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Those of the wanted variables whose names are not given yet.
+def missing_variables(
+    defaults: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return those of the default variables whose names are not given yet.
 
     A name may occur once only: the API server merges `env` by name and refuses duplicates in a server-side apply.
     """
     names = {variable["name"] for variable in given}
-    return [deepcopy(dict(variable)) for variable in wanted if variable["name"] not in names]
+    return [deepcopy(dict(variable)) for variable in defaults if variable["name"] not in names]
 
 
 def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
@@ -102,17 +108,16 @@ def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    written = member.wire["template"]["spec"]
-    container = member.container
-    classes = [request["deviceClassName"] for request in member.device_requests]
+    written = member.placed.template.spec
+    classes = [request.device_class_name for request in member.device_requests]
     spec: dict[str, Any] = {**_place(member.pools), "tolerations": gpu_tolerations(classes)}
     spec["automountServiceAccountToken"] = False
     spec["securityContext"] = pod_security_context(member)
-    if written.get("imagePullSecrets"):
-        spec["imagePullSecrets"] = deepcopy(list(written["imagePullSecrets"]))
+    if written.image_pull_secrets:
+        spec["imagePullSecrets"] = [api.wire(secret) for secret in written.image_pull_secrets]
     if member.device_requests:
         spec["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": member.claim_name}]
-    spec["volumes"] = [shared_memory_volume("dshm", container)]
+    spec["volumes"] = [shared_memory_volume("dshm", member.container)]
     if member.cache:
         spec["volumes"].append(member.cache.volume())
     spec["containers"] = [_container(member, env)]
@@ -132,15 +137,14 @@ def _place(pools: Sequence[str]) -> dict[str, Any]:
 
 def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     written = member.container
-    container: dict[str, Any] = {"name": constants.ENGINE_CONTAINER, "image": written["image"]}
-    if written.get("command"):
-        container["command"] = list(written["command"])
+    container: dict[str, Any] = {"name": constants.ENGINE_CONTAINER, "image": written.image}
+    if written.command:
+        container["command"] = list(written.command)
     args = _args(member)
     if args or member.role == constants.STANDALONE:
         container["args"] = args
-    own = written.get("env") or ()
-    wanted = [*env, *(member.cache.env() if member.cache else ())]
-    variables = missing_variables(wanted, own) + deepcopy(list(own))
+    own = [api.wire(variable) for variable in written.env or ()]
+    variables = missing_variables([*env, *(member.cache.env() if member.cache else ())], own) + own
     if variables:
         container["env"] = variables
     if member.serves:
@@ -160,16 +164,17 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
 def _args(member: Member) -> list[str]:
     """The user's args, completed by the mounted model where the image's own entry point starts the server."""
     written = member.container
-    args = list(written.get("args") or ())
+    args = list(written.args or ())
     mounted = member.cache is not None and member.cache.is_model
-    if mounted and member.serves and not written.get("command") and not engine_flags.has_model(written):
+    if mounted and member.serves and not written.command and not engine_flags.has_model(CommandLine.of(written)):
         args.append(f"--model={constants.MODEL_CACHE_PATH}")
     return args
 
 
 def _resources(member: Member) -> dict[str, Any]:
-    written = member.container.get("resources") or {}
-    resources: dict[str, Any] = {field: dict(written[field]) for field in ("requests", "limits") if written.get(field)}
+    written = member.container.resources
+    amounts = api.wire(written) if written else {}
+    resources: dict[str, Any] = {field: given for field, given in amounts.items() if given}
     if member.device_requests:
         resources["claims"] = [{"name": _CLAIM}]
     return resources

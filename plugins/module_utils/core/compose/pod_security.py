@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the pods of engines may do on their node, and which pods their namespace lets in.
+"""Security contexts of engine pods, and the Pod Security level of their namespace.
 
 Pods get as little as they need: no capability, no token, the seccomp profile of the container runtime. No user is set:
 most images run as root, and OpenShift picks a number by itself.
@@ -9,15 +9,17 @@ most images run as root, and OpenShift picks a number by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_security import (
     BASELINE_CAPABILITIES,
     IPC_LOCK,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 LABEL_PREFIX = "pod-security.kubernetes.io/"
 """Of the labels of a Namespace that Kubernetes' Pod Security admission reads."""
@@ -38,15 +40,18 @@ _NETWORK_SELECTOR = re.compile(
 
 
 def pod_security_context(member: Member) -> dict[str, Any]:
-    """The securityContext of a member's pod: what the user wrote, on top of the least."""
-    written = member.wire["template"]["spec"].get("securityContext") or {}
-    return {"seccompProfile": {"type": "RuntimeDefault"}, **deepcopy(dict(written))}
+    """Return the securityContext of a member's pod: what the user wrote, on top of the least."""
+    written = member.placed.template.spec.security_context
+    return {"seccompProfile": {"type": "RuntimeDefault"}, **(api.wire(written) if written else {})}
 
 
 def container_security_context(member: Member) -> dict[str, Any]:
-    """The securityContext of a member's container. Whoever claims a network device may pin memory, for RDMA."""
-    written = deepcopy(dict(member.container.get("securityContext") or {}))
-    added = (written.pop("capabilities", None) or {}).get("add") or ()
+    """Return the securityContext of a member's container. One that claims a network device may pin memory, for RDMA."""
+    context_written = member.container.security_context
+    capabilities = context_written.capabilities if context_written else None
+    written = api.wire(context_written) if context_written else {}
+    written.pop("capabilities", None)
+    added = tuple((capabilities.add if capabilities else None) or ())
     if claims_network_devices(member.device_requests):
         added = (*added, IPC_LOCK)
     context = {**confined(), **written}
@@ -60,11 +65,11 @@ def confined() -> dict[str, Any]:
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
-def claims_network_devices(requests: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether any of these device requests (wire form) is for an interface that does RDMA."""
+def claims_network_devices(requests: Iterable[ResolvedDeviceRequest]) -> bool:
+    """Return True when any of these device requests is for an interface that does RDMA."""
     return any(
-        request["deviceClassName"] in _NETWORK_CLASSES
-        or any(_NETWORK_SELECTOR.search(selector.get("cel") or "") for selector in request.get("selectors") or ())
+        request.device_class_name in _NETWORK_CLASSES
+        or any(_NETWORK_SELECTOR.search(selector.cel or "") for selector in request.selectors or ())
         for request in requests
     )
 
@@ -82,8 +87,8 @@ def namespace_labels(members: Iterable[Member] = ()) -> dict[str, str]:
     return {_ENFORCE: _PRIVILEGED if added - set(BASELINE_CAPABILITIES) else _BASELINE, _WARN: "restricted"}
 
 
-def laxer(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """That of two composed forms of a Namespace that lets in more: the pods of both have to get in."""
+def laxer(one: Object, other: Object) -> Object:
+    """Return that of two composed forms of a Namespace that lets in more: the pods of both have to get in."""
     return max(one, other, key=lambda namespace: _laxness((namespace["metadata"].get("labels") or {}).get(_ENFORCE)))
 
 

@@ -1,32 +1,30 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelService: which endpoints a service leads to, and the routes that lead there."""
+"""ModelService: the endpoints that a service leads to, and the routes that lead there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import ServiceEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import weights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import namespace_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service_routes import (
     Routed,
     routes,
     unavailable,
 )
-
-Object = dict[str, Any]
-Endpoint = Mapping[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 
 @dataclass(frozen=True)
 class Member:
-    """A ModelEndpoint (wire form) that a service matches. `entry` counts the entries of the service from 0; `weight` is
+    """A ModelEndpoint that a service matches. `entry` counts the entries of the service from 0; `weight` is
     0 for one that gets no requests, be it that it is not usable or that another tier is in use."""
 
-    endpoint: Endpoint
+    endpoint: api.ModelEndpoint
     entry: int
     weight: int
     usable: bool
@@ -42,20 +40,20 @@ class Resolution:
 
 
 class EndpointIndex:
-    """All ModelEndpoints (wire form), found by namespace and labels."""
+    """All ModelEndpoints, by namespace and labels."""
 
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._all: dict[str, dict[str, Endpoint]] = {}
+    def __init__(self, endpoints: Iterable[api.ModelEndpoint]) -> None:
+        self._all: dict[str, dict[str, api.ModelEndpoint]] = {}
         for endpoint in endpoints:
-            self._all.setdefault(namespace_of(endpoint), {})[endpoint["metadata"]["name"]] = endpoint
+            self._all.setdefault(endpoint.namespace, {})[endpoint.name] = endpoint
         self._by_label: dict[tuple[str, str, str], set[str]] = {}
         for namespace, named in self._all.items():
             for name, endpoint in named.items():
-                for key, value in (endpoint["metadata"].get("labels") or {}).items():
+                for key, value in endpoint.labels.items():
                     self._by_label.setdefault((namespace, key, value), set()).add(name)
 
-    def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Endpoint]:
-        """The endpoints of a namespace that have all of these labels, sorted by name. No labels match all of them."""
+    def matching(self, namespace: str, labels: Mapping[str, str]) -> list[api.ModelEndpoint]:
+        """Return the endpoints of a namespace with all of these labels, sorted by name. No labels match all of them."""
         named = self._all.get(namespace, {})
         sets = [self._by_label.get((namespace, key, value), set()) for key, value in labels.items()]
         sets.sort(key=len)
@@ -63,18 +61,19 @@ class EndpointIndex:
         return [named[name] for name in sorted(found)]
 
 
-def resolve(service: Mapping[str, Any], endpoints: EndpointIndex, usable: Callable[[Endpoint], bool]) -> Resolution:
-    """What a ModelService (wire form) leads to, of the endpoints of its own namespace.
+def resolve(
+    service: api.ModelService, endpoints: EndpointIndex, usable: Callable[[api.ModelEndpoint], bool]
+) -> Resolution:
+    """Return what a ModelService leads to, of the endpoints of its own namespace.
 
     An endpoint belongs to the first entry that matches it. Of the entries only those are in use that have the lowest
     `priority` among the entries with a usable endpoint.
     """
     matched = _matched(service, endpoints)
     able = {index: [usable(endpoint) for endpoint in found] for index, (_, found) in enumerate(matched)}
-    tier = min((_priority(entry) for index, (entry, _) in enumerate(matched) if any(able[index])), default=None)
+    tier = min((entry.priority for index, (entry, _) in enumerate(matched) if any(able[index])), default=None)
     counts = [
-        (entry.get("weight", 1), sum(able[index]) if _priority(entry) == tier else 0)
-        for index, (entry, _) in enumerate(matched)
+        (entry.weight, sum(able[index]) if entry.priority == tier else 0) for index, (entry, _) in enumerate(matched)
     ]
     members = []
     for index, ((_, found), share) in enumerate(zip(matched, weights.split(counts), strict=True)):
@@ -85,26 +84,24 @@ def resolve(service: Mapping[str, Any], endpoints: EndpointIndex, usable: Callab
     return Resolution(tuple(members), tier)
 
 
-def _priority(entry: Mapping[str, Any]) -> int:
-    return int(entry.get("priority", 0))
-
-
-def _matched(service: Mapping[str, Any], endpoints: EndpointIndex) -> list[tuple[Mapping[str, Any], list[Endpoint]]]:
-    """Every entry with the endpoints that belong to it."""
+def _matched(
+    service: api.ModelService, endpoints: EndpointIndex
+) -> list[tuple[ServiceEndpoint, list[api.ModelEndpoint]]]:
+    """Return every entry with the endpoints that belong to it."""
     taken: set[str] = set()
     matched = []
-    for entry in service["spec"]["endpoints"]:
-        found = endpoints.matching(namespace_of(service), (entry.get("selector") or {}).get("matchLabels") or {})
-        own = [endpoint for endpoint in found if endpoint["metadata"]["name"] not in taken]
-        taken.update(endpoint["metadata"]["name"] for endpoint in own)
+    for entry in service.spec.endpoints:
+        found = endpoints.matching(service.namespace, entry.selector.match_labels)
+        own = [endpoint for endpoint in found if endpoint.name not in taken]
+        taken.update(endpoint.name for endpoint in own)
         matched.append((entry, own))
     return matched
 
 
 def service_objects(
-    service: Mapping[str, Any], resolution: Resolution, gateway: GatewayBackend, existed: bool
+    service: api.ModelService, resolution: Resolution, gateway: GatewayBackend, existed: bool
 ) -> tuple[Object, ...]:
-    """The objects of a ModelService (wire form) that leads to these endpoints through this gateway.
+    """Return the objects of a ModelService that leads to these endpoints through this gateway.
 
     While no endpoint is usable, a service that had routes before answers 503, and one that is new gets none: a path
     that never worked is better not there than broken.

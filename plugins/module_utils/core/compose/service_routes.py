@@ -8,39 +8,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_host,
     backend_reference,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
-    control_metadata,
-    namespace_of,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.slices import manual_slice
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.tree import Leaf, Part, grow
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.weights import reduced
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-Object = dict[str, Any]
 _UNAVAILABLE_PORT = 80
 
 
 @dataclass(frozen=True)
 class Routed:
-    """A ModelEndpoint (wire form) that gets requests, and its weight against the others."""
+    """A ModelEndpoint that gets requests, and its weight against the others."""
 
-    endpoint: Mapping[str, Any]
+    endpoint: api.ModelEndpoint
     weight: int
 
 
-def service_path(service: Mapping[str, Any]) -> str:
-    """The path below which the gateway serves a ModelService."""
-    return f"/{namespace_of(service)}/{service['metadata']['name']}/"
+def service_path(service: api.ModelService) -> str:
+    """Return the path below which the gateway serves a ModelService."""
+    return f"/{service.namespace}/{service.name}/"
 
 
-def routes(service: Mapping[str, Any], used: Sequence[Routed], gateway: GatewayBackend) -> tuple[Object, ...]:
+def routes(service: api.ModelService, used: Sequence[Routed], gateway: GatewayBackend) -> tuple[Object, ...]:
     """The routes to these endpoints, of which there is at least one.
 
     A rule takes 16 backends at most. More endpoints become a tree: the first route splits the requests over parts by
@@ -48,13 +45,13 @@ def routes(service: Mapping[str, Any], used: Sequence[Routed], gateway: GatewayB
     The weights of a part sum up to its own weight, so the shares stay exact. A ReferenceGrant lets routes of the
     service's namespace lead to the gateway's Service.
     """
-    root = grow([Leaf(routed.endpoint["metadata"]["name"], routed.weight, routed.endpoint) for routed in used])
+    root = grow([Leaf(routed.endpoint.name, routed.weight, routed.endpoint) for routed in used])
     parts = root.parts()
     composed = tuple(_route(service, part, gateway) for part in parts)
     return composed if len(parts) == 1 else (_grant(service, gateway), *composed)
 
 
-def unavailable(service: Mapping[str, Any], gateway: GatewayBackend) -> tuple[Object, ...]:
+def unavailable(service: api.ModelService, gateway: GatewayBackend) -> tuple[Object, ...]:
     """A route that answers 503 to everything.
 
     Its backend is a Service without any endpoint, for which Gateway API asks for 503; a rule without backends has to
@@ -70,15 +67,15 @@ def unavailable(service: Mapping[str, Any], gateway: GatewayBackend) -> tuple[Ob
     )
 
 
-def _prefix(service: Mapping[str, Any]) -> str:
-    return names.object_prefix(service["metadata"]["name"])
+def _prefix(service: api.ModelService) -> str:
+    return names.object_prefix(service.name)
 
 
-def _part_path(service: Mapping[str, Any], key: str) -> str:
+def _part_path(service: api.ModelService, key: str) -> str:
     return f"{service_path(service)}.part-{key}/" if key else service_path(service)
 
 
-def _route(service: Mapping[str, Any], part: Part[Mapping[str, Any]], gateway: GatewayBackend) -> Object:
+def _route(service: api.ModelService, part: Part[api.ModelEndpoint], gateway: GatewayBackend) -> Object:
     shares = reduced([child.weight for child in part.children])
     references = [
         _to_part(service, child, weight, gateway)
@@ -90,7 +87,7 @@ def _route(service: Mapping[str, Any], part: Part[Mapping[str, Any]], gateway: G
 
 
 def _http_route(
-    service: Mapping[str, Any], key: str, references: Sequence[Mapping[str, Any]], gateway: GatewayBackend
+    service: api.ModelService, key: str, references: Sequence[Mapping[str, Any]], gateway: GatewayBackend
 ) -> Object:
     name = names.child_name(_prefix(service), "route", *(["part", key] if key else []))
     return {
@@ -112,7 +109,7 @@ def _http_route(
 
 
 def _to_part(
-    service: Mapping[str, Any], part: Part[Mapping[str, Any]], weight: int, gateway: GatewayBackend
+    service: api.ModelService, part: Part[api.ModelEndpoint], weight: int, gateway: GatewayBackend
 ) -> dict[str, Any]:
     own = gateway.own_service
     return {
@@ -125,11 +122,11 @@ def _to_part(
 
 
 def _to_endpoint(
-    service: Mapping[str, Any], part: Part[Mapping[str, Any]], endpoint: Mapping[str, Any], weight: int
+    service: api.ModelService, part: Part[api.ModelEndpoint], endpoint: api.ModelEndpoint, weight: int
 ) -> dict[str, Any]:
     """The reference to an endpoint. Below a part the path that an endpoint without `rewritePath` gets is restored."""
     name, port = backend_reference(endpoint)
-    path = endpoint["spec"].get("rewritePath") or (service_path(service) if part.key else "")
+    path = endpoint.spec.rewrite_path or (service_path(service) if part.key else "")
     host = backend_host(endpoint)
     reference: dict[str, Any] = {"name": name, "port": port, "weight": weight}
     if path or host:
@@ -146,16 +143,16 @@ def _rewrite(*, path: str = "", host: str = "") -> dict[str, Any]:
     return {"type": "URLRewrite", "urlRewrite": rewrite}
 
 
-def _grant(service: Mapping[str, Any], gateway: GatewayBackend) -> Object:
+def _grant(service: api.ModelService, gateway: GatewayBackend) -> Object:
     """Every service has its own grant, so that it goes with the service."""
     own = gateway.own_service
-    name = names.child_name(namespace_of(service), service["metadata"]["name"].replace(".", "-"), "parts")
+    name = names.child_name(service.namespace, service.name.replace(".", "-"), "parts")
     return {
         "apiVersion": f"{constants.GATEWAY_GROUP}/v1beta1",
         "kind": "ReferenceGrant",
         "metadata": control_metadata(service, names.SERVICE_LABEL, name, own.namespace),
         "spec": {
-            "from": [{"group": constants.GATEWAY_GROUP, "kind": "HTTPRoute", "namespace": namespace_of(service)}],
+            "from": [{"group": constants.GATEWAY_GROUP, "kind": "HTTPRoute", "namespace": service.namespace}],
             "to": [{"group": "", "kind": "Service", "name": own.name}],
         },
     }

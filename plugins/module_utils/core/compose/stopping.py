@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How pods end: they serve on while routes leave them and streams finish, and nobody moves engines to tidy up."""
+"""Graceful termination of pods: they serve on while routes leave them and streams finish."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import disruption_budget
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member, serving_member
@@ -67,9 +67,9 @@ def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: 
 
 
 def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
-    period = member.wire["template"]["spec"].get("terminationGracePeriodSeconds")
-    lifecycle = deepcopy(dict(member.container.get("lifecycle") or {}))
-    own_pause = ((lifecycle.get("preStop") or {}).get("sleep") or {}).get("seconds", 0)
+    period = member.placed.template.spec.termination_grace_period_seconds
+    written = member.container.lifecycle
+    own_pause = written.pre_stop.sleep.seconds if written and written.pre_stop and written.pre_stop.sleep else 0
     if not member.serves:
         # Streams are the leader's, which goes first. Kubernetes refuses a pause beyond the period.
         if period or own_pause:
@@ -80,7 +80,7 @@ def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
         longest = _GANG_PAUSE_SECONDS if member.role == constants.LEADER else stream_grace
         serve_on(spec, own_pause or min(stream_grace, longest))
     engine = spec["containers"][0]
-    lifecycle = {**engine.get("lifecycle", {}), **lifecycle}
+    lifecycle = {**engine.get("lifecycle", {}), **(api.wire(written) if written else {})}
     if lifecycle:
         engine["lifecycle"] = lifecycle
 

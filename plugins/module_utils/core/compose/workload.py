@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import pod_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name, gang_name
@@ -67,14 +68,15 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 def _engine_type(member: Member) -> dict[str, str]:
     """The label by which a picker knows the names of an engine's metrics; without, it takes it for vLLM."""
-    written = (member.wire["template"].get("metadata") or {}).get("labels") or {}
-    if constants.ENGINE_TYPE_LABEL in written or engine_flags.program(member.container) != "sglang":
+    metadata = member.placed.template.metadata
+    written = (metadata.labels if metadata else None) or {}
+    if constants.ENGINE_TYPE_LABEL in written or engine_flags.program(CommandLine.of(member.container)) != "sglang":
         return {}
     return {constants.ENGINE_TYPE_LABEL: "sglang"}
 
 
 def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str, Any]:
-    workers = (worker.wire.get("worker") or {}).get("nodes") or 1
+    workers = worker.placed.worker.nodes if worker.placed.worker else 1
     name = gang_name(leader.owner.prefix, leader.engine)
     leader_labels = {
         constants.SERVING_LABEL: leader.owner.prefix,
@@ -103,7 +105,7 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
 def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict[str, Any]:
     """The pods of a member of a gang. Those that claim devices go on a node of their own within their group: that is
     how they were counted, and what a gang is for. Pods of other groups may share the node."""
-    if not member.wire.get("deviceRequests"):
+    if not member.device_requests:
         return pod_template(member, labels, _GANG_ENV)
     mark = {constants.GANG_LABEL: gang}
     template = pod_template(member, {**labels, **mark}, _GANG_ENV)

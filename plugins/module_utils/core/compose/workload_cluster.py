@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""All that a replica becomes on its workload cluster."""
+"""The objects of a replica on its workload cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import CacheMount
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.claim import claim_template
@@ -38,36 +38,35 @@ _DEFAULTS = Options()
 _HASH_DIGITS = 20
 
 
-def replica_objects(replica: Mapping[str, Any], options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
-    """The objects of a valid ModelReplica (wire form), the Namespace first, in an order in which they can be applied.
+def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
+    """Return the objects of a ModelReplica, the Namespace first, in an order in which they can be applied.
 
     Nothing in the result is shared with `replica`. Two replicas of one namespace give Namespace objects that differ in
     what they let in alone (`pod_security.laxer`).
     """
     owner = Owner.of(replica)
-    spec = replica["spec"]
-    cache = CacheMount.of(owner.namespace, spec.get("modelCacheRef"))
+    spec = replica.spec
+    cache = CacheMount.of(owner.namespace, spec.model_cache_ref)
     claims = []
     workloads = []
     budgets: list[dict[str, Any]] = []
-    everybody: list[Member] = []
-    for engine in spec["engines"]:
+    pods: list[Member] = []
+    for engine in spec.engines:
         parts = members(owner, engine, cache)
-        everybody += parts
+        pods += parts
         claims += [claim_template(member) for member in parts if member.device_requests]
-        copies = engine.get("copies") or 1
-        composed = workload(parts, copies)
-        if is_disaggregated(spec):
-            disaggregate(composed, owner, engine, spec["serving"], options)
+        composed = workload(parts, engine.copies)
+        if spec.serving is not None and is_disaggregated(spec):
+            disaggregate(composed, parts, engine, spec.serving, options)
         stop_well(composed, parts, options.stream_grace)
-        budgets += engine_budget(composed, parts, copies)
+        budgets += engine_budget(composed, parts, engine.copies)
         workloads.append(composed)
     pickers = picker_objects(owner, spec, options, stream_pause(workloads, options.stream_grace))
     for value in (*workloads, *pickers):
         if value["kind"] in WORKLOADS:
             value["metadata"]["annotations"] = {constants.SPEC_HASH_ANNOTATION: _spec_hash(value)}
     return (
-        workload_namespace(owner.namespace, everybody),
+        workload_namespace(owner.namespace, pods),
         *claims,
         *workloads,
         *budgets,

@@ -13,8 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.availability import spread_over_nodes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import gateway_listener
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-
-Object = dict[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
 _PROXY = {"group": "gateway.envoyproxy.io", "kind": "EnvoyProxy", "name": constants.WORKLOAD_GATEWAY}
@@ -48,7 +47,7 @@ class GatewayChoices:
     image_pull_secrets: Sequence[str] = ()
 
 
-def gateway_objects(choices: GatewayChoices) -> tuple[Object, ...]:
+def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
     """EnvoyProxy, GatewayClass and Gateway. Raises api.InvalidResource when the listeners are none that can be used."""
     return (
         {
@@ -102,14 +101,14 @@ def _with_number(listener: Mapping[str, Any]) -> Object:
 
 
 def _proxy(choices: GatewayChoices) -> Object:
-    pod: Object = {"topologySpreadConstraints": [spread_over_nodes(_PODS)]}
+    pod: dict[str, Any] = {"topologySpreadConstraints": [spread_over_nodes(_PODS)]}
     if choices.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in choices.image_pull_secrets]
-    deployment: Object = {"replicas": choices.replicas, "pod": pod}
+    deployment: dict[str, Any] = {"replicas": choices.replicas, "pod": pod}
     if choices.image_registry:
         deployment["container"] = {"imageRepository": f"{choices.image_registry}/envoyproxy/envoy"}
     # Some clouds refuse Local, Envoy Gateway's default; addresses of clients are not needed.
-    service: Object = {"externalTrafficPolicy": "Cluster"}
+    service: dict[str, Any] = {"externalTrafficPolicy": "Cluster"}
     if choices.annotations:
         service["annotations"] = dict(choices.annotations)
     if choices.source_ranges:

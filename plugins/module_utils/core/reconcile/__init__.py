@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The whole decision: resources, what was there and what was seen in; every object of every cluster out."""
+"""The whole decision: resources, earlier state and observations in; every object of every cluster out."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile im
     rollout,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.caches import Staged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Site
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
     Key,
-    Object,
     nothing_earlier,
     sort_out,
+    written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import (
     Traffic,
     composed_endpoints,
     traffic,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes, reference
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import Volumes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.budget import SelectorBudgetError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -60,6 +60,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
     remember,
     replica_state,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _INVALID = "its manifest has errors"
 
@@ -70,35 +71,35 @@ class PlanError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the fleet should be.
+    """Desired state of the fleet.
 
     `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (a cluster
     without any is there too), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`,
     `edited` names (namespace, name) those of them that stay with other content than before, `waiting` those that keep
     the old content until other clusters have the new one. `manual` are ModelReplicas that users wrote themselves,
-    `unplanned` replicas that go away as their deployment did. `capacity` is what the scheduler was told of the
-    clusters, `states` how each replica is doing (None: nobody looks).
+    `unplanned` replicas that are deleted as their deployment was. `capacity` is what the scheduler knows of the
+    clusters, `states` how each replica is doing (empty: the fleet is not observed).
     """
 
-    situation: Situation
+    context: Context
     schedule: Schedule
-    replicas: tuple[Object, ...]
+    replicas: tuple[api.ModelReplica, ...]
     control: tuple[Object, ...]
     clusters: Mapping[str, tuple[Object, ...]]
     edited: frozenset[Key]
     waiting: frozenset[Key]
-    manual: tuple[Object, ...]
+    manual: tuple[api.ModelReplica, ...]
     unplanned: tuple[Replica, ...]
     capacity: tuple[Cluster, ...]
-    sites: Mapping[str, Site]
+    platforms: Mapping[str, Platform]
     caches: tuple[Staged, ...]
     traffic: Traffic
     states: Mapping[Key, ReplicaState] = field(default_factory=dict)
-    leaving: tuple[Object, ...] = ()
+    leaving: tuple[api.ModelReplica, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What people should know of the decision: pools that hold more than they can, pods that claim nothing where
+        """Return the warnings of the decision: pools that hold more than they can, pods that claim nothing where
         another pool would give them devices, edits that cannot be made."""
         return (
             *map(str, self.schedule.overcommitted),
@@ -107,15 +108,15 @@ class Plan:
         )
 
     @property
-    def strangers(self) -> tuple[str, ...]:
-        """Clusters that somebody observed and that are not of the fleet; sorted."""
-        observed = self.situation.observed
+    def unknown_clusters(self) -> tuple[str, ...]:
+        """Return the clusters that were observed and do not belong to the fleet; sorted."""
+        observed = self.context.observed
         return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.capacity}))
 
 
 def plan(
     resources: Iterable[api.Resource],
-    existing: Iterable[Mapping[str, Any]] = (),
+    existing: Iterable[api.Resource] = (),
     invalid: Iterable[Ref] = (),
     options: Options | None = None,
     *,
@@ -127,11 +128,11 @@ def plan(
 ) -> Plan:
     """Decide where everything runs and compose it.
 
-    `existing` are the ModelReplicas and ModelEndpoints (wire form) of the last run. `invalid` names resources that were
+    `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` names resources that were
     written but cannot be used: what was made of them, for which `earlier` is asked, stays exactly as it is. Without
     `observed` everything counts as being as it should be. `statuses` are those of the last run. Raises PlanError.
     """
-    situation = Situation(
+    context = Context(
         sort_out(resources, existing, invalid),
         observed,
         earlier,
@@ -139,99 +140,102 @@ def plan(
         composing or Composing(),
         rollout_width,
     )
-    fleet = situation.fleet
-    sites = clusters.sites(situation)
-    deployments, capacity = _inputs(situation, sites)
+    fleet = context.fleet
+    platforms = clusters.platforms(context)
+    deployments, capacity = _inputs(context, platforms)
     running, unplanned = _by_deployment(fleet.replicas.values(), {deployment.key for deployment in deployments})
-    volumes = Volumes(situation)
-    manual = {key: _manual(key, wire, volumes) for key, wire in fleet.manual.items() if _placed(wire, capacity)}
-    replicas_there = [*running, *(adapters.replica(wire) for wire in manual.values())]
+    volumes = Volumes(context)
+    manual = {
+        key: _manual(key, replica, volumes) for key, replica in fleet.manual.items() if _placed(replica, capacity)
+    }
+    existing_replicas = [*running, *(adapters.replica(replica) for replica in manual.values())]
     try:
-        decided = schedule(deployments, capacity, replicas_there, options)
+        decided = schedule(deployments, capacity, existing_replicas, options)
     except SelectorBudgetError as error:
         raise PlanError(str(error)) from error
-    wanted = tuple(_replica(placement, volumes) for placement in decided.placements)
-    _refuse_equal_names(wanted, manual)
-    waiting = _waiting(situation, decided, wanted)
-    replicas = tuple(fleet.replicas[_key(wire)] if _key(wire) in waiting else wire for wire in wanted)
-    evicted = drain.evicted(situation, decided)
+    desired = tuple(_replica(placement, volumes) for placement in decided.placements)
+    _refuse_equal_names(desired, manual)
+    waiting = _waiting(context, decided, desired)
+    replicas = tuple(fleet.replicas[_key(replica)] if _key(replica) in waiting else replica for replica in desired)
+    evicted = drain.evicted(context, decided)
     candidates = [*replicas, *manual.values(), *evicted]
-    objects = {_key(wire): replica_objects(wire, situation.composing) for wire in candidates}
-    states = _states(situation, candidates, objects)
-    leaving = drain.leaving(situation, decided, evicted, states)
+    objects = {_key(replica): replica_objects(replica, context.composing) for replica in candidates}
+    states = _states(context, candidates, objects)
+    leaving = drain.leaving(context, decided, evicted, states)
     composed = [*replicas, *manual.values(), *leaving]
-    staged = caches.stage(volumes, {name: site.resource for name, site in sites.items()}, composed)
-    flow = traffic(situation, _endpoints(situation, composed, capacity, states))
+    staged = caches.stage(volumes, {name: platform.resource for name, platform in platforms.items()}, composed)
+    flow = traffic(context, _endpoints(context, composed, capacity, states))
     return Plan(
-        situation=situation,
+        context=context,
         schedule=decided,
         replicas=replicas,
-        control=_control(situation, composed, sites, flow),
+        control=_control(context, composed, platforms, flow),
         clusters=_workloads([cluster.name for cluster in capacity], composed, objects, staged),
-        edited=_edited(situation, decided, replicas),
+        edited=_edited(context, decided, replicas),
         waiting=waiting,
         manual=tuple(manual[key] for key in sorted(manual)),
         leaving=leaving,
         unplanned=unplanned,
         capacity=tuple(sorted(capacity, key=lambda cluster: cluster.name)),
-        sites=sites,
+        platforms=platforms,
         caches=staged,
         traffic=flow,
         states=states,
     )
 
 
-def _by_deployment(wires: Iterable[Object], known: Container[Key]) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
-    """Existing replicas whose deployment is still there, and those whose deployment is gone."""
-    replicas = [adapters.replica(wire) for wire in wires]
+def _by_deployment(
+    existing: Iterable[api.ModelReplica], known: Container[Key]
+) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
+    """Return existing replicas whose deployment exists, and those whose deployment was deleted."""
+    replicas = [adapters.replica(replica) for replica in existing]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
     return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
 
 
-def _edited(situation: Situation, decided: Schedule, replicas: Sequence[Object]) -> frozenset[Key]:
-    """Those of the replicas that stay where they are with other content than in the last run."""
-    before = situation.fleet.replicas
+def _edited(context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica]) -> frozenset[Key]:
+    """Return those of the replicas that stay where they are with other content than in the last run."""
+    before = context.fleet.replicas
     return frozenset(
-        _key(wire)
-        for placement, wire in zip(decided.placements, replicas, strict=True)
-        if placement.state == "kept" and before[(placement.namespace, placement.replica)] != wire
+        _key(replica)
+        for placement, replica in zip(decided.placements, replicas, strict=True)
+        if placement.state == "kept" and before[(placement.namespace, placement.replica)] != replica
     )
 
 
-def _key(wire: Mapping[str, Any]) -> Key:
-    return wire["metadata"]["namespace"], wire["metadata"]["name"]
+def _key(replica: api.ModelReplica) -> Key:
+    return replica.namespace, replica.name
 
 
-def _placed(wire: Object, clusters: Iterable[Cluster]) -> bool:
-    """Whether the cluster that a hand-written replica names is there."""
-    return any(cluster.name == wire["spec"]["clusterName"] for cluster in clusters)
+def _placed(replica: api.ModelReplica, clusters: Iterable[Cluster]) -> bool:
+    """Return True when the cluster that a hand-written replica names exists."""
+    return any(cluster.name == replica.spec.cluster_name for cluster in clusters)
 
 
-def _refuse_equal_names(replicas: Iterable[Object], manual: Mapping[Key, Object]) -> None:
-    for wire in replicas:
-        metadata = wire["metadata"]
-        if (metadata["namespace"], metadata["name"]) in manual:
+def _refuse_equal_names(replicas: Iterable[api.ModelReplica], manual: Mapping[Key, api.ModelReplica]) -> None:
+    for replica in replicas:
+        if _key(replica) in manual:
             raise PlanError(
-                f"the hand-written ModelReplica {metadata['namespace']}/{metadata['name']} has the name of a replica "
-                f"of deployment {metadata['labels'][names.DEPLOYMENT_LABEL]}: rename it"
+                f"the hand-written ModelReplica {replica.namespace}/{replica.name} has the name of a replica "
+                f"of deployment {replica.labels[names.DEPLOYMENT_LABEL]}: rename it"
             )
 
 
-def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deployment], list[Cluster]]:
-    fleet = situation.fleet
+def _inputs(context: Context, platforms: Mapping[str, Platform]) -> tuple[list[Deployment], list[Cluster]]:
+    fleet = context.fleet
     deployments = [adapters.deployment(resource, fleet.caches) for resource in fleet.deployments.values()]
     catalogue = adapters.DeviceCatalogue()
     capacity = [
         replace(
             adapters.cluster(
-                site.resource,
+                platform.resource,
                 fleet.classes,
                 catalogue,
-                assumed_gateway=situation.declared_gateway if situation.declared(name) else None,
+                assumed_gateway=context.declared_gateway if context.declared(name) else None,
             ),
-            silent=_silent(situation, name),
+            silent=_silent(context, name),
         )
-        for name, site in sites.items()
+        for name, platform in platforms.items()
     ]
     for ref in fleet.held:
         if ref.kind == "ModelDeployment":
@@ -241,75 +245,79 @@ def _inputs(situation: Situation, sites: Mapping[str, Site]) -> tuple[list[Deplo
     return deployments, capacity
 
 
-def _silent(situation: Situation, cluster: str) -> bool:
-    seen = situation.seen(cluster)
-    return seen is not None and bool(seen.unreachable)
+def _silent(context: Context, cluster: str) -> bool:
+    observed = context.observed_cluster(cluster)
+    return observed is not None and bool(observed.unreachable)
 
 
-def _manual(key: Key, wire: Object, volumes: Volumes) -> Object:
-    """A hand-written ModelReplica with the volume it mounts, unless it names one or its manifest has errors."""
-    if Ref("ModelReplica", *key) in volumes.situation.fleet.held or reference(wire).get("volume"):
-        return wire
-    there = volumes.situation.fleet.manual_before.get(key)
-    stays = there is not None and there["spec"]["clusterName"] == wire["spec"]["clusterName"]
-    return mounts.remount(volumes, wire, there if stays else None)
+def _manual(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
+    """Return a hand-written ModelReplica with the volume it mounts, unless it names one or its manifest has errors."""
+    reference = replica.spec.model_cache_ref
+    if Ref("ModelReplica", *key) in volumes.context.fleet.held or (reference and reference.volume):
+        return replica
+    existing = volumes.context.fleet.manual_before.get(key)
+    stays = existing is not None and existing.spec.cluster_name == replica.spec.cluster_name
+    return mounts.remount(volumes, replica, existing if stays else None)
 
 
-def _replica(placement: Placement, volumes: Volumes) -> Object:
-    fleet = volumes.situation.fleet
-    there = fleet.replicas.get((placement.namespace, placement.replica))
-    if placement.state == "held" and there:
-        return there
+def _replica(placement: Placement, volumes: Volumes) -> api.ModelReplica:
+    fleet = volumes.context.fleet
+    existing = fleet.replicas.get((placement.namespace, placement.replica))
+    if placement.state == "held" and existing:
+        return existing
     deployment = fleet.deployments[(placement.namespace, placement.deployment)]
-    wire = model_replica(api.wire(deployment, set_only=True), placement.cluster, placement.index, placement.engines)
-    return mounts.remount(volumes, wire, there, stays=placement.state == "kept")
+    desired = model_replica(deployment, placement.cluster, placement.index, placement.engines)
+    return mounts.remount(volumes, desired, existing, stays=placement.state == "kept")
 
 
-def _waiting(situation: Situation, decided: Schedule, wanted: Iterable[Object]) -> frozenset[Key]:
-    there = situation.fleet.replicas
+def _waiting(context: Context, decided: Schedule, desired: Iterable[api.ModelReplica]) -> frozenset[Key]:
+    existing = context.fleet.replicas
     return rollout.waiting(
-        situation,
+        context,
         [
-            (placement, there[(placement.namespace, placement.replica)], wire)
-            for placement, wire in zip(decided.placements, wanted, strict=True)
+            (placement, existing[(placement.namespace, placement.replica)], replica)
+            for placement, replica in zip(decided.placements, desired, strict=True)
             if placement.state == "kept"
         ],
     )
 
 
 def _states(
-    situation: Situation, composed: Iterable[Object], objects: Mapping[Key, tuple[Object, ...]]
+    context: Context, composed: Iterable[api.ModelReplica], objects: Mapping[Key, tuple[Object, ...]]
 ) -> dict[Key, ReplicaState]:
-    if situation.observed is None:
+    if context.observed is None:
         return {}
     found = {}
-    for wire in composed:
-        cluster = wire["spec"]["clusterName"]
-        if situation.declared(cluster):
-            found[_key(wire)] = DECLARED
+    for replica in composed:
+        cluster = replica.spec.cluster_name
+        if context.declared(cluster):
+            found[_key(replica)] = DECLARED
             continue
-        state = replica_state(wire, objects[_key(wire)], situation.seen(cluster))
-        found[_key(wire)] = remember(state, situation.statuses.get(Ref("ModelReplica", *_key(wire))))
+        state = replica_state(replica, objects[_key(replica)], context.observed_cluster(cluster))
+        found[_key(replica)] = remember(state, context.statuses.get(replica.ref))
     return found
 
 
 def _endpoints(
-    situation: Situation, composed: Iterable[Object], capacity: Iterable[Cluster], states: Mapping[Key, ReplicaState]
-) -> tuple[Object, ...]:
+    context: Context,
+    composed: Iterable[api.ModelReplica],
+    capacity: Iterable[Cluster],
+    states: Mapping[Key, ReplicaState],
+) -> tuple[api.ModelEndpoint, ...]:
     urls = {
         cluster.name: cluster.gateway_address and (cluster.gateway_url or http_url(cluster.gateway_address))
         for cluster in capacity
-        if cluster.unknown != _INVALID and (cluster.gateway_address or situation.answered(cluster.name))
+        if cluster.unknown != _INVALID and (cluster.gateway_address or context.answered(cluster.name))
     }
     serving = {key: state.serving for key, state in states.items()}
-    return composed_endpoints(situation, composed, urls, serving)
+    return composed_endpoints(context, composed, urls, serving)
 
 
 def _control(
-    situation: Situation, composed: Iterable[Object], sites: Mapping[str, Site], flow: Traffic
+    context: Context, composed: Iterable[api.ModelReplica], platforms: Mapping[str, Platform], flow: Traffic
 ) -> tuple[Object, ...]:
-    built = [value for site in sites.values() for value in site.objects] + clusters.held_objects(situation)
-    objects = [*composed, *flow.endpoints, *flow.objects, *built]
+    built = [value for platform in platforms.values() for value in platform.objects] + clusters.held_objects(context)
+    objects: list[Object] = [*map(written, composed), *map(written, flow.endpoints), *flow.objects, *built]
     if any(value["metadata"].get("namespace") == SYSTEM_NAMESPACE for value in objects):
         objects.append(system_namespace())
     return _distinct(objects)
@@ -317,13 +325,13 @@ def _control(
 
 def _workloads(
     clusters_known: Iterable[str],
-    composed: Iterable[Object],
+    composed: Iterable[api.ModelReplica],
     objects: Mapping[Key, tuple[Object, ...]],
     staged: Iterable[Staged],
 ) -> dict[str, tuple[Object, ...]]:
     found: dict[str, list[Object]] = {name: [] for name in sorted(clusters_known)}
-    for wire in composed:
-        found[wire["spec"]["clusterName"]].extend(objects[_key(wire)])
+    for replica in composed:
+        found[replica.spec.cluster_name].extend(objects[_key(replica)])
     for cache in staged:
         for name, values in cache.objects.items():
             if name in found:
@@ -332,7 +340,7 @@ def _workloads(
 
 
 def _distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Each object once: several replicas compose the same Namespace, which has to let in the pods of all."""
+    """Return each object once: several replicas compose the same Namespace, which has to let in the pods of all."""
     found: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]

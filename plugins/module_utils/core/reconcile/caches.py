@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which clusters hold the weights of which cache, how far each is, and what that takes there."""
+"""Caches on clusters: which cluster holds which weights, how far each is, and the objects that takes there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
     token_copy_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
     Claim,
     Volumes,
@@ -27,15 +27,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.vo
     previous,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import joined, listed
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import is_true
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import PhaseName
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, is_true
 
 
 @dataclass(frozen=True)
 class Phase:
-    """How far a cluster is: Pending, Hydrating, Ready or Failed, or "" when nobody looks."""
+    """Progress of a cluster: Pending, Hydrating, Ready or Failed, or "" when it is not observed."""
 
     cluster: str
-    phase: str
+    phase: PhaseName
     artifact: str = ""
     message: str = ""
 
@@ -67,27 +68,28 @@ class _Mounts:
 
 
 def stage(
-    volumes: Volumes, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[Object]
+    volumes: Volumes, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[api.ModelReplica]
 ) -> tuple[Staged, ...]:
-    """Every cache of the fleet. `clusters` are those that can be told, `replicas` all ModelReplicas that are composed.
+    """Return every cache of the fleet. `clusters` are those that are known, `replicas` all ModelReplicas that are
+    composed.
 
     A cache stays on a cluster that its selector left as long as a replica there mounts it, and is filled to the end;
     so is one whose manifest is gone. One whose manifest has errors stays as it is.
     """
-    situation = volumes.situation
+    context = volumes.context
     mounts: dict[Key, _Mounts] = {}
-    for wire in replicas:
-        cluster = wire["spec"]["clusterName"]
-        for volume, is_current in ((current(wire), True), (previous(wire), False)):
+    for replica in replicas:
+        cluster = replica.spec.cluster_name
+        for volume, is_current in ((current(replica), True), (previous(replica), False)):
             if volume:
                 entry = mounts.setdefault(volume.cache, _Mounts())
                 entry.claims.setdefault(cluster, set()).add(volume.claim)
                 entry.now |= {cluster} if is_current else set()
     found = [
-        _Stage(volumes, cache, mounts.get(key, _Mounts())).on(clusters) for key, cache in situation.fleet.caches.items()
+        _Stage(volumes, cache, mounts.get(key, _Mounts())).on(clusters) for key, cache in context.fleet.caches.items()
     ]
-    held = {(ref.namespace, ref.name) for ref in situation.fleet.held if ref.kind == "ModelCache"}
-    for key in (set(mounts) | held) - set(situation.fleet.caches):
+    held = {(ref.namespace, ref.name) for ref in context.fleet.held if ref.kind == "ModelCache"}
+    for key in (set(mounts) | held) - set(context.fleet.caches):
         objects: dict[str, tuple[Object, ...]] = {}
         for place in sorted(volumes.clusters(key)):
             claims = mounts.get(key, _Mounts()).claims.get(place, set())
@@ -97,8 +99,8 @@ def stage(
 
 
 def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple[Object, ...]:
-    """These claims as earlier runs built them, and the Jobs that fill them, until those are seen to have done so."""
-    seen = volumes.situation.seen(cluster)
+    """Return these claims as earlier runs built them, and the Jobs that fill them, until those are done."""
+    seen = volumes.context.observed_cluster(cluster)
     found = []
     for value in volumes.earlier(cache, cluster):
         if value["kind"] == "PersistentVolumeClaim" and value["metadata"]["name"] in claims:
@@ -110,7 +112,7 @@ def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple
 
 
 def _copies(cache: Key, objects: Mapping[str, Iterable[Object]]) -> dict[str, SecretCopy]:
-    """The tokens that these hydration Jobs read, by cluster."""
+    """Return the tokens that these hydration Jobs read, by cluster."""
     found = {}
     for cluster, values in objects.items():
         for value in values:
@@ -125,13 +127,12 @@ class _Stage:
 
     def __init__(self, volumes: Volumes, cache: api.ModelCache, mounts: _Mounts) -> None:
         self._volumes = volumes
-        self._situation = volumes.situation
+        self._context = volumes.context
         self._cache = cache
         self._key = (cache.namespace, cache.name)
-        self._wire = api.wire(cache)
         self._mounts = mounts
-        self._copy = token_copy(self._wire)
-        self._token_missing = _token_missing(self._situation, self._copy)
+        self._copy = token_copy(cache)
+        self._token_missing = _token_missing(self._context, self._copy)
         self._smaller: dict[int, list[str]] = {}
         self._moved: dict[str, list[str]] = {}
 
@@ -147,7 +148,7 @@ class _Stage:
                 continue
             built: tuple[Object, ...] = ()
             if selected or name in self._mounts.now:
-                phase, built = self._wanted(name)
+                phase, built = self._desired(name)
                 (phases if selected else leaving).append(phase)
                 if self._copy and any(value["kind"] == "Job" for value in built):
                     copies[name] = self._copy
@@ -155,13 +156,13 @@ class _Stage:
             kept = _kept(self._volumes, self._key, name, others)
             objects[name] = (*built, *kept)
             copies = {**_copies(self._key, {name: kept}), **copies}
-        for name in sorted({ref.name for ref in self._situation.fleet.held if ref.kind == "InferenceCluster"}):
+        for name in sorted({ref.name for ref in self._context.fleet.held if ref.kind == "InferenceCluster"}):
             if kept := tuple(self._volumes.earlier(self._key, name)):
                 objects[name] = kept
                 copies.update(_copies(self._key, {name: kept}))
         return Staged(
             *self._key,
-            artifact(self._wire),
+            artifact(self._cache),
             tuple(phases),
             tuple(leaving),
             objects,
@@ -170,9 +171,9 @@ class _Stage:
             tuple(self._warnings()),
         )
 
-    def _wanted(self, cluster: str) -> tuple[Phase, tuple[Object, ...]]:
-        """How far a cluster is with what the cache asks for, and its objects."""
-        volume = self._volumes.wanted(self._cache, cluster)
+    def _desired(self, cluster: str) -> tuple[Phase, tuple[Object, ...]]:
+        """Return how far a cluster is with what the cache asks for, and its objects."""
+        volume = self._volumes.desired(self._cache, cluster)
         name = claim_name(*self._key, volume)
         there = self._volumes.claims(self._key, cluster).get(name, Claim())
         kind = self._volumes.storage_class(cluster)
@@ -188,11 +189,11 @@ class _Stage:
         if not (there.storage_class or kind):
             return phase, ()
         objects = cache_objects(
-            self._wire,
+            self._cache,
             there.storage_class or kind,
             hydrate=how_far.phase != "Ready" and not self._token_missing,
-            settled=not self._situation.declared(cluster),
-            options=self._situation.composing,
+            settled=not self._context.declared(cluster),
+            options=self._context.composing,
             volume=volume,
             least_gib=there.size_gib,
         )
@@ -200,8 +201,8 @@ class _Stage:
 
     @property
     def _asked(self) -> int:
-        size: int = self._wire["spec"]["huggingFace"]["sizeGiB"]
-        return size
+        source = self._cache.spec.hugging_face
+        return source.size_gib if source else 0
 
     def _warnings(self) -> Iterator[Problem]:
         for size, places in sorted(self._smaller.items()):
@@ -225,11 +226,11 @@ class _Stage:
 
 
 def _selected(cache: api.ModelCache, cluster: api.InferenceCluster) -> bool:
-    wanted = (cache.spec.cluster_selector.match_labels or {}) if cache.spec.cluster_selector else {}
-    return all(cluster.labels.get(key) == value for key, value in wanted.items())
+    selected = (cache.spec.cluster_selector.match_labels or {}) if cache.spec.cluster_selector else {}
+    return all(cluster.labels.get(key) == value for key, value in selected.items())
 
 
-def _token_missing(situation: Situation, copy: SecretCopy | None) -> bool:
-    if situation.observed is None or copy is None:
+def _token_missing(context: Context, copy: SecretCopy | None) -> bool:
+    if context.observed is None or copy is None:
         return False
-    return situation.observed.lacks(copy.source_namespace, copy.source_name, copy.source_key)
+    return context.observed.lacks(copy.source_namespace, copy.source_name, copy.source_key)

@@ -1,109 +1,104 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The clusters of the fleet: as they were seen, and what of each goes on the control cluster."""
+"""Platforms of the fleet: each cluster as it was observed, with its objects on the control cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     cluster_objects,
     published_pools,
     storage_class,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     gateway_address,
     gateway_url,
     inference_cluster,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 KINDS = ("EKSCluster", "GKECluster", "ServingStack")
 
 
 @dataclass(frozen=True)
-class Site:
-    """An InferenceCluster: `resource` with the status that was decided if somebody observes the cluster, `objects` on
-    the control cluster. `status` is None when nobody observes the fleet."""
+class Platform:
+    """An InferenceCluster: `resource` with the status that was decided if the cluster is observed, `objects` on the
+    control cluster. `status` is None when the fleet is not observed."""
 
     resource: api.InferenceCluster
     objects: tuple[Object, ...]
-    status: Status | None = None
+    status: Status[InferenceClusterStatus] | None = None
 
 
-def sites(situation: Situation) -> dict[str, Site]:
-    """Every cluster whose manifest can be used, by name."""
-    classes = {name: api.wire(resource) for name, resource in situation.fleet.classes.items()}
-    return {name: _site(situation, resource, classes) for name, resource in sorted(situation.fleet.clusters.items())}
+def platforms(context: Context) -> dict[str, Platform]:
+    """Return every cluster whose manifest can be used, by name."""
+    return {name: _platform(context, resource) for name, resource in sorted(context.fleet.clusters.items())}
 
 
-def held_objects(situation: Situation) -> list[Object]:
-    """What earlier runs composed on the control cluster of clusters whose manifests have errors now."""
-    held = sorted(ref for ref in situation.fleet.held if ref.kind == "InferenceCluster")
-    return [value for ref in held for value in situation.kept(ref, "", KINDS)]
+def held_objects(context: Context) -> list[Object]:
+    """Return what earlier runs composed on the control cluster of clusters whose manifests have errors now."""
+    held = sorted(ref for ref in context.fleet.held if ref.kind == "InferenceCluster")
+    return [value for ref in held for value in context.kept(ref, "", KINDS)]
 
 
-def _site(situation: Situation, resource: api.InferenceCluster, classes: Mapping[str, Object]) -> Site:
-    wire = api.wire(resource)
+def _platform(context: Context, resource: api.InferenceCluster) -> Platform:
+    classes = context.fleet.classes
     missing = sorted({pool.class_name for pool in resource.spec.node_pools or ()} - set(classes))
     invalid = ""
     objects: tuple[Object, ...] = ()
     if not missing:
         try:
-            objects = cluster_objects(wire, classes)
+            objects = cluster_objects(resource, classes)
         except InvalidPool as error:
             invalid = str(error)
     if missing or invalid:
-        # The absence of an input is no order to take a cluster away.
-        objects = tuple(situation.kept(resource.ref, "", KINDS))
-    if situation.observed is None:
-        return Site(resource, objects)
-    return _observed(situation, resource, objects, missing, invalid, classes)
+        # The absence of an input is no order to remove a cluster.
+        objects = tuple(context.kept(resource.ref, "", KINDS))
+    if context.observed is None:
+        return Platform(resource, objects)
+    return _observed(context, resource, objects, missing, invalid)
 
 
 def _observed(
-    situation: Situation,
-    resource: api.InferenceCluster,
-    objects: tuple[Object, ...],
-    missing: list[str],
-    invalid: str,
-    classes: Mapping[str, Object],
-) -> Site:
-    wire = api.wire(resource)
-    seen = situation.seen(resource.name)
-    is_declared = situation.declared(resource.name)
-    previous = situation.statuses.get(resource.ref) or wire.get("status")
-    pools = None if missing else published_pools(wire, classes, seen.nodes if seen else None)
+    context: Context, resource: api.InferenceCluster, objects: tuple[Object, ...], missing: list[str], invalid: str
+) -> Platform:
+    observed = context.observed_cluster(resource.name)
+    is_declared = context.declared(resource.name)
+    written = resource.status
+    recorded = context.statuses.get(resource.ref)
+    previous = recorded or (api.wire(written) if written else None)
+    pools = None
+    if not missing:
+        pools = published_pools(resource, context.fleet.classes, observed.nodes if observed else None)
     if is_declared:
         # As in the manifest, which is all that counts: the scheduler reads it.
-        written = wire.get("status") or {}
-        pools = written.get("gpuPools") or pools
-        address, url = text(written, "gateway", "address"), text(written, "gateway", "url")
+        pools = (written.gpu_pools if written else None) or pools
+        gateway = written.gateway if written else None
+        address, url = (gateway.address or "", gateway.url or "") if gateway else ("", "")
         if not address:
-            address, url = situation.declared_gateway(resource.name)
+            address, url = context.declared_gateway(resource.name)
     else:
-        address = gateway_address(previous, seen, resource.name)
-        url = gateway_url(previous, seen)
+        address = gateway_address(previous, observed, resource.name)
+        url = gateway_url(previous, observed)
     status = inference_cluster(
-        wire,
+        resource,
         missing_classes=missing,
         invalid_pool=invalid,
         pools=pools,
-        seen=seen,
-        storage_class=storage_class(wire),
+        seen=observed,
+        storage_class=storage_class(resource),
         gateway_address=address,
         gateway_url=url,
         previous=previous,
         is_declared=is_declared,
     )
     if is_declared:
-        return Site(resource, objects, status)
-    parsed = api.parse({**wire, "status": status.wire(previous)})
-    return Site(cast(api.InferenceCluster, parsed), objects, status)
+        return Platform(resource, objects, status)
+    decided = InferenceClusterStatus.model_validate(status.wire(previous))
+    return Platform(resource.model_copy(update={"status": decided}), objects, status)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a decision starts from beside the resources: what was seen, what was there, what the fleet chose."""
+"""Context of a decision beside the resources: observations, objects of earlier runs, settings of the fleet."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
     Fleet,
-    Object,
     nothing_earlier,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
     assumed_address,
-    looked_at,
+    was_observed,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 
 @dataclass(frozen=True)
-class Situation:
-    """`observed` is None for a fleet that nobody observes: then everything is taken to be as it should be.
+class Context:
+    """`observed` is None for a fleet that is not observed: then everything is taken to be as it should be.
 
     `earlier` gives what earlier runs composed of a resource, `statuses` the status that each had then. `rollout` is
     how many clusters may be busy with an edit of one deployment at a time; it needs observations.
@@ -39,28 +38,28 @@ class Situation:
     composing: Options = field(default_factory=Options)
     rollout: int = 1
 
-    def seen(self, cluster: str) -> ObservedCluster | None:
-        """What was seen of a workload cluster; None when nobody looked."""
+    def observed_cluster(self, cluster: str) -> ObservedCluster | None:
+        """Return what was observed of a workload cluster; None when it was not observed."""
         found = self.observed.clusters.get(cluster) if self.observed else None
         return None if found is None or found.declared else found
 
     def answered(self, cluster: str) -> bool:
-        """Whether somebody looked at a workload cluster now, so that what was not seen is not there."""
-        seen = self.seen(cluster)
-        return seen is not None and not seen.unreachable
+        """Return True when a workload cluster answered now, so that what was not observed does not exist."""
+        observed = self.observed_cluster(cluster)
+        return observed is not None and not observed.unreachable
 
     def declared(self, cluster: str) -> bool:
-        """Whether a workload cluster counts as its manifest declares it: its objects are files, or nobody was asked to
-        look at it, now or ever."""
+        """Return True when a workload cluster counts as its manifest declares it: its objects are files, or it was
+        never observed."""
         if self.observed is None:
             return True
         found = self.observed.clusters.get(cluster)
-        return found.declared if found else not looked_at(self._status(cluster))
+        return found.declared if found else not was_observed(self._status(cluster))
 
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
-        """The gateway of a workload cluster that counts as declared, unless its manifest has one: its address, and its
-        URL if that is not plain HTTP. It is that of earlier runs, as not to ask is no order to lead its requests
-        elsewhere."""
+        """Return the gateway of a workload cluster that counts as declared, unless its manifest has one: its address,
+        and its URL if that is not plain HTTP. It is that of earlier runs, as not to observe a cluster is no order to
+        send its requests elsewhere."""
         known = self._status(cluster)
         address = text(known, "gateway", "address")
         return (address, text(known, "gateway", "url")) if address else (assumed_address(cluster), "")
@@ -69,8 +68,7 @@ class Situation:
         return self.statuses.get(Ref("InferenceCluster", "", cluster))
 
     def kept(self, ref: Ref, cluster: str, kinds: Iterable[str] = ()) -> list[Object]:
-        """What earlier runs composed of a resource on a cluster ("": control), of these kinds only if any is given."""
-        wanted = set(kinds)
-        return [
-            value for place, value in self.earlier(ref) if place == cluster and (not wanted or value["kind"] in wanted)
-        ]
+        """Return what earlier runs composed of a resource on a cluster ("": control), of these kinds only if any are
+        given."""
+        only = set(kinds)
+        return [value for place, value in self.earlier(ref) if place == cluster and (not only or value["kind"] in only)]

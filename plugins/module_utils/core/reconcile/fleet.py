@@ -1,26 +1,28 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The resources of a fleet by kind, and what earlier runs left of it."""
+"""The resources of a fleet by kind, and the state that earlier runs left."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-Object = dict[str, Any]
+Own = TypeVar("Own", bound=api.Resource)
+
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 Earlier = Callable[[Ref], Sequence[tuple[str, Object]]]
-"""What earlier runs composed of a resource: each object with its workload cluster, or "" for the control cluster."""
+"""Objects that earlier runs composed of a resource, each with its workload cluster, or "" for the control cluster."""
 
 
 def nothing_earlier(ref: Ref) -> Sequence[tuple[str, Object]]:
-    """A fleet of which there are no earlier objects."""
+    """Return no earlier objects."""
     del ref
     return ()
 
@@ -40,20 +42,18 @@ class Fleet:
     caches: dict[Key, api.ModelCache] = field(default_factory=dict)
     services: dict[Key, api.ModelService] = field(default_factory=dict)
     gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
-    external: dict[Key, Object] = field(default_factory=dict)
-    replicas: dict[Key, Object] = field(default_factory=dict)
-    manual: dict[Key, Object] = field(default_factory=dict)
-    manual_before: dict[Key, Object] = field(default_factory=dict)
-    endpoints: dict[Key, Object] = field(default_factory=dict)
+    external: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
+    replicas: dict[Key, api.ModelReplica] = field(default_factory=dict)
+    manual: dict[Key, api.ModelReplica] = field(default_factory=dict)
+    manual_before: dict[Key, api.ModelReplica] = field(default_factory=dict)
+    endpoints: dict[Key, api.ModelEndpoint] = field(default_factory=dict)
     held: frozenset[Ref] = frozenset()
 
 
-def sort_out(
-    resources: Iterable[api.Resource], existing: Iterable[Mapping[str, Any]], held: Iterable[Ref] = ()
-) -> Fleet:
-    """The fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints (wire form) of the last run."""
+def sort_out(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
+    """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run."""
     fleet = _left_behind(existing, frozenset(held))
-    identities = {_identity(wire) for wire in fleet.replicas.values()}
+    identities = {_identity(replica) for replica in fleet.replicas.values()}
     for resource in resources:
         key = (resource.namespace, resource.name)
         if isinstance(resource, api.ModelDeployment):
@@ -71,45 +71,51 @@ def sort_out(
         elif isinstance(resource, api.ModelEndpoint):
             _take_endpoint(fleet, key, resource)
         elif isinstance(resource, api.ModelReplica):
-            wire = _without_status(resource)
             if names.DEPLOYMENT_LABEL not in resource.labels:
-                fleet.manual[key] = wire
-            elif key not in fleet.replicas and _identity(wire) not in identities:
+                fleet.manual[key] = _filled(resource)
+            elif key not in fleet.replicas and _identity(resource) not in identities:
                 # The state of a fleet that was exported, where this one has none yet.
-                fleet.replicas[key] = wire
+                fleet.replicas[key] = _filled(resource)
     return fleet
 
 
-def _left_behind(existing: Iterable[Mapping[str, Any]], held: frozenset[Ref]) -> Fleet:
-    """What the last run left. Of hand-written replicas, whose manifests tell, only those that are held count."""
+def _left_behind(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:
+    """Return the state of the last run. Of hand-written replicas, which have manifests, only those that are held
+    count."""
     fleet = Fleet(held=held)
-    for wire in existing:
-        key = (wire["metadata"].get("namespace") or "default", wire["metadata"]["name"])
-        if wire["kind"] == "ModelEndpoint":
-            fleet.endpoints[key] = dict(wire)
-        elif names.DEPLOYMENT_LABEL in (wire["metadata"].get("labels") or {}):
-            fleet.replicas[key] = dict(wire)
-        else:
-            fleet.manual_before[key] = dict(wire)
-            if Ref("ModelReplica", *key) in held:
-                fleet.manual[key] = dict(wire)
+    for resource in existing:
+        key = (resource.namespace, resource.name)
+        if isinstance(resource, api.ModelEndpoint):
+            fleet.endpoints[key] = resource
+        elif isinstance(resource, api.ModelReplica) and names.DEPLOYMENT_LABEL in resource.labels:
+            fleet.replicas[key] = resource
+        elif isinstance(resource, api.ModelReplica):
+            fleet.manual_before[key] = resource
+            if resource.ref in held:
+                fleet.manual[key] = resource
     return fleet
 
 
 def _take_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
-    """A ModelEndpoint that was exported with its replica is state; any other one is written by hand."""
-    if resource.labels.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
-        fleet.endpoints.setdefault(key, _without_status(resource))
-    else:
-        fleet.external[key] = _without_status(resource)
+    """Add a ModelEndpoint. One that was exported with its replica is state; any other one is written by hand."""
+    if resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
+        fleet.external[key] = resource
+    elif key not in fleet.endpoints:
+        fleet.endpoints[key] = _filled(resource)
 
 
-def _without_status(resource: api.Resource) -> Object:
-    wire: Object = api.wire(resource)
+def _filled(resource: Own) -> Own:
+    """Return a resource without its status whose defaults count as written, so that `written` has them."""
+    wire = api.wire(resource)
     wire.pop("status", None)
-    return wire
+    return type(resource).model_validate(wire)
 
 
-def _identity(wire: Object) -> tuple[str, str, str, int]:
-    replica = adapters.replica(wire)
+def written(resource: api.Resource) -> Object:
+    """Return the object that is applied for a ModelReplica or ModelEndpoint."""
+    return api.wire(resource, set_only=True)
+
+
+def _identity(resource: api.ModelReplica) -> tuple[str, str, str, int]:
+    replica = adapters.replica(resource)
     return replica.namespace, replica.deployment, replica.cluster, replica.index

@@ -1,85 +1,79 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which volume a replica mounts: the one that holds what its ModelCache asks for, once it holds it."""
+"""The volume that a replica mounts: the one that holds what its ModelCache asks for, once it holds it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
+    MountedCache,
+    PreviousVolume,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.rollout import serves, through
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
     Volumes,
     current,
     previous,
-    reference,
 )
 
-_VOLUME = ("name", "volume")
 
+def remount(
+    volumes: Volumes, desired: api.ModelReplica, existing: api.ModelReplica | None, *, stays: bool = True
+) -> api.ModelReplica:
+    """Return a ModelReplica with its volume. `existing` is the one of the last run, None when there was none; unless it
+    `stays` where it is, there is nothing to lose.
 
-def remount(volumes: Volumes, wire: Object, there: Object | None, *, stays: bool = True) -> Object:
-    """A ModelReplica with its volume. `there` is the one of the last run, None when there was none; unless it `stays`
-    where it is, there is nothing to lose.
-
-    A replica that runs goes to another volume when that holds the weights, or at once when nobody observes. Until
-    then one that serves stays as it is in all its parts, since an edit of a deployment and one of its cache may belong
-    together; one that does not serve gets its edits on the volume it has. While a cache cannot be read, or is not
-    there, its replicas keep what they mount.
+    A replica that runs goes to another volume when that holds the weights, or at once when the fleet is not observed.
+    Until then one that serves stays as it is in all its parts, since an edit of a deployment and one of its cache may
+    belong together; one that does not serve gets its edits on the volume it has. While a cache cannot be read, or is
+    not there, its replicas keep what they mount.
     """
-    wanted = reference(wire)
-    if not wanted:
-        return wire
-    before = reference(there) if there else {}
-    cluster = wire["spec"]["clusterName"]
-    cache = volumes.situation.fleet.caches.get((wire["metadata"]["namespace"], wanted["name"]))
+    reference = desired.spec.model_cache_ref
+    if reference is None:
+        return desired
+    before = existing.spec.model_cache_ref if existing else None
+    cluster = desired.spec.cluster_name
+    cache = volumes.context.fleet.caches.get((desired.namespace, reference.name))
     if cache is None:
-        return _with(wire, before) if there else wire
-    volume = volumes.wanted(cache, cluster)
-    chosen = _chosen(cache, volume)
-    if not there:
-        return _with(wire, chosen)
-    looks = stays and not volumes.situation.declared(cluster)
-    if _same(before, chosen):
-        older = previous(there)
-        if older and (volumes.in_use(older, cluster) or _known(through, volumes, there) is False):
-            chosen["previous"] = before["previous"]
-        return _with(wire, chosen)
-    if looks and volumes.phase(cache, cluster).phase != "Ready":
-        return _with(wire, before) if _known(serves, volumes, there) is False else there
-    if current(there):
-        chosen["previous"] = {key: before[key] for key in _VOLUME if before.get(key)}
-    return _with(wire, chosen)
+        return _with(desired, before) if existing else desired
+    volume = volumes.desired(cache, cluster)
+    if existing is None:
+        return _with(desired, _mount(cache, volume))
+    if before and _same(before, cache.name, volume):
+        older = previous(existing)
+        used = older and (volumes.in_use(older, cluster) or _known(through, volumes, existing) is False)
+        return _with(desired, _mount(cache, volume, before.previous if used else None))
+    observed = stays and not volumes.context.declared(cluster)
+    if observed and volumes.phase(cache, cluster).phase != "Ready":
+        return _with(desired, before) if _known(serves, volumes, existing) is False else existing
+    left = (
+        api.construct(PreviousVolume, name=before.name, volume=before.volume) if before and current(existing) else None
+    )
+    return _with(desired, _mount(cache, volume, left))
 
 
-def _chosen(cache: api.ModelCache, volume: str) -> dict[str, Any]:
-    chosen: dict[str, Any] = {"name": cache.name}
+def _mount(cache: api.ModelCache, volume: str, left: PreviousVolume | None = None) -> MountedCache:
+    """Return the reference to a volume of a cache. The default layout is not written, as it never was."""
     layout = cache.spec.hugging_face.layout if cache.spec.hugging_face else FOLDER
-    if layout != FOLDER:
-        chosen["layout"] = layout
-    if volume:
-        chosen["volume"] = volume
-    return chosen
+    if layout == FOLDER:
+        return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=left)
+    return api.construct(MountedCache, name=cache.name, layout=layout, volume=volume or None, previous=left)
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all((one.get(key) or "") == (other.get(key) or "") for key in _VOLUME)
+def _same(reference: MountedCache, name: str, volume: str) -> bool:
+    return (reference.name, reference.volume or "") == (name, volume)
 
 
-def _known(ask: Callable[..., bool | None], volumes: Volumes, there: Object) -> bool | None:
-    """What was seen of a replica's pods; None when nobody can tell."""
-    seen = volumes.situation.seen(there["spec"]["clusterName"])
-    return ask(replica_objects(there, volumes.situation.composing), seen)
+def _known(question: Callable[..., bool | None], volumes: Volumes, existing: api.ModelReplica) -> bool | None:
+    """Return what was observed of a replica's pods; None when that is not known."""
+    observed = volumes.context.observed_cluster(existing.spec.cluster_name)
+    return question(replica_objects(existing, volumes.context.composing), observed)
 
 
-def _with(wire: Object, mounted: Mapping[str, Any]) -> Object:
-    """The ModelReplica with this `modelCacheRef`, where it stands in the order of fields."""
-    spec = {key: value for key, value in wire["spec"].items() if key != "modelCacheRef"}
-    head = {"clusterName": spec.pop("clusterName")}
-    if mounted:
-        head["modelCacheRef"] = dict(mounted)
-    return {**wire, "spec": {**head, **spec}}
+def _with(replica: api.ModelReplica, reference: MountedCache | None) -> api.ModelReplica:
+    """Return the ModelReplica with this `modelCacheRef`."""
+    return replica.model_copy(update={"spec": replica.spec.model_copy(update={"model_cache_ref": reference})})

@@ -1,19 +1,18 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The way of requests through the control cluster: which endpoints there are, and which services lead to them."""
+"""Traffic through the control cluster: its endpoints, and the services that lead to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import model_endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
-    endpoint_fault,
+    endpoint_finding,
     endpoint_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import (
@@ -28,10 +27,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.serv
     service_objects,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import gateway_address
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 GATEWAY_NAME = "default"
 """The one InferenceGateway of a fleet."""
@@ -55,7 +54,7 @@ class Routed:
 class Traffic:
     """All objects of the control cluster that requests pass, and what is behind each service."""
 
-    endpoints: tuple[Object, ...]
+    endpoints: tuple[api.ModelEndpoint, ...]
     objects: tuple[Object, ...]
     services: tuple[Routed, ...]
     releases: tuple[HelmRelease, ...]
@@ -63,90 +62,89 @@ class Traffic:
 
 
 def composed_endpoints(
-    situation: Situation,
-    replicas: Iterable[Object],
+    context: Context,
+    replicas: Iterable[api.ModelReplica],
     urls: Mapping[str, str],
     serving: Mapping[Key, bool | None],
-) -> tuple[Object, ...]:
-    """The ModelEndpoint of every replica that serves behind a gateway that has an address.
+) -> tuple[api.ModelEndpoint, ...]:
+    """Return the ModelEndpoint of every replica that serves behind a gateway that has an address.
 
-    `urls` are those that can be told, by cluster, "" where there is known to be none; `serving` tells of each
-    replica whether it serves, None when nobody can tell now. What cannot be told stays what it was.
+    `urls` are those that are known, by cluster, "" where there is known to be none; `serving` is True for a replica
+    that serves, None when that is not known now. What is not known stays what it was.
     """
-    objects = []
-    for wire in replicas:
-        key = (wire["metadata"]["namespace"], wire["metadata"]["name"])
-        cluster = wire["spec"]["clusterName"]
-        there = situation.fleet.endpoints.get(key)
+    endpoints = []
+    for replica in replicas:
+        key = (replica.namespace, replica.name)
+        cluster = replica.spec.cluster_name
+        existing = context.fleet.endpoints.get(key)
         serves = serving.get(key)
-        if serves is None and situation.observed is not None:
-            serves = there is not None
+        if serves is None and context.observed is not None:
+            serves = existing is not None
         if serves is False:
             continue
         if cluster not in urls:
-            objects += [there] if there else []
+            endpoints += [existing] if existing else []
         elif urls[cluster]:
-            objects.append(model_endpoint(wire, urls[cluster]))
-    return tuple(objects)
+            endpoints.append(model_endpoint(replica, urls[cluster]))
+    return tuple(endpoints)
 
 
-def traffic(situation: Situation, composed: Sequence[Object]) -> Traffic:
-    """All of it, for these composed ModelEndpoints."""
-    fleet = situation.fleet
+def traffic(context: Context, composed: Sequence[api.ModelEndpoint]) -> Traffic:
+    """Return all of it, for these composed ModelEndpoints."""
+    fleet = context.fleet
     gateway = fleet.gateways.get(GATEWAY_NAME)
-    gateway_wire = api.wire(gateway) if gateway else None
-    backend = backend_of(gateway_wire)
-    objects: list[Object] = list(_gateway(situation, backend, gateway_wire))
+    backend = backend_of(gateway)
+    objects: list[Object] = list(_gateway(context, backend, gateway))
     endpoints = [*composed, *fleet.external.values()]
     for endpoint in endpoints:
-        objects += endpoint_objects(endpoint, situation.composing, backend)
-    broken = _broken(situation)
+        objects += endpoint_objects(endpoint, context.composing, backend)
+    broken = _broken(context)
     for ref in sorted(broken):
-        objects += situation.kept(ref, "")
-    address = _address(situation, gateway_wire)
-    routed = _services(situation, backend, endpoints, address, _service_names(objects), broken)
+        objects += context.kept(ref, "")
+    address = _address(context, gateway)
+    routed = _services(context, backend, endpoints, address, _service_names(objects), broken)
     objects += [value for service in routed for value in service.objects]
-    releases = backend.releases(gateway_wire) if gateway_wire else ()
+    releases = backend.releases(gateway) if gateway else ()
     return Traffic(tuple(composed), tuple(objects), routed, tuple(releases), address)
 
 
-def _gateway(situation: Situation, backend: GatewayBackend, gateway: Mapping[str, Any] | None) -> Sequence[Object]:
+def _gateway(context: Context, backend: GatewayBackend, gateway: api.InferenceGateway | None) -> Sequence[Object]:
     ref = Ref("InferenceGateway", "", GATEWAY_NAME)
-    if ref in situation.fleet.held:
-        return situation.kept(ref, "")
+    if ref in context.fleet.held:
+        return context.kept(ref, "")
     return backend.objects(gateway) if gateway else ()
 
 
-def _address(situation: Situation, gateway: Mapping[str, Any] | None) -> str:
-    """The address of the gateway: as observed, else the one that is known."""
-    known = str(((gateway or {}).get("status") or {}).get("address") or "")
-    earlier = str((situation.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)) or {}).get("address") or "")
-    if situation.observed is None:
+def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
+    """Return the address of the gateway: as observed, else the one that is known."""
+    known = (gateway.status.address if gateway and gateway.status else None) or ""
+    earlier = text(context.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)), "address")
+    if context.observed is None:
         return known or earlier
-    return gateway_address(situation.observed.control, situation.observed.controller, earlier or known)
+    return gateway_address(context.observed.control, context.observed.controller, earlier or known)
 
 
-def usable(situation: Situation, endpoint: Mapping[str, Any]) -> bool:
-    """Whether requests can be sent to an endpoint: its URL is one, and its credential, if it needs one, is there."""
-    spec = endpoint["spec"]
-    if endpoint_fault(endpoint):
+def usable(context: Context, endpoint: api.ModelEndpoint) -> bool:
+    """Return True when requests can be sent to an endpoint: its URL is valid, and its credential, if it needs one,
+    exists."""
+    if endpoint_finding(endpoint):
         return False
-    if situation.observed is None or not spec.get("credential"):
+    credential = endpoint.spec.credential
+    if context.observed is None or credential is None:
         return True
-    reference = spec["credential"]["apiKey"]["secretRef"]
-    namespace, name = endpoint["metadata"]["namespace"], reference["name"]
-    return not situation.observed.lacks(namespace, name, reference.get("key", "apiKey"))
+    reference = credential.api_key.secret_ref
+    return not context.observed.lacks(endpoint.namespace, reference.name, reference.key)
 
 
 def _services(
-    situation: Situation,
+    context: Context,
     backend: GatewayBackend,
-    endpoints: Sequence[Object],
+    endpoints: Sequence[api.ModelEndpoint],
     address: str,
     backends: frozenset[Key],
     broken: Iterable[Ref],
 ) -> tuple[Routed, ...]:
-    fleet = situation.fleet
+    fleet = context.fleet
     index = EndpointIndex(endpoints)
     unreadable = frozenset(
         (ref.namespace, backend_name(ref.name, egress=egress)) for ref in broken for egress in (False, True)
@@ -154,28 +152,27 @@ def _services(
     blind = {namespace for namespace, _ in unreadable}
     found = []
     for key, service in sorted(fleet.services.items()):
-        wire = api.wire(service)
-        resolution = resolve(wire, index, lambda endpoint: usable(situation, endpoint))
+        resolution = resolve(service, index, lambda endpoint: usable(context, endpoint))
         path = f"/{service.namespace}/{service.name}/"
         url = f"http://{address}{path.rstrip('/')}" if address else ""
-        kept = situation.kept(service.ref, "") if service.namespace in blind or resolution.tier is None else []
+        kept = context.kept(service.ref, "") if service.namespace in blind or resolution.tier is None else []
         if any(_leads_to(value, unreadable) for value in kept):
             objects = _still(kept, backends)
             found.append(Routed(*key, resolution, objects, path, url, held=True))
             continue
         existed = any(value["kind"] == "HTTPRoute" for value in kept)
-        found.append(Routed(*key, resolution, service_objects(wire, resolution, backend, existed), path, url))
+        found.append(Routed(*key, resolution, service_objects(service, resolution, backend, existed), path, url))
     for ref in sorted(ref for ref in fleet.held if ref.kind == "ModelService"):
-        objects = _still(situation.kept(ref, ""), backends)
+        objects = _still(context.kept(ref, ""), backends)
         path = f"/{ref.namespace}/{ref.name}/"
         found.append(Routed(ref.namespace, ref.name, Resolution((), None), objects, path, held=True))
     return tuple(sorted(found, key=lambda service: (service.namespace, service.name)))
 
 
-def _broken(situation: Situation) -> frozenset[Ref]:
-    """The hand-written ModelEndpoints whose manifests cannot be used; what was made of them stays."""
-    fleet = situation.fleet
-    faulty = (Ref("ModelEndpoint", *key) for key, wire in fleet.external.items() if endpoint_fault(wire))
+def _broken(context: Context) -> frozenset[Ref]:
+    """Return the hand-written ModelEndpoints whose manifests cannot be used; what was composed of them stays."""
+    fleet = context.fleet
+    faulty = (endpoint.ref for endpoint in fleet.external.values() if endpoint_finding(endpoint))
     return frozenset([*(ref for ref in fleet.held if ref.kind == "ModelEndpoint"), *faulty])
 
 
@@ -186,7 +183,7 @@ def _service_names(objects: Iterable[Object]) -> frozenset[Key]:
 
 
 def _references(route: Object) -> Iterable[Object]:
-    """Every reference of an HTTPRoute to a Service of its own namespace."""
+    """Return every reference of an HTTPRoute to a Service of its own namespace."""
     # A route of which another manager took everything has no specification of ours.
     for rule in entries(route, "spec", "rules") if route["kind"] == "HTTPRoute" else ():
         yield from (reference for reference in rule.get("backendRefs") or () if not reference.get("namespace"))
@@ -198,18 +195,19 @@ def _leads_to(route: Object, backends: frozenset[Key]) -> bool:
 
 
 def _still(kept: Sequence[Object], backends: frozenset[Key]) -> tuple[Object, ...]:
-    """The objects of a service that stay as they are, as far as what they lead to is still there."""
+    """Return the objects of a service that stay as they are, as far as what they lead to still exists."""
     there = backends | _service_names(kept)
     return tuple(_without_gone(value, there) for value in kept)
 
 
 def _without_gone(route: Object, backends: frozenset[Key]) -> Object:
-    """A route that is kept, without the backends that are gone: each would answer its share of requests with 500."""
+    """Return a route that is kept, without the backends that do not exist any more: each would answer its share of
+    requests with 500."""
     namespace = route["metadata"].get("namespace", "")
     if all((namespace, reference["name"]) in backends for reference in _references(route)):
         return route
-    route = deepcopy(route)
-    for rule in route["spec"]["rules"]:
+    kept = deepcopy(dict(route))
+    for rule in kept["spec"]["rules"]:
         left = [
             reference
             for reference in rule.get("backendRefs") or ()
@@ -217,4 +215,4 @@ def _without_gone(route: Object, backends: frozenset[Key]) -> Object:
         ]
         if left:
             rule["backendRefs"] = left
-    return route
+    return kept

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which volumes a ModelCache has on a cluster, and which of them holds what it asks for.
+"""Volumes of a ModelCache on a cluster, and the one of them that holds what it asks for.
 
 A volume holds one artifact for as long as it lives: engines read from it. An edit of the artifact gets another volume,
 and the one before stays while a replica mounts it. The first volume that a cache has on a cluster bears the documented
@@ -15,6 +15,10 @@ from math import ceil
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import (
+    MountedCache,
+    PreviousVolume,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
     ARTIFACT_ANNOTATION,
     artifact,
@@ -25,11 +29,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cach
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import storage_class
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Situation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key, Object
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import nobody_looks
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.context import Context
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import Key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import declared_message
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, cache_phase
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 _CLAIM = "PersistentVolumeClaim"
 _GIBIBYTE = 2**30
@@ -39,7 +43,7 @@ _MOUNTING = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"
 
 @dataclass(frozen=True)
 class Claim:
-    """What is known of a claim that exists: "" and 0 where it does not tell."""
+    """Known facts of a claim that exists: "" and 0 where it does not tell."""
 
     artifact: str = ""
     storage_class: str = ""
@@ -54,106 +58,101 @@ class Mounted:
     claim: str
 
 
-def reference(wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The `modelCacheRef` of a ModelReplica (wire form); empty without one."""
-    found: Mapping[str, Any] = (wire.get("spec") or {}).get("modelCacheRef") or {}
-    return found
+def current(replica: api.ModelReplica) -> Mounted | None:
+    """Return the volume that the pods of a ModelReplica are composed with."""
+    return _mounted(replica, replica.spec.model_cache_ref)
 
 
-def current(wire: Mapping[str, Any]) -> Mounted | None:
-    """The volume that the pods of a ModelReplica (wire form) are composed with."""
-    return _mounted(wire, reference(wire))
+def previous(replica: api.ModelReplica) -> Mounted | None:
+    """Return the volume that its pods were composed with before."""
+    reference = replica.spec.model_cache_ref
+    return _mounted(replica, reference.previous if reference else None)
 
 
-def previous(wire: Mapping[str, Any]) -> Mounted | None:
-    """The volume that its pods were composed with before."""
-    return _mounted(wire, reference(wire).get("previous") or {})
-
-
-def _mounted(wire: Mapping[str, Any], ref: Mapping[str, Any]) -> Mounted | None:
-    if not ref:
+def _mounted(replica: api.ModelReplica, reference: MountedCache | PreviousVolume | None) -> Mounted | None:
+    if reference is None:
         return None
-    namespace = wire["metadata"].get("namespace") or "default"
-    return Mounted((namespace, ref["name"]), claim_name(namespace, ref["name"], ref.get("volume") or ""))
+    namespace = replica.namespace
+    return Mounted((namespace, reference.name), claim_name(namespace, reference.name, reference.volume or ""))
 
 
 @dataclass
 class Volumes:
-    """The volumes of all caches. What is asked twice is looked up once."""
+    """Volumes of all caches. Each answer is worked out once."""
 
-    situation: Situation
+    context: Context
     _earlier: dict[Key, dict[str, list[Object]]] = field(default_factory=dict)
     _mounts: dict[tuple[Key, str], set[str]] | None = None
     _classes: dict[str, str] = field(default_factory=dict)
     _claims: dict[tuple[Key, str], Mapping[str, Claim]] = field(default_factory=dict)
-    _wanted: dict[tuple[Key, str], str] = field(default_factory=dict)
+    _desired: dict[tuple[Key, str], str] = field(default_factory=dict)
     _phases: dict[tuple[Key, str], CachePhase] = field(default_factory=dict)
 
     def earlier(self, cache: Key, cluster: str) -> Sequence[Object]:
-        """What earlier runs composed of a cache on a cluster."""
+        """Return the objects that earlier runs composed of a cache on a cluster."""
         if cache not in self._earlier:
             found: dict[str, list[Object]] = {}
-            for place, value in self.situation.earlier(Ref("ModelCache", *cache)):
+            for place, value in self.context.earlier(Ref("ModelCache", *cache)):
                 found.setdefault(place, []).append(value)
             self._earlier[cache] = found
         return self._earlier[cache].get(cluster, ())
 
     def clusters(self, cache: Key) -> frozenset[str]:
-        """Where earlier runs composed something of a cache."""
+        """Return the clusters on which earlier runs composed something of a cache."""
         self.earlier(cache, "")
         return frozenset(self._earlier[cache])
 
     def storage_class(self, cluster: str) -> str:
-        """The StorageClass that a cluster has for caches, "" for none."""
+        """Return the StorageClass that a cluster has for caches, "" for none."""
         if cluster not in self._classes:
-            found = self.situation.fleet.clusters.get(cluster)
-            self._classes[cluster] = storage_class(api.wire(found)) if found else ""
+            found = self.context.fleet.clusters.get(cluster)
+            self._classes[cluster] = storage_class(found) if found else ""
         return self._classes[cluster]
 
     def claims(self, cache: Key, cluster: str) -> Mapping[str, Claim]:
-        """The claims of a cache that are known on a cluster, by name: built, seen, or mounted by replicas."""
+        """Return the known claims of a cache on a cluster, by name: built, observed, or mounted by replicas."""
         if (cache, cluster) not in self._claims:
             found = dict.fromkeys(self._mounted_there(cache, cluster), Claim())
-            for wire in (*self.earlier(cache, cluster), *self._seen(cache, cluster)):
-                if wire["kind"] == _CLAIM:
-                    name = text(wire, "metadata", "name")
-                    found[name] = _merged(found.get(name, Claim()), wire)
+            for claim in (*self.earlier(cache, cluster), *self._observed(cache, cluster)):
+                if claim["kind"] == _CLAIM:
+                    name = text(claim, "metadata", "name")
+                    found[name] = _merged(found.get(name, Claim()), claim)
             self._claims[cache, cluster] = found
         return self._claims[cache, cluster]
 
-    def wanted(self, cache: api.ModelCache, cluster: str) -> str:
-        """The id of the volume that holds, or is to hold, what a cache asks for on a cluster; "" is its first.
+    def desired(self, cache: api.ModelCache, cluster: str) -> str:
+        """Return the id of the volume that holds, or is to hold, what a cache asks for on a cluster; "" is its first.
 
         A claim that does not tell what it holds is taken to hold it; the Job looks, and touches nothing else.
         """
         key = (cache.namespace, cache.name)
-        if (key, cluster) not in self._wanted:
-            self._wanted[key, cluster] = _chosen(api.wire(cache), key, self.claims(key, cluster))
-        return self._wanted[key, cluster]
+        if (key, cluster) not in self._desired:
+            self._desired[key, cluster] = _chosen(cache, key, self.claims(key, cluster))
+        return self._desired[key, cluster]
 
     def phase(self, cache: api.ModelCache, cluster: str) -> CachePhase:
-        """How far a cluster is with what a cache asks for; the phase is "" when nobody looks."""
-        if self.situation.observed is None:
+        """Return how far a cluster is with what a cache asks for; the phase is "" when the cluster is not observed."""
+        if self.context.observed is None:
             return CachePhase("")
         key = (cache.namespace, cache.name)
         if (key, cluster) not in self._phases:
-            volume = self.wanted(cache, cluster)
+            volume = self.desired(cache, cluster)
             phase = cache_phase(
-                api.wire(cache),
+                cache,
                 cluster,
                 claim_name(*key, volume),
                 job_name(*key, volume),
-                self.situation.seen(cluster),
-                self.situation.statuses.get(cache.ref),
+                self.context.observed_cluster(cluster),
+                self.context.statuses.get(cache.ref),
             )
-            if not phase.phase and self.situation.declared(cluster):
-                phase = CachePhase("", message=nobody_looks(cluster))
+            if not phase.phase and self.context.declared(cluster):
+                phase = CachePhase("", message=declared_message(cluster))
             self._phases[key, cluster] = phase
         return self._phases[key, cluster]
 
     def in_use(self, volume: Mounted, cluster: str) -> bool:
-        """Whether something on a cluster may mount a volume: it was seen to, or nobody can tell."""
-        seen = self.situation.seen(cluster)
+        """Return True when something on a cluster mounts a volume, or may as the cluster was not observed."""
+        seen = self.context.observed_cluster(cluster)
         if seen is None or seen.unreachable:
             return True
         namespace = names.workload_namespace(volume.cache[0])
@@ -165,18 +164,18 @@ class Volumes:
         )
 
     def _mounted_there(self, cache: Key, cluster: str) -> set[str]:
-        """Claims of a cache that replicas of the last run mount on a cluster."""
+        """Return the claims of a cache that replicas of the last run mount on a cluster."""
         if self._mounts is None:
             self._mounts = {}
-            fleet = self.situation.fleet
-            for wire in (*fleet.replicas.values(), *fleet.manual_before.values()):
-                for volume in filter(None, (current(wire), previous(wire))):
-                    place = (volume.cache, wire["spec"]["clusterName"])
+            fleet = self.context.fleet
+            for replica in (*fleet.replicas.values(), *fleet.manual_before.values()):
+                for volume in filter(None, (current(replica), previous(replica))):
+                    place = (volume.cache, replica.spec.cluster_name)
                     self._mounts.setdefault(place, set()).add(volume.claim)
         return self._mounts.get((cache, cluster), set())
 
-    def _seen(self, cache: Key, cluster: str) -> Sequence[Any]:
-        seen = self.situation.seen(cluster)
+    def _observed(self, cache: Key, cluster: str) -> Sequence[Any]:
+        seen = self.context.observed_cluster(cluster)
         if seen is None:
             return ()
         namespace, name = cache
@@ -184,7 +183,7 @@ class Volumes:
         return seen.objects.labelled(_CLAIM, there, names.CACHE_LABEL, names.label_value(name))
 
 
-def _chosen(cache: Mapping[str, Any], key: Key, known: Mapping[str, Claim]) -> str:
+def _chosen(cache: api.ModelCache, key: Key, known: Mapping[str, Claim]) -> str:
     digest = volume_id(cache)
     first = known.get(claim_name(*key))
     if claim_name(*key, digest) in known:
@@ -192,22 +191,22 @@ def _chosen(cache: Mapping[str, Any], key: Key, known: Mapping[str, Claim]) -> s
     return "" if not known or (first and first.artifact in ("", artifact(cache))) else digest
 
 
-def _merged(known: Claim, wire: Mapping[str, Any]) -> Claim:
-    """What is known of a claim with what this object of it tells; the later one wins, the larger size stays."""
-    requested = text(wire, "spec", "resources", "requests", "storage")
+def _merged(known: Claim, claim: Object) -> Claim:
+    """Return what is known of a claim, updated from an object of it; the later one wins, the larger size stays."""
+    requested = text(claim, "spec", "resources", "requests", "storage")
     try:
         size = ceil(Quantity.parse(requested).value / _GIBIBYTE) if requested else 0
     except QuantityError:
         size = 0
     return Claim(
-        text(wire, "metadata", "annotations", ARTIFACT_ANNOTATION) or known.artifact,
-        text(wire, "spec", "storageClassName") or known.storage_class,
+        text(claim, "metadata", "annotations", ARTIFACT_ANNOTATION) or known.artifact,
+        text(claim, "spec", "storageClassName") or known.storage_class,
         max(size, known.size_gib),
     )
 
 
 def _claim_names(value: Any) -> Iterator[str]:
-    """The claims that an object's pods mount, wherever its pod templates are."""
+    """Return the claims that an object's pods mount, wherever its pod templates are."""
     if isinstance(value, Mapping):
         for entry in entries(value, "volumes"):
             if name := text(entry, "persistentVolumeClaim", "claimName"):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
@@ -74,10 +74,10 @@ def _cluster(
     occupied: Mapping[tuple[str, str], list[dict[str, Any]]],
     overcommitted: Mapping[tuple[str, str], str],
 ) -> dict[str, Any]:
-    site = plan.sites.get(cluster.name)
-    source = site.resource.spec.cluster if site else None
+    platform = plan.platforms.get(cluster.name)
+    source = platform.resource.spec.cluster if platform else None
     block = getattr(source, source.source.lower()) if source else None
-    classes = {pool.name: pool.class_name for pool in (site.resource.spec.node_pools if site else None) or ()}
+    classes = {pool.name: pool.class_name for pool in (platform.resource.spec.node_pools if platform else None) or ()}
     return {
         "name": cluster.name,
         "source": source.source if source else "",
@@ -132,8 +132,8 @@ def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return what takes room on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for wire in (*plan.replicas, *plan.manual, *plan.leaving):
-        replica = adapters.replica(wire)
+    for resource in (*plan.replicas, *plan.manual, *plan.leaving):
+        replica = adapters.replica(resource)
         for engine in replica.engines:
             for member in engine.members:
                 for pool, pods in member.pods_by_pool:
@@ -175,24 +175,24 @@ def _claims(member: PlacedMember) -> dict[str, int]:
 def _replicas(plan: Plan) -> list[dict[str, Any]]:
     gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.removed(plan)}
     found = []
-    for placement, wire in zip(plan.schedule.placements, plan.replicas, strict=True):
-        key = (placement.namespace, wire["metadata"]["name"])
+    for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
+        key = (placement.namespace, replica.name)
         state = "replaced" if key in gone else "changed" if key in plan.edited else placement.state
         reason = gone.get(key, placement.reason)
         if key in plan.waiting:
             reason = "waits until other clusters have the edit"
-        found.append(_replica(wire, state, reason))
-    found += [_replica(wire, "manual", "") for wire in plan.manual]
+        found.append(_replica(replica, state, reason))
+    found += [_replica(replica, "manual", "") for replica in plan.manual]
     reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.leaving(plan)}
-    for wire in plan.leaving:
-        reason = f"{reasons[wire['metadata']['namespace'], wire['metadata']['name']]}; stays until another serves"
-        found.append(_replica(wire, "leaving", reason))
+    for replica in plan.leaving:
+        reason = f"{reasons[replica.namespace, replica.name]}; stays until another serves"
+        found.append(_replica(replica, "leaving", reason))
     return found
 
 
-def _replica(wire: Mapping[str, Any], state: str, reason: str) -> dict[str, Any]:
-    replica = adapters.replica(wire)
-    phases = {engine["name"]: engine.get("phase", "") for engine in wire["spec"]["engines"]}
+def _replica(resource: api.ModelReplica, state: str, reason: str) -> dict[str, Any]:
+    replica = adapters.replica(resource)
+    phases = {engine.name: engine.phase or "" for engine in resource.spec.engines}
     return {
         "namespace": replica.namespace,
         "deployment": replica.deployment,
@@ -223,23 +223,23 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
 
 
 def _service(plan: Plan, routed: Routed) -> dict[str, Any]:
-    service = plan.situation.fleet.services.get((routed.namespace, routed.name))
+    service = plan.context.fleet.services.get((routed.namespace, routed.name))
     entries = service.spec.endpoints if service else []
-    composed = {(wire["metadata"]["namespace"], wire["metadata"]["name"]) for wire in plan.traffic.endpoints}
+    composed = {(endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints}
     endpoints = []
     for member in routed.resolution.members:
-        metadata = member.endpoint["metadata"]
-        ours = (metadata["namespace"], metadata["name"]) in composed
+        endpoint = member.endpoint
+        ours = (endpoint.namespace, endpoint.name) in composed
         endpoints.append(
             {
-                "name": metadata["name"],
+                "name": endpoint.name,
                 "entry": member.entry,
                 "priority": entries[member.entry].priority,
                 "weight": member.weight,
                 "usable": member.usable,
-                "url": member.endpoint["spec"]["url"],
+                "url": endpoint.spec.url,
                 "external": not ours,
-                "replica": (metadata.get("labels") or {}).get(names.REPLICA_LABEL, "") if ours else "",
+                "replica": endpoint.labels.get(names.REPLICA_LABEL, "") if ours else "",
             }
         )
     return {

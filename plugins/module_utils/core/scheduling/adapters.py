@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import model_replica
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER, fabrics_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -254,38 +255,32 @@ def _ready(resource: api.InferenceCluster) -> str | None:
     return None
 
 
-def replica(wire: Mapping[str, Any]) -> Replica:
-    """A ModelReplica (wire form) that exists. A missing or malformed index label counts as 0."""
-    metadata = wire["metadata"]
-    labels = metadata.get("labels") or {}
-    index = str(labels.get(names.REPLICA_INDEX_LABEL, ""))
+def replica(resource: api.ModelReplica) -> Replica:
+    """Return a ModelReplica that exists. A missing or malformed index label counts as 0."""
+    index = resource.labels.get(names.REPLICA_INDEX_LABEL, "")
     return Replica(
-        name=metadata["name"],
-        namespace=metadata.get("namespace") or "default",
-        deployment=labels.get(names.DEPLOYMENT_LABEL) or "",
-        cluster=wire["spec"]["clusterName"],
+        name=resource.name,
+        namespace=resource.namespace,
+        deployment=resource.labels.get(names.DEPLOYMENT_LABEL) or "",
+        cluster=resource.spec.cluster_name,
         index=int(index) if index.isascii() and index.isdigit() and len(index) < 10 else 0,
         engines=tuple(
-            PlacedEngine(
-                engine["name"],
-                tuple(_placed_member(member) for member in engine["members"]),
-                engine.get("copies", 1),
-            )
-            for engine in wire["spec"]["engines"]
+            PlacedEngine(engine.name, tuple(_placed_member(member) for member in engine.members), engine.copies)
+            for engine in resource.spec.engines
         ),
     )
 
 
-def _placed_member(member: Mapping[str, Any]) -> PlacedMember:
+def _placed_member(member: model_replica.PlacedMember) -> PlacedMember:
     shares: dict[str, int] = {}
-    for entry in member.get("nodePools") or ():
-        shares[entry["name"]] = shares.get(entry["name"], 0) + entry.get("pods", 1)
+    for share in member.node_pools or ():
+        shares[share.name] = shares.get(share.name, 0) + share.pods
     spread = len(shares) > 1
     return PlacedMember(
-        role=member.get("role", "Standalone"),
-        pool=next(iter(shares)) if spread else member["nodePoolName"],
-        device_requests=tuple(member.get("deviceRequests") or ()),
-        pods=(member.get("worker") or {}).get("nodes", 1),
+        role=member.role,
+        pool=next(iter(shares)) if spread else member.node_pool_name,
+        device_requests=tuple(api.wire(request, set_only=True) for request in member.device_requests or ()),
+        pods=member.worker.nodes if member.worker else 1,
         shares=tuple(shares.items()) if spread else (),
-        device_constraints=tuple(member.get("deviceConstraints") or ()),
+        device_constraints=tuple(api.wire(constraint) for constraint in member.device_constraints or ()),
     )

@@ -1,16 +1,20 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conditions: what is said of a resource now, merged with what was said before (Kubernetes API conventions)."""
+"""Conditions of a resource, merged with those of before (Kubernetes API conventions)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+
+Fields = TypeVar("Fields", bound=resource.Status, covariant=True)
 
 Truth = Literal["True", "False", "Unknown"]
 
@@ -36,7 +40,7 @@ OWNED = frozenset(
 
 NOT_OBSERVED = "NotObserved"
 DECLARED = "Declared"
-"""The reason for what is said of a cluster whose objects are files, and of what runs there: nobody looks at it."""
+"""The reason in conditions of a cluster whose objects are files, which is not observed, and of what runs there."""
 READY = "Ready"
 
 _LONGEST = 400
@@ -55,30 +59,30 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Status:
-    """The status of a resource: conditions and its other fields (wire names)."""
+class Status(Generic[Fields]):
+    """The status of a resource: conditions without times, and its other fields."""
 
     conditions: tuple[Condition, ...]
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: Fields
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of a type."""
+        """Return the condition of a type."""
         return next((condition for condition in self.conditions if condition.type == kind), None)
 
     def wire(
         self, previous: Mapping[str, Any] | None = None, generation: int | None = None, now: str = ""
     ) -> dict[str, Any]:
-        """The written form. `previous` is the status of before; `generation` and `now` as for `merge`."""
+        """Return the written form. `previous` is the status of before; `generation` and `now` as for `merge`."""
         return {
             "conditions": merge(self.conditions, entries(previous, "conditions"), generation, now),
-            **self.fields,
+            **api.wire(self.fields),
         }
 
 
 def merge(
     new: Sequence[Condition], previous: Sequence[Mapping[str, Any]] | None, generation: int | None, now: str
 ) -> list[dict[str, Any]]:
-    """The conditions (wire form) that follow `previous` ones, sorted by type.
+    """Return the conditions (wire form) that follow `previous` ones, sorted by type.
 
     lastTransitionTime moves to `now` (RFC 3339) only when the status of a type changed; a condition that says what it
     said is the previous one as it stands, and so is one that is held. Conditions of types that are not OWNED stay.
@@ -111,7 +115,7 @@ def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: 
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
-    """The condition of a type as the status of before has it; `otherwise` when that does not know either."""
+    """Return the condition of a type as the status of before has it, else `otherwise`."""
     for entry in entries(previous, "conditions"):
         status = entry.get("status")
         if entry.get("type") == kind and status in ("True", "False"):
@@ -124,22 +128,22 @@ def truth(value: bool) -> Truth:
 
 
 def declared(kind: str, cluster: str) -> Condition:
-    """What is said of a cluster that nobody looks at, and of what runs there."""
-    return Condition(kind, "True", DECLARED, nobody_looks(cluster))
+    """Return the condition of a cluster that is not observed, and of what runs there."""
+    return Condition(kind, "True", DECLARED, declared_message(cluster))
 
 
-def nobody_looks(cluster: str) -> str:
-    """Why a cluster, or what runs there, counts as declared."""
+def declared_message(cluster: str) -> str:
+    """Return why a cluster, or what runs there, counts as declared."""
     return f"Nobody looks at cluster {cluster}, whose objects are files: it counts as declared"
 
 
 def unknown(kind: str, message: str) -> Condition:
-    """What is said of something that nobody has seen."""
+    """Return the condition of something that was not observed."""
     return Condition(kind, "Unknown", NOT_OBSERVED, message)
 
 
 def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str = "") -> Condition:
-    """The Ready condition: Available, or why not. None: nobody can tell.
+    """Return the Ready condition: Available, or why not. None: it is not known.
 
     What is not ready is Creating until it was ready once, Unavailable from then on.
     """
@@ -153,17 +157,19 @@ def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str =
 
 
 def known(previous: Mapping[str, Any] | None, kind: str) -> bool | None:
-    """What the status of before says of a type; None when it does not tell."""
+    """Return what the status of before says of a type; None when it does not say."""
     return {"True": True, "False": False}.get(stated(entries(previous, "conditions"), kind))
 
 
-def earlier(resource: Mapping[str, Any], previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The status of before: as given, else what the resource itself carries."""
-    return fields(previous) if previous is not None else fields(resource, "status")
+def earlier(status: resource.Status | None, previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the status of before: as given, else the one that the resource itself carries."""
+    if previous is not None:
+        return fields(previous)
+    return api.wire(status) if status else {}
 
 
 def joined(*parts: str) -> str:
-    """What is told, one after the other, each once: a message of before may hold some of them."""
+    """Return the messages one after the other, each once: a message of before may hold some of them."""
     text = ""
     for part in parts:
         if part and part not in text:
@@ -172,13 +178,13 @@ def joined(*parts: str) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 3) -> str:
-    """Names for people: the first few, sorted, and how many more there are."""
+    """Return names for people: the first few, sorted, and how many more there are."""
     found = sorted(set(names))
     more = len(found) - limit
     return f"{', '.join(found[:limit])} and {more} more" if more > 0 else ", ".join(found)
 
 
 def cut(message: str, limit: int = _LONGEST) -> str:
-    """A text that somebody else wrote, in one line of at most `limit` characters, without secrets."""
+    """Return a foreign text in one line of at most `limit` characters, without secrets."""
     line = printable(" ".join(masked(message[: 8 * limit]).split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether nodes have the devices that their InferenceClass promises: the class against ResourceSlices.
+"""Diff of the devices that an InferenceClass promises and those that its nodes publish in ResourceSlices.
 
 The plan matches selectors with what the class says, the scheduler of the cluster with what the driver publishes
 (KEP-4381). Where the second offers less, replicas are placed whose pods never start. A driver that publishes more, be
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
@@ -24,17 +25,17 @@ _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True)
 class Promise:
-    """What the nodes of a pool should have: the InferenceClass of the pool and its devices."""
+    """Devices that the nodes of a pool should have: those of the InferenceClass of the pool."""
 
     pool: str
     class_name: str
     devices: tuple[Device, ...]
 
     @classmethod
-    def of(cls, pool: str, inference_class: Object) -> Promise:
-        """The promise of an InferenceClass (wire form)."""
-        devices = tuple(Device.from_wire(entry) for entry in entries(inference_class, "spec", "devices"))
-        return cls(pool, text(inference_class, "metadata", "name"), devices)
+    def of(cls, pool: str, inference_class: api.InferenceClass) -> Promise:
+        """Return the promise of an InferenceClass."""
+        devices = tuple(Device.from_wire(api.wire(device)) for device in inference_class.spec.devices)
+        return cls(pool, inference_class.name, devices)
 
     def claimed(self, driver: str) -> list[Device]:
         """The devices of a driver that pods claim; Synthetic ones exist in the plan alone."""

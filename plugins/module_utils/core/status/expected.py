@@ -1,16 +1,18 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What somebody who looks at clusters has to look for: what the resources of a fleet expect to find there."""
+"""Expectations of clusters: what the resources of a fleet have to find there, for those who observe them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import DEFAULT_TOKEN_KEY
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 
 SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 """Keys of Secrets by (namespace, name)."""
@@ -18,8 +20,8 @@ SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class ExpectedCluster:
-    """What is known of a workload cluster before anybody looks: the devices that the classes of its pools promise, and
-    whether the fleet makes the cluster itself."""
+    """Known facts of a workload cluster before it is observed: the devices that the classes of its pools promise, and
+    `made`, true for a cluster that the fleet creates."""
 
     name: str
     promises: tuple[Promise, ...] = ()
@@ -38,61 +40,79 @@ class ExpectedCluster:
 @dataclass(frozen=True)
 class Expected:
     """`secrets` are the keys of Secrets on the control cluster that resources refer to; `gateway` is the
-    InferenceGateway (wire form), None when there is none."""
+    InferenceGateway, None when there is none."""
 
     clusters: Mapping[str, ExpectedCluster] = field(default_factory=dict)
     secrets: SecretKeys = field(default_factory=dict)
-    gateway: Object | None = None
+    gateway: api.InferenceGateway | None = None
 
     def cluster(self, name: str) -> ExpectedCluster:
-        """What is known of a cluster, which may be nothing."""
+        """Return what is known of a cluster, which may be nothing."""
         return self.clusters.get(name) or ExpectedCluster(name)
 
 
 def expected(resources: Iterable[Object]) -> Expected:
-    """What the resources of a fleet (wire form; other objects are passed over) expect.
+    """Return what the resources of a fleet (wire form, as written or as on the control cluster) expect.
 
-    A pool whose class is not among them promises nothing.
+    Other objects are passed over, and so are resources that are not valid: nothing is read for them. A pool whose class
+    is not among them promises nothing.
     """
-    by_kind: dict[str, dict[tuple[str, str], Object]] = {}
+    known = _Known()
     for value in resources:
-        if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}":
-            place = (text(value, "metadata", "namespace"), text(value, "metadata", "name"))
-            by_kind.setdefault(text(value, "kind"), {})[place] = value
-    classes = {name: value for (_, name), value in by_kind.get("InferenceClass", {}).items()}
-    clusters = {
-        name: _cluster(name, value, classes) for (_, name), value in by_kind.get("InferenceCluster", {}).items()
-    }
-    references = [_token(value) for value in by_kind.get("ModelCache", {}).values()]
-    references += [_credential(value) for value in by_kind.get("ModelEndpoint", {}).values()]
+        if value.get("apiVersion") == f"{api.GROUP_MODELS}/{api.VERSION}" and text(value, "kind") in _READ:
+            with contextlib.suppress(api.InvalidResource):
+                known.add(api.parse(value))
+    clusters = {name: _cluster(cluster, known.classes) for name, cluster in known.clusters.items()}
+    references = [found for cache in known.caches.values() if (found := _token(cache))]
+    references += [found for endpoint in known.endpoints.values() if (found := _credential(endpoint))]
     secrets: dict[tuple[str, str], frozenset[str]] = {}
     for namespace, name, key in references:
-        if name:
-            secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
-    gateways = by_kind.get("InferenceGateway", {})
-    return Expected(clusters, secrets, gateways[min(gateways)] if gateways else None)
+        secrets[namespace, name] = secrets.get((namespace, name), frozenset()) | {key}
+    return Expected(clusters, secrets, known.gateways[min(known.gateways)] if known.gateways else None)
 
 
-def _cluster(name: str, cluster: Object, classes: Mapping[str, Object]) -> ExpectedCluster:
+_READ = frozenset({"InferenceClass", "InferenceCluster", "InferenceGateway", "ModelCache", "ModelEndpoint"})
+
+
+@dataclass
+class _Known:
+    """Resources by name, or by namespace and name."""
+
+    classes: dict[str, api.InferenceClass] = field(default_factory=dict)
+    clusters: dict[str, api.InferenceCluster] = field(default_factory=dict)
+    gateways: dict[str, api.InferenceGateway] = field(default_factory=dict)
+    caches: dict[Ref, api.ModelCache] = field(default_factory=dict)
+    endpoints: dict[Ref, api.ModelEndpoint] = field(default_factory=dict)
+
+    def add(self, resource: api.Resource) -> None:
+        if isinstance(resource, api.InferenceClass):
+            self.classes[resource.name] = resource
+        elif isinstance(resource, api.InferenceCluster):
+            self.clusters[resource.name] = resource
+        elif isinstance(resource, api.InferenceGateway):
+            self.gateways[resource.name] = resource
+        elif isinstance(resource, api.ModelCache):
+            self.caches[resource.ref] = resource
+        elif isinstance(resource, api.ModelEndpoint):
+            self.endpoints[resource.ref] = resource
+
+
+def _cluster(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> ExpectedCluster:
     promises = [
-        Promise.of(text(pool, "name"), classes[text(pool, "className")])
-        for pool in entries(cluster, "spec", "nodePools")
-        if text(pool, "className") in classes
+        Promise.of(pool.name, classes[pool.class_name])
+        for pool in cluster.spec.node_pools or ()
+        if pool.class_name in classes
     ]
-    source = text(cluster, "spec", "cluster", "source")
-    return ExpectedCluster(name, tuple(promises), made=source not in ("", "Existing"))
+    return ExpectedCluster(cluster.name, tuple(promises), made=cluster.spec.cluster.source != "Existing")
 
 
-def _token(cache: Object) -> tuple[str, str, str]:
-    """Namespace, name (empty: it needs none) and key of the Secret with the token of a ModelCache."""
-    reference = fields(cache, "spec", "huggingFace", "authSecret")
-    return _namespace(cache), text(reference, "name"), text(reference, "key") or DEFAULT_TOKEN_KEY
+def _token(cache: api.ModelCache) -> tuple[str, str, str] | None:
+    """Return namespace, name and key of the Secret with the token of a ModelCache; None where it needs none."""
+    secret = cache.spec.hugging_face.auth_secret if cache.spec.hugging_face else None
+    return (cache.namespace, secret.name, secret.key or DEFAULT_TOKEN_KEY) if secret else None
 
 
-def _credential(endpoint: Object) -> tuple[str, str, str]:
-    reference = fields(endpoint, "spec", "credential", "apiKey", "secretRef")
-    return _namespace(endpoint), text(reference, "name"), text(reference, "key") or "apiKey"
-
-
-def _namespace(resource: Object) -> str:
-    return text(resource, "metadata", "namespace") or "default"
+def _credential(endpoint: api.ModelEndpoint) -> tuple[str, str, str] | None:
+    credential = endpoint.spec.credential
+    reference = credential.api_key.secret_ref if credential else None
+    return (endpoint.namespace, reference.name, reference.key) if reference else None

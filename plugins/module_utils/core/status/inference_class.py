@@ -7,15 +7,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import InferenceClassStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
     earlier,
     ready,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 
-def inference_class(resource: Object, *, previous: Mapping[str, Any] | None = None) -> Status:
-    """The status of a valid InferenceClass (wire form)."""
-    return Status((Condition("Accepted", "True", "Available"), ready(True, earlier(resource, previous))))
+def inference_class(
+    resource: api.InferenceClass, *, previous: Mapping[str, Any] | None = None
+) -> Status[InferenceClassStatus]:
+    """Return the status of a valid InferenceClass."""
+    before = earlier(resource.status, previous)
+    return Status(
+        (Condition("Accepted", "True", "Available"), ready(True, before)), api.construct(InferenceClassStatus)
+    )

@@ -1,14 +1,21 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of an InferenceCluster: whether it is there, what it can take, and where it is reached."""
+"""The status of an InferenceCluster: its readiness, its pools, and the address of its gateway."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CacheStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
+    GatewayStatus,
+    GPUPool,
+    InferenceClusterStatus,
+    ProviderConfigRef,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, endpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
@@ -23,20 +30,26 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     truth,
     unknown,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, first_address, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
+    Object,
+    entries,
+    first_address,
+    number,
+    text,
+)
 
 _CLUSTER = "ClusterReady"
 _BACKEND = "BackendReady"
 
 
 def assumed_address(cluster: str) -> str:
-    """The gateway address of a cluster that nobody looks at. It names the cluster and resolves nowhere (RFC 9476 keeps
-    `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
+    """Return the gateway address of a cluster that is not observed. It names the cluster and resolves nowhere (RFC 9476
+    keeps `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
     return f"{cluster}.fleet.internal"
 
 
-def looked_at(previous: Mapping[str, Any] | None) -> bool:
-    """Whether an InferenceCluster with this status was looked at once, so that something is known of it."""
+def was_observed(previous: Mapping[str, Any] | None) -> bool:
+    """Return True when an InferenceCluster with this status was observed once, so that something is known of it."""
     return any(
         entry.get("status") in ("True", "False") and entry.get("reason") != DECLARED
         for entry in entries(previous, "conditions")
@@ -45,11 +58,11 @@ def looked_at(previous: Mapping[str, Any] | None) -> bool:
 
 
 def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | None, cluster: str = "") -> str:
-    """The address of a workload cluster's gateway: as it is now, else the last that was known; "" before there is one.
+    """Return the address of a workload cluster's gateway: as it is now, else the last that was known; "" for none.
 
     `previous` is the status of the InferenceCluster of before. An address that cannot be read for a moment is no order
-    to take every endpoint behind it away. One that was only assumed, before anybody looked at `cluster`, is none that
-    was known.
+    to delete every endpoint behind it. One that was only assumed, before `cluster` was observed, is none that was
+    known.
     """
     before = text(previous, "gateway", "address")
     if seen is None or seen.unreachable:
@@ -58,7 +71,7 @@ def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | 
 
 
 def gateway_url(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
-    """The URL of a workload cluster's gateway where it takes no plain HTTP on port 80 of its address, else "".
+    """Return the URL of a workload cluster's gateway where it takes no plain HTTP on port 80 of its address, else "".
 
     Known for as long as the address is: see `gateway_address`.
     """
@@ -77,10 +90,10 @@ def _gateway(seen: ObservedCluster | None) -> Object | None:
 
 
 def inference_cluster(
-    cluster: Object,
+    cluster: api.InferenceCluster,
     missing_classes: Sequence[str] = (),
     invalid_pool: str = "",
-    pools: Sequence[Mapping[str, Any]] | None = None,
+    pools: Sequence[GPUPool] | None = None,
     seen: ObservedCluster | None = None,
     storage_class: str = "",
     gateway_address: str = "",
@@ -88,72 +101,69 @@ def inference_cluster(
     gateway_url: str = "",
     previous: Mapping[str, Any] | None = None,
     is_declared: bool = False,
-) -> Status:
-    """The status of an InferenceCluster (wire form). `is_declared`: nobody looks at it, and it counts as declared.
+) -> Status[InferenceClusterStatus]:
+    """Return the status of an InferenceCluster. `is_declared`: it is not observed, and counts as declared.
 
     `invalid_pool` says which pool has a class that its source cannot build. `pools` is status.gpuPools; None when it
-    cannot be told, then that of before stays: a pool that is no longer published loses its replicas.
+    is not known, then that of before stays: a pool that is no longer published loses its replicas.
     """
-    before = earlier(cluster, previous)
+    before = earlier(cluster.status, previous)
     cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before, is_declared)
     if is_declared:
-        backend_ready = declared(_BACKEND, cluster["metadata"]["name"])
+        backend_ready = declared(_BACKEND, cluster.name)
         overall = _declared_overall(cluster, cluster_ready, before)
     else:
         backend_ready = _backend_ready(cluster_ready, seen, before)
         overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
         if pools is not None and (seen is None or seen.unreachable):
             pools = _with_known_nodes(pools, before)
-    fields = _fields(cluster, pools, storage_class, before)
-    if gateway_address:
-        fields["gateway"] = {"address": gateway_address} | ({"url": gateway_url} if gateway_url else {})
+    gateway = (
+        api.construct(GatewayStatus, address=gateway_address, url=gateway_url or None) if gateway_address else None
+    )
+    fields = api.construct(
+        InferenceClusterStatus,
+        provider_config_ref=api.construct(ProviderConfigRef, name=names.child_name(cluster.name, "cluster-kubeconfig")),
+        gateway=gateway,
+        cache=api.construct(CacheStatus, storage_class_name=storage_class) if storage_class else None,
+        gpu_pools=_published(pools, before),
+        namespace=constants.SYSTEM_NAMESPACE,
+    )
     return Status((cluster_ready, backend_ready, overall), fields)
 
 
-def _with_known_nodes(pools: Sequence[Mapping[str, Any]], before: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The pools with the nodes that were seen last: a cluster that does not answer has not lost them."""
+def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> list[GPUPool]:
+    """Return the pools with the nodes that were observed last: a cluster that does not answer has not lost them."""
     nodes = {
-        text(pool, "name"): pool["observedNodes"] for pool in entries(before, "gpuPools") if "observedNodes" in pool
+        text(pool, "name"): number(pool, "observedNodes")
+        for pool in entries(before, "gpuPools")
+        if "observedNodes" in pool
     }
-    found = []
-    for pool in pools:
-        known = {key: value for key, value in pool.items() if key != "observedNodes"}
-        if pool["name"] in nodes:
-            known["observedNodes"] = nodes[pool["name"]]
-        found.append(known)
-    return found
+    return [pool.model_copy(update={"observed_nodes": nodes.get(pool.name)}) for pool in pools]
 
 
-def _fields(
-    cluster: Object,
-    pools: Sequence[Mapping[str, Any]] | None,
-    storage_class: str,
-    before: Mapping[str, Any],
-) -> dict[str, Any]:
-    name = cluster["metadata"]["name"]
-    found: dict[str, Any] = {
-        "providerConfigRef": {"name": names.child_name(name, "cluster-kubeconfig")},
-        "namespace": constants.SYSTEM_NAMESPACE,
-    }
+def _published(pools: Sequence[GPUPool] | None, before: Mapping[str, Any]) -> list[GPUPool] | None:
+    """Return the pools, or where they are not known those of before, as far as they can be read."""
     if pools is not None:
-        found["gpuPools"] = [deepcopy(dict(pool)) for pool in pools]
-    elif isinstance(before.get("gpuPools"), list):
-        found["gpuPools"] = [deepcopy(dict(pool)) for pool in entries(before, "gpuPools")]
-    if storage_class:
-        found["cache"] = {"storageClassName": storage_class}
+        return list(pools)
+    if not isinstance(before.get("gpuPools"), list):
+        return None
+    found = []
+    for pool in entries(before, "gpuPools"):
+        with contextlib.suppress(ValueError):
+            found.append(GPUPool.model_validate(pool))
     return found
 
 
-def _unseen(cluster: Object, seen: ObservedCluster | None) -> str:
-    """Why nothing is known of the cluster now; empty when something is."""
-    name = cluster["metadata"]["name"]
+def _unseen(cluster: api.InferenceCluster, seen: ObservedCluster | None) -> str:
+    """Return why nothing is known of the cluster now; empty when something is."""
+    name = cluster.name
     if seen is None:
         return f"cluster {name} has not been observed"
     return f"cluster {name} did not answer: {cut(seen.unreachable)}" if seen.unreachable else ""
 
 
 def _cluster_ready(
-    cluster: Object,
+    cluster: api.InferenceCluster,
     missing_classes: Sequence[str],
     invalid_pool: str,
     seen: ObservedCluster | None,
@@ -165,10 +175,10 @@ def _cluster_ready(
         return Condition(_CLUSTER, "False", "WaitingForClasses", f"Waiting for InferenceClasses: {names_of}")
     if invalid_pool:
         return Condition(_CLUSTER, "False", "InvalidNodePool", invalid_pool)
-    if text(cluster, "spec", "cluster", "source") == "Existing":
+    if cluster.spec.cluster.source == "Existing":
         return Condition(_CLUSTER, "True", "ClusterRunning", "The cluster exists already")
     if is_declared:
-        return declared(_CLUSTER, cluster["metadata"]["name"])
+        return declared(_CLUSTER, cluster.name)
     unseen = _unseen(cluster, seen)
     if unseen or seen is None:
         return hold(_CLUSTER, before, unknown(_CLUSTER, unseen))
@@ -189,18 +199,18 @@ def _backend_ready(cluster_ready: Condition, seen: ObservedCluster | None, befor
     return Condition(_BACKEND, "False", "Installing", cut(seen.stack.message) or "Waiting for the serving stack")
 
 
-def _declared_overall(cluster: Object, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
-    """Ready, unless the manifest cannot be used or says itself that the cluster is not."""
+def _declared_overall(cluster: api.InferenceCluster, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
+    """Return Ready, unless the manifest cannot be used or says itself that the cluster is not."""
     if cluster_ready.status == "False":
         return ready(False, before, cluster_ready.message)
-    written = entries(cluster, "status", "conditions")
-    if any(entry.get("type") == "Ready" and entry.get("status") == "False" for entry in written):
+    written = (cluster.status.conditions if cluster.status else None) or ()
+    if any(condition.type == "Ready" and condition.status == "False" for condition in written):
         return ready(False, before, "Its manifest says so")
-    return declared("Ready", cluster["metadata"]["name"])
+    return declared("Ready", cluster.name)
 
 
 def _overall(
-    cluster: Object,
+    cluster: api.InferenceCluster,
     cluster_ready: Condition,
     backend_ready: Condition,
     seen: ObservedCluster | None,

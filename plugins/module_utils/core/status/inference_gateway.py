@@ -1,12 +1,14 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of an InferenceGateway: whether its controller runs and took the gateway, and its address."""
+"""The status of an InferenceGateway: the readiness of its controller and of the gateway, and its address."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import InferenceGatewayStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
@@ -35,20 +37,20 @@ _NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Ho
 
 
 def inference_gateway(
-    gateway: Object,
+    gateway: api.InferenceGateway,
     control: Objects | None,
     controller: Component,
     *,
     previous: Mapping[str, Any] | None = None,
-) -> Status:
-    """The status of an InferenceGateway (wire form).
+) -> Status[InferenceGatewayStatus]:
+    """Return the status of an InferenceGateway.
 
-    `control` is what was seen on the control cluster, None when nobody looked. `controller` stands for all that is
+    `control` is what was observed on the control cluster, None when it was not. `controller` stands for all that is
     installed for the gateway. An address that was known stays until there is another one.
     """
-    before = earlier(gateway, previous)
+    before = earlier(gateway.status, previous)
     address = gateway_address(control, controller, text(before, "address"))
-    fields = {"address": address} if address else {}
+    fields = api.construct(InferenceGatewayStatus, address=address or None)
     if control is None:
         message = "the control cluster has not been observed"
         return Status(tuple(hold(kind, before, unknown(kind, message)) for kind in (_CONTROLLER, "Ready")), fields)
@@ -60,16 +62,17 @@ def inference_gateway(
     return Status((healthy, ready(not missing, before, "; ".join(missing))), fields)
 
 
-def removed_gateway(gateway: Object, *, previous: Mapping[str, Any] | None = None) -> Status:
-    """The status of an InferenceGateway (wire form) whose gateway somebody took away on purpose: without an address."""
-    before = earlier(gateway, previous)
+def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
+    """Return the status of an InferenceGateway whose gateway was deleted on purpose: without an address."""
+    before = earlier(None, previous)
     message = "The gateway was removed"
-    return Status((Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message)))
+    conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message))
+    return Status(conditions, api.construct(InferenceGatewayStatus))
 
 
 def gateway_address(control: Objects | None, controller: Component, known: str) -> str:
-    """The address of the control gateway: what it says itself, else one at which its controller is reached, else the
-    one that is `known`, which stays for as long as it is one of those or nobody can tell."""
+    """Return the address of the control gateway: what it says itself, else one at which its controller is reached, else
+    the one that is `known`, which stays for as long as it is one of those or cannot be checked."""
     said = first_address(_gateway(control))
     if said or known in controller.addresses:
         return said or known
@@ -77,7 +80,7 @@ def gateway_address(control: Objects | None, controller: Component, known: str) 
 
 
 def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -> tuple[str, ...]:
-    """Where a Service of type NodePort is reached, HOST:PORT of each node that is ready, best first; empty for other
+    """Return where a Service of type NodePort is reached, HOST:PORT of each ready node, best first; empty for other
     types of Services. `port` is that of the Service."""
     if text(service, "spec", "type") != "NodePort":
         return ()
@@ -98,7 +101,7 @@ def _gateway(control: Objects | None) -> Object | None:
 
 
 def _missing(control: Objects, gateway: Object | None) -> list[str]:
-    """What the controller still has to take."""
+    """Return what the controller still has to accept."""
     missing = [
         f"CustomResourceDefinition {text(crd, 'metadata', 'name')} is not established yet"
         for crd in control.of_kind("CustomResourceDefinition")

@@ -1,12 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of what the fleet makes for a cluster: EKSCluster, GKECluster, ServingStack. They have Ready alone."""
+"""The status of what the fleet creates for a cluster, cloud cluster and ServingStack. They have Ready alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Status,
@@ -16,19 +17,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     unknown,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
+
+Own = TypeVar("Own", bound=resource.Status)
 
 
 def infrastructure(
-    resource: Object,
-    component: Component | None,
-    fields: Mapping[str, Any] | None = None,
-    *,
-    previous: Mapping[str, Any] | None = None,
-) -> Status:
-    """The status of such a resource (wire form). `component` is what was seen of it, None when nobody could tell;
-    `fields` is the rest of its status: secrets, cache, gateway."""
-    before = earlier(resource, previous)
+    component: Component | None, fields: Own, *, previous: Mapping[str, Any] | None = None
+) -> Status[Own]:
+    """Return the status of such a resource. `component` is what was observed of it, None when nothing was; `fields` is
+    the rest of its status."""
+    before = earlier(None, previous)
     if component is None:
-        return Status((hold("Ready", before, unknown("Ready", "it has not been observed")),), fields or {})
-    return Status((ready(component.ready, before, cut(component.message)),), fields or {})
+        return Status((hold("Ready", before, unknown("Ready", "it has not been observed")),), fields)
+    return Status((ready(component.ready, before, cut(component.message)),), fields)

@@ -1,14 +1,23 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelCache: how far each cluster is, and all of them together."""
+"""The status of a ModelCache: the progress of each cluster, and of all of them together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import ARTIFACT_ANNOTATION, artifact
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_cache import (
+    CacheOnCluster,
+    CacheSummary,
+    ModelCacheStatus,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
+    ARTIFACT_ANNOTATION,
+    artifact,
+    token_copy,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
@@ -23,39 +32,41 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
 
+PhaseName = Literal["", "Pending", "Hydrating", "Ready", "Failed"]
+
 
 class CachePhase(NamedTuple):
-    """How far a cluster is: Pending, Hydrating, Ready or Failed, "" when nothing is known of it. `artifact` is what its
-    volume is known to hold."""
+    """Progress of a cluster; the phase is "" when nothing is known of it. `artifact` is what its volume is known to
+    hold."""
 
-    phase: str
+    phase: PhaseName
     artifact: str = ""
     message: str = ""
 
 
 def cache_phase(
-    cache: Object,
+    cache: api.ModelCache,
     cluster: str,
     pvc_name: str,
     job_name: str,
     seen: ObservedCluster | None,
     previous_status: Mapping[str, Any] | None = None,
 ) -> CachePhase:
-    """The phase of a ModelCache (wire form) on a cluster; `previous_status` is the cache's status of before.
+    """Return the phase of a ModelCache on a cluster; `previous_status` is the cache's status of before.
 
     Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
     and is known to hold what the cache asks for. A Job that ended for another artifact counts for nothing. A
     cluster that does not answer stays what it was.
     """
-    wanted = artifact(cache)
+    desired = artifact(cache)
     before = _before(previous_status, cluster)
-    latched = before.phase == "Ready" and before.artifact == wanted
+    latched = before.phase == "Ready" and before.artifact == desired
     if seen is None or seen.unreachable:
-        return _unseen(wanted, before, latched, seen)
-    namespace = names.workload_namespace(text(cache, "metadata", "namespace") or "default")
+        return _unobserved(desired, before, latched, seen)
+    namespace = names.workload_namespace(cache.namespace)
     claim = seen.objects.find("PersistentVolumeClaim", namespace, pvc_name)
     job = seen.objects.find("Job", namespace, job_name)
-    if text(job, "metadata", "annotations", ARTIFACT_ANNOTATION) != wanted:
+    if text(job, "metadata", "annotations", ARTIFACT_ANNOTATION) != desired:
         job = None
     if is_true(job, "Failed"):
         return CachePhase("Failed", message=_failed(job, job_name))
@@ -63,8 +74,8 @@ def cache_phase(
         state = text(claim, "status", "phase") or ("not bound yet" if claim else "not there yet")
         return CachePhase("Pending", message=f"PersistentVolumeClaim {pvc_name} is {state}")
     if latched or is_true(job, "Complete"):
-        return CachePhase("Ready", wanted)
-    message = f"Job {job_name} downloads {wanted}" if job else f"Job {job_name} is not there yet"
+        return CachePhase("Ready", desired)
+    message = f"Job {job_name} downloads {desired}" if job else f"Job {job_name} is not there yet"
     pods = seen.objects.labelled("Pod", namespace, "batch.kubernetes.io/job-name", job_name)
     failures = pod_failures(pods)
     return CachePhase("Hydrating", message=f"{message}; {failures}" if failures else message)
@@ -77,9 +88,9 @@ def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
     return CachePhase("")
 
 
-def _unseen(wanted: str, before: CachePhase, latched: bool, seen: ObservedCluster | None) -> CachePhase:
+def _unobserved(desired: str, before: CachePhase, latched: bool, seen: ObservedCluster | None) -> CachePhase:
     if before.phase == "Ready" and not latched:
-        return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {wanted}")
+        return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {desired}")
     if before.phase:
         return before
     why = f"did not answer: {cut(seen.unreachable)}" if seen else "has not been observed"
@@ -97,24 +108,25 @@ def _failed(job: Object | None, name: str) -> str:
 
 
 def model_cache(
-    cache: Object,
+    cache: api.ModelCache,
     matched: Sequence[str],
-    phases: Mapping[str, CachePhase | tuple[str, str, str]],
+    phases: Mapping[str, CachePhase | tuple[PhaseName, str, str]],
     token_missing: bool,
     *,
     previous: Mapping[str, Any] | None = None,
-    leaving: Mapping[str, CachePhase | tuple[str, str, str]] | None = None,
-) -> Status:
-    """The status of a ModelCache (wire form). `matched` are the clusters that should have it, `phases` those of each;
+    leaving: Mapping[str, CachePhase | tuple[PhaseName, str, str]] | None = None,
+) -> Status[ModelCacheStatus]:
+    """Return the status of a ModelCache. `matched` are the clusters that should have it, `phases` those of each;
     a cluster without one was never observed. `leaving` are clusters that have it only while replicas mount it: they are
-    told, and make no condition."""
-    before = earlier(cache, previous)
+    listed, and make no condition."""
+    before = earlier(cache.status, previous)
     each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
     done = [name for name, phase in each.items() if phase.phase == "Ready"]
-    fields = {
-        "summary": {"ready": f"{len(done)}/{len(each)}"},
-        "clusters": [_on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **each}.items())],
-    }
+    fields = api.construct(
+        ModelCacheStatus,
+        summary=api.construct(CacheSummary, ready=f"{len(done)}/{len(each)}"),
+        clusters=[_on_cluster(name, phase) for name, phase in sorted({**_leaving(leaving or {}), **each}.items())],
+    )
     if not each:
         message = "No InferenceCluster with storage for caches matches clusterSelector"
         conditions = [Condition(kind, "False", "NoClusters", message) for kind in ("ClustersMatched", "ArtifactReady")]
@@ -125,15 +137,20 @@ def model_cache(
     return Status((matches, staged, ready(overall, before, "" if overall else staged.message)), fields)
 
 
-def _leaving(phases: Mapping[str, CachePhase | tuple[str, str, str]]) -> dict[str, CachePhase]:
+def _leaving(phases: Mapping[str, CachePhase | tuple[PhaseName, str, str]]) -> dict[str, CachePhase]:
     why = "clusterSelector does not match; it stays while replicas mount it"
     each = {name: CachePhase(*phase) for name, phase in phases.items()}
     return {name: phase._replace(message=joined(phase.message, why)) for name, phase in each.items()}
 
 
-def _on_cluster(name: str, phase: CachePhase) -> dict[str, Any]:
-    values = {"name": name, "phase": phase.phase, "artifact": phase.artifact, "message": phase.message}
-    return {key: value for key, value in values.items() if value}
+def _on_cluster(name: str, phase: CachePhase) -> CacheOnCluster:
+    return api.construct(
+        CacheOnCluster,
+        name=name,
+        phase=phase.phase or None,
+        message=phase.message or None,
+        artifact=phase.artifact or None,
+    )
 
 
 def _clusters(count: int) -> str:
@@ -141,14 +158,13 @@ def _clusters(count: int) -> str:
 
 
 def _artifact_ready(
-    cache: Object, each: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
+    cache: api.ModelCache, each: Mapping[str, CachePhase], done: Sequence[str], token_missing: bool
 ) -> Condition:
     kind = "ArtifactReady"
     if token_missing and len(done) < len(each):
-        secret = text(cache, "spec", "huggingFace", "authSecret", "name")
-        key = text(cache, "spec", "huggingFace", "authSecret", "key") or "HF_TOKEN"
-        namespace = text(cache, "metadata", "namespace") or "default"
-        message = f"authSecret {namespace}/{secret} is missing or has no key '{key}'"
+        copy = token_copy(cache)
+        secret = f"{copy.source_namespace}/{copy.source_name}" if copy else ""
+        message = f"authSecret {secret} is missing or has no key '{copy.source_key if copy else ''}'"
         return Condition(kind, "False", "AuthSecretMissing", message)
     waiting = _reasons(each, "Failed", "Pending", "Hydrating", "")
     if any(phase.phase == "Failed" for phase in each.values()):
@@ -163,7 +179,7 @@ def _artifact_ready(
 
 
 def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
-    """What the clusters in these phases say, a few of them."""
+    """Return what the clusters in these phases say, a few of them."""
     found = [
         f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
         for kind in kinds

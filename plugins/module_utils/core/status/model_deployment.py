@@ -1,13 +1,17 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelDeployment: how many of its replicas are placed, how many serve, and why not all of them."""
+"""The status of a ModelDeployment: numbers of replicas that are placed and that serve, and why not all do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_deployment import (
+    ModelDeploymentStatus,
+    ReplicaCounts,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Pending, Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
@@ -19,7 +23,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"
@@ -31,7 +34,7 @@ _UNSEEN = ReplicaState(None, None, "it has not been observed")
 
 
 def model_deployment(
-    deployment: Object,
+    deployment: api.ModelDeployment,
     placements: Sequence[Placement],
     pending: Pending | None,
     replica_states: Mapping[tuple[str, int], ReplicaState],
@@ -40,57 +43,61 @@ def model_deployment(
     *,
     unready_endpoints: Sequence[str] = (),
     previous: Mapping[str, Any] | None = None,
-) -> Status:
-    """The status of a ModelDeployment (wire form).
+) -> Status[ModelDeploymentStatus]:
+    """Return the status of a ModelDeployment.
 
-    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); where nobody can
-    tell now, they carry what was known last (see `remember`). `invalid` says why the specification cannot be used:
+    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); where a state is
+    not known now, they carry what was known last (see `remember`). `invalid` says why the specification cannot be used:
     what runs is counted all the same, as it stays. `unready_endpoints` are the names of its ModelEndpoints that are not
     Ready.
     """
-    before = earlier(deployment, previous)
+    before = earlier(deployment.status, previous)
     states = {
         (placement.cluster, placement.index): replica_states.get((placement.cluster, placement.index), _UNSEEN)
         for placement in placements
     }
     if not invalid and pending is not None and pending.reason == "InvalidNodeSelector":
         invalid = pending.message
-    counts = {"total": len(states), "ready": sum(state.ready is True for state in states.values())}
-    wanted = number(deployment, "spec", "replicas")
+    desired = deployment.spec.replicas
     conditions: list[Condition] = []
-    if wanted == 0 and not states and not invalid:
+    if desired == 0 and not states and not invalid:
         message = "Scaled to zero"
         conditions += [Condition(kind, "True", "ScaledToZero", message) for kind in (_SCHEDULED, _READY)]
         conditions.append(ready(True, before, message))
     else:
-        scheduled = _scheduled(deployment, wanted, states, pending, invalid)
+        scheduled = _scheduled(deployment, desired, states, pending, invalid)
         serving = _replicas_ready(states)
-        conditions += [scheduled, serving, _overall(scheduled, serving, wanted, states, unready_endpoints, before)]
+        conditions += [scheduled, serving, _overall(scheduled, serving, desired, states, unready_endpoints, before)]
     if cache != "none":
         conditions.append(_cache_resolved(deployment, cache))
-    selector = f"{names.DEPLOYMENT_LABEL}={names.label_value(text(deployment, 'metadata', 'name'))}"
-    return Status(tuple(conditions), {"replicas": counts, "selector": selector})
+    ready_replicas = sum(state.ready is True for state in states.values())
+    fields = api.construct(
+        ModelDeploymentStatus,
+        replicas=api.construct(ReplicaCounts, total=len(states), ready=ready_replicas),
+        selector=f"{names.DEPLOYMENT_LABEL}={names.label_value(deployment.name)}",
+    )
+    return Status(tuple(conditions), fields)
 
 
 def _scheduled(
-    deployment: Object,
-    wanted: int,
+    deployment: api.ModelDeployment,
+    desired: int,
     states: Mapping[tuple[str, int], ReplicaState],
     pending: Pending | None,
     invalid: str,
 ) -> Condition:
     placed = len(states)
     if invalid:
-        stay = f"; what runs stays as it is ({placed} of {wanted} replicas)" if placed else ""
+        stay = f"; what runs stays as it is ({placed} of {desired} replicas)" if placed else ""
         return Condition(_SCHEDULED, "False", "InvalidNodeSelector", f"{invalid}{stay}")
     why = _reasons(pending)
     if not placed and pending is not None and pending.reason == "NoClusters":
         return Condition(_SCHEDULED, "False", "NoClusters", f"No InferenceClusters found{_selector(deployment)}")
     if not placed:
-        message = pending.message if pending else f"0 of {wanted} replicas scheduled"
+        message = pending.message if pending else f"0 of {desired} replicas scheduled"
         return Condition(_SCHEDULED, "False", "InsufficientCapacity", f"{message}; {why}" if why else message)
-    message = f"Scheduled {placed} of {wanted} replicas"
-    if placed < wanted and pending is not None:
+    message = f"Scheduled {placed} of {desired} replicas"
+    if placed < desired and pending is not None:
         message += f"; {why or pending.message}"
     if not any(state.accepted for state in states.values()):
         clusters = listed(cluster for cluster, _ in states)
@@ -106,10 +113,10 @@ def _reasons(pending: Pending | None) -> str:
     return "; ".join([*shown, f"{more} more reasons"] if more > 0 else shown)
 
 
-def _selector(deployment: Object) -> str:
-    labels = fields(deployment, "spec", "template", "spec", "clusterSelector", "matchLabels")
-    wanted = ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
-    return f" with the labels {wanted}" if wanted else ""
+def _selector(deployment: api.ModelDeployment) -> str:
+    selector = deployment.spec.template.spec.cluster_selector
+    labels = (selector.match_labels if selector else None) or {}
+    return f" with the labels {', '.join(f'{key}={labels[key]}' for key in sorted(labels))}" if labels else ""
 
 
 def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition:
@@ -135,7 +142,7 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
 def _overall(
     scheduled: Condition,
     serving: Condition,
-    wanted: int,
+    desired: int,
     states: Mapping[tuple[str, int], ReplicaState],
     unready_endpoints: Sequence[str],
     before: Mapping[str, Any],
@@ -147,11 +154,12 @@ def _overall(
         return ready({"False": False}.get(serving.status), before, serving.message)
     if unready_endpoints:
         return ready(False, before, f"Waiting for ModelEndpoint {listed(unready_endpoints)}")
-    return ready(True, before, scheduled.message if len(states) < wanted else "")
+    return ready(True, before, scheduled.message if len(states) < desired else "")
 
 
-def _cache_resolved(deployment: Object, cache: CacheState) -> Condition:
-    name = text(deployment, "spec", "template", "spec", "modelCacheRef", "name")
+def _cache_resolved(deployment: api.ModelDeployment, cache: CacheState) -> Condition:
+    reference = deployment.spec.template.spec.model_cache_ref
+    name = reference.name if reference else ""
     if cache == "resolved":
         return Condition(_CACHE, "True", "ModelCacheResolved", f"ModelCache {name} is read")
     if cache == "unresolved":

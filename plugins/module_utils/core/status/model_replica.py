@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelReplica: whether its workloads are on their cluster, and whether they serve."""
+"""The status of a ModelReplica: its workloads on their cluster, and their readiness to serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import ObservedCluster
@@ -36,12 +37,12 @@ _READY = "ModelReady"
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """What was seen of a replica; None where nobody can tell now, as its cluster was not observed or did not answer.
+    """Observed state of a replica; None where it is not known now, as its cluster was not observed or did not answer.
 
-    `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as they are
-    wanted now. `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message`
-    says what is missing, or which pods fail although it is ready. `remembered`: this was known before, nobody can tell
-    now. `declared`: nobody looks at its cluster, so it counts as it is declared.
+    `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as desired.
+    `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message` says what is
+    missing, or which pods fail although it is ready. `remembered`: this was known before, and is not known now.
+    `declared`: its cluster is not observed, so it counts as it is declared.
     """
 
     accepted: bool | None
@@ -56,15 +57,15 @@ DECLARED = ReplicaState(True, True, serving=True, declared=True)
 """The state of a replica on a cluster whose objects are files: it is taken to be as it should be."""
 
 
-def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
-    """The state of a ModelReplica (wire form) that is composed into `wanted` on its cluster."""
-    cluster = text(replica, "spec", "clusterName")
+def replica_state(replica: api.ModelReplica, desired: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
+    """Return the state of a ModelReplica that is composed into `desired` on its cluster."""
+    cluster = replica.spec.cluster_name
     if seen is None:
         return ReplicaState(None, None, f"cluster {cluster} has not been observed")
     if seen.unreachable:
         return ReplicaState(None, None, f"cluster {cluster} did not answer: {cut(seen.unreachable)}")
     owner = Owner.of(replica)
-    workloads = [value for value in wanted if value["kind"] in WORKLOADS]
+    workloads = [value for value in desired if value["kind"] in WORKLOADS]
     engines = [
         availability(value, seen.objects.like(value))
         for value in workloads
@@ -75,7 +76,7 @@ def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedClust
         for value in workloads
         if value["metadata"]["name"] == owner.picker_name
     ]
-    refused = [fault for value in wanted if value["kind"] == "HTTPRoute" if (fault := _refused(seen, value))]
+    refused = [finding for value in desired if value["kind"] == "HTTPRoute" if (finding := _refused(seen, value))]
     accepted = bool(engines) and all(engine.there for engine in engines)
     parts = [*engines, *pickers]
     serving = accepted and not refused and all(part.answers for part in parts)
@@ -90,9 +91,9 @@ def replica_state(replica: Object, wanted: Sequence[Object], seen: ObservedClust
     return ReplicaState(accepted, is_ready, "; ".join(filter(None, [*missing, failing])), serving)
 
 
-def _refused(seen: ObservedCluster, wanted: Object) -> str:
-    """Why the gateway of the cluster does not take a route; empty when it does, or has not said yet."""
-    route = seen.objects.like(wanted)
+def _refused(seen: ObservedCluster, desired: Object) -> str:
+    """Return why the gateway of the cluster does not take a route; empty when it does, or has not said yet."""
+    route = seen.objects.like(desired)
     generation = number(route, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(route, "status", "parents")]
     verdicts = {stated(conditions, "Accepted", generation) for conditions in parents}
@@ -101,11 +102,11 @@ def _refused(seen: ObservedCluster, wanted: Object) -> str:
     messages = {
         text(entry, "message") for conditions in parents for entry in conditions if entry.get("type") == "Accepted"
     }
-    return f"HTTPRoute {wanted['metadata']['name']} was refused by its gateway: {cut('; '.join(sorted(messages)))}"
+    return f"HTTPRoute {desired['metadata']['name']} was refused by its gateway: {cut('; '.join(sorted(messages)))}"
 
 
 def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> ReplicaState:
-    """The state with what nobody can tell now filled from the ModelReplica's status of before.
+    """Return the state with what is not known now filled from the ModelReplica's status of before.
 
     So a cluster that does not answer for a while changes nothing. A replica that was not ready may have served all the
     same, so that cannot be told.
@@ -117,33 +118,34 @@ def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> Replica
 
 
 def model_replica(
-    replica: Object, state: ReplicaState, previous: Mapping[str, Any] | None, *, waiting: str = ""
-) -> Status:
-    """The status of a ModelReplica. `previous` is its status of before.
+    replica: api.ModelReplica, state: ReplicaState, previous: Mapping[str, Any] | None, *, waiting: str = ""
+) -> Status[ModelReplicaStatus]:
+    """Return the status of a ModelReplica. `previous` is its status of before.
 
-    `waiting` says why the cluster cannot take objects at all yet: it does not exist, or nobody knows how to reach it.
+    `waiting` says why the cluster cannot take objects at all yet: it does not exist, or it is not known how to reach
+    it.
     """
+    conditions = _conditions(replica.spec.cluster_name, state, previous, waiting)
+    return Status(conditions, api.construct(ModelReplicaStatus))
+
+
+def _conditions(
+    cluster: str, state: ReplicaState, previous: Mapping[str, Any] | None, waiting: str
+) -> tuple[Condition, ...]:
     if waiting:
         accepted = Condition(_ACCEPTED, "False", "WaitingForCluster", waiting)
-        return Status(
-            (accepted, Condition(_READY, "False", "WaitingForModel", waiting), ready(False, previous, waiting))
-        )
-    cluster = text(replica, "spec", "clusterName")
+        return accepted, Condition(_READY, "False", "WaitingForModel", waiting), ready(False, previous, waiting)
     if state.declared:
-        return Status(tuple(declared(kind, cluster) for kind in (_ACCEPTED, _READY, "Ready")))
+        return tuple(declared(kind, cluster) for kind in (_ACCEPTED, _READY, "Ready"))
     if state.accepted is None or state.remembered:
-        return Status(
-            tuple(hold(kind, previous, unknown(kind, state.message)) for kind in (_ACCEPTED, _READY, "Ready"))
-        )
+        return tuple(hold(kind, previous, unknown(kind, state.message)) for kind in (_ACCEPTED, _READY, "Ready"))
     if not state.accepted:
         message = f"Waiting for cluster {cluster}: {state.message}"
         accepted = Condition(_ACCEPTED, "False", "Deploying", message)
-        return Status(
-            (accepted, Condition(_READY, "False", "WaitingForModel", message), ready(False, previous, message))
-        )
+        return accepted, Condition(_READY, "False", "WaitingForModel", message), ready(False, previous, message)
     accepted = Condition(_ACCEPTED, "True", "Accepted", f"All engines are on cluster {cluster}")
     if state.ready:
         serves = Condition(_READY, "True", "Serving", joined(f"Serving on cluster {cluster}", state.message))
-        return Status((accepted, serves, ready(True, previous)))
+        return accepted, serves, ready(True, previous)
     starting = Condition(_READY, "False", "ModelStarting", state.message)
-    return Status((accepted, starting, ready(False, previous, state.message)))
+    return accepted, starting, ready(False, previous, state.message)

@@ -1,12 +1,17 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelService: which endpoints it leads to, whether the gateway routes there, and its address."""
+"""The status of a ModelService: the endpoints it leads to, its routes on the gateway, and its address."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_service import (
+    ModelServiceStatus,
+    ServiceEndpoint,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import url_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
@@ -35,7 +40,7 @@ class Member(Protocol):
     """An endpoint that a service matches."""
 
     @property
-    def endpoint(self) -> Object: ...
+    def endpoint(self) -> api.ModelEndpoint: ...
     @property
     def entry(self) -> int: ...
     @property
@@ -43,7 +48,7 @@ class Member(Protocol):
 
 
 class Resolution(Protocol):
-    """What a service leads to; `tier` is the priority in use, None when no endpoint is usable."""
+    """Endpoints that a service leads to; `tier` is the priority in use, None when no endpoint is usable."""
 
     @property
     def members(self) -> Sequence[Member]: ...
@@ -52,7 +57,7 @@ class Resolution(Protocol):
 
 
 def route_accepted(route: Object) -> bool:
-    """Whether some gateway took an HTTPRoute as it is now (Gateway API, RouteParentStatus)."""
+    """Return True when some gateway took an HTTPRoute as it is now (Gateway API, RouteParentStatus)."""
     generation = number(route, "metadata", "generation")
     return any(
         stated(entries(parent, "conditions"), "Accepted", generation) == "True"
@@ -61,7 +66,7 @@ def route_accepted(route: Object) -> bool:
 
 
 def model_service(
-    service: Object,
+    service: api.ModelService,
     resolution: Resolution,
     routes: Sequence[Object],
     gateway: str,
@@ -69,42 +74,39 @@ def model_service(
     accepted: Callable[[Object], bool] = route_accepted,
     *,
     previous: Mapping[str, Any] | None = None,
-) -> Status:
-    """The status of a ModelService (wire form).
+) -> Status[ModelServiceStatus]:
+    """Return the status of a ModelService.
 
     `routes` are the objects that it is composed into; those of kind HTTPRoute count. `gateway` is the address of the
-    control gateway, "" while there is none. `control` is what was seen on the control cluster, None when nobody looked.
-    `accepted` tells of a route that was seen whether the gateway took it.
+    control gateway, "" while there is none. `control` is what was observed on the control cluster, None when it was
+    not. `accepted` returns True for an observed route that the gateway took.
     """
-    before = earlier(service, previous)
-    wanted = [value for value in routes if value["kind"] == "HTTPRoute"]
-    routing = _routing(resolution, wanted, gateway, control, accepted, before)
+    before = earlier(service.status, previous)
+    desired = [value for value in routes if value["kind"] == "HTTPRoute"]
+    routing = _routing(resolution, desired, gateway, control, accepted, before)
     if routing.held or routing.status == "Unknown":
         overall = hold("Ready", before, unknown("Ready", routing.message))
     else:
         done = routing.status == "True"
         overall = ready(done, before, "" if done else routing.message)
-    fields = {}
-    if gateway and wanted:
-        metadata = service["metadata"]
-        address = f"http://{url_host(gateway)}/{metadata.get('namespace') or 'default'}/{metadata['name']}"
-        fields["address"] = address
+    address = f"http://{url_host(gateway)}/{service.namespace}/{service.name}" if gateway and desired else None
+    fields = api.construct(ModelServiceStatus, address=address)
     return Status((_resolved(service, resolution), routing, overall), fields)
 
 
-def _resolved(service: Object, resolution: Resolution) -> Condition:
+def _resolved(service: api.ModelService, resolution: Resolution) -> Condition:
     members = resolution.members
-    selectors = entries(service, "spec", "endpoints")
+    selectors = service.spec.endpoints
     if not members:
         return Condition(_RESOLVED, "False", "NoEndpoints", "No ModelEndpoints matched the configured selectors")
     message = f"Matched {_endpoints(len(members))}"
-    waiting = [text(member.endpoint, "metadata", "name") for member in members if not member.usable]
+    waiting = [member.endpoint.name for member in members if not member.usable]
     if waiting:
         message += f"; {len(waiting)} waiting for Backend: {listed(waiting)}"
     empty = set(range(len(selectors))) - {member.entry for member in members}
     if empty:
         message += f"; nothing matches {listed(_entry(selectors[index], index) for index in empty)}"
-    best = min(number(entry, "priority") for entry in selectors) if selectors else 0
+    best = min(entry.priority for entry in selectors)
     if resolution.tier is not None and resolution.tier > best:
         message += f"; requests go to priority {resolution.tier}, as nothing better is usable"
     return Condition(_RESOLVED, "True", "Resolved", message)
@@ -114,9 +116,8 @@ def _endpoints(count: int) -> str:
     return f"{count} endpoint" if count == 1 else f"{count} endpoints"
 
 
-def _entry(entry: Object, index: int) -> str:
-    name = text(entry, "name")
-    return f"entry {name}" if name else f"spec.endpoints[{index}]"
+def _entry(entry: ServiceEndpoint, index: int) -> str:
+    return f"entry {entry.name}" if entry.name else f"spec.endpoints[{index}]"
 
 
 def _routing(
@@ -148,12 +149,12 @@ def _routing(
 
 
 def _taken(route: Object, control: Objects, accepted: Callable[[Object], bool]) -> bool:
-    seen = control.like(route)
-    return seen is not None and accepted(seen)
+    observed = control.like(route)
+    return observed is not None and accepted(observed)
 
 
 def _unresolved(routes: Sequence[Object], control: Objects) -> str:
-    """What the gateway says of backends that it cannot find; requests for those fail, others do not."""
+    """Return what the gateway says of backends that it cannot find; requests for those fail, others do not."""
     found = set()
     for route in routes:
         seen = control.like(route)

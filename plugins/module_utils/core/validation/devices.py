@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
     TENSOR,
+    CommandLine,
     Parallelism,
     parallelism,
 )
@@ -121,7 +121,7 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     """The axes that an engine starts with, against the GPUs that its pods claim."""
     index = next(index for index, member in enumerate(engine.members) if member.role != constants.WORKER)
     container = engine.members[index].template.spec.containers[0]
-    started = parallelism(wire(container))
+    started = parallelism(CommandLine.of(container))
     claimed = _gpus(engine, fleet) if started else []
     total = sum(pods * count for pods, count in claimed)
     if started is None or not claimed or started.devices == total:

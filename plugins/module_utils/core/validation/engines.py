@@ -11,6 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_temp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
@@ -73,10 +74,11 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
 
 def _port(container: Any, decode: bool, path: str) -> Iterator[Problem]:
     """What is wrong with the port that a serving container is told to listen on; a number it cannot tell is none."""
-    port = engine_flags.port({"args": container.args, "command": container.command}, _UNKNOWN)
+    line = CommandLine.of(container)
+    port = engine_flags.port(line, _UNKNOWN)
     if port == _UNKNOWN:
         return
-    field = "args" if engine_flags.port({"args": container.args}, _UNKNOWN) == port else "command"
+    field = "args" if engine_flags.port(line.fields[0], _UNKNOWN) == port else "command"
     if decode and port == constants.ENGINE_PORT:
         message = f"a Decode engine cannot listen on port {port}: the sidecar in front of it does"
         yield Problem(message, f"{path}.{field}", hint=f"Write --port={constants.DECODE_PORT}, or any other port")

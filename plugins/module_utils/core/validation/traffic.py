@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource, wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_fault
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_finding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.w
 def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
     """Why no request can be sent to a ModelEndpoint, or none should be. URLs are not repeated: they may hold keys."""
     spec = endpoint.spec
-    fault = endpoint_fault(wire(endpoint))
+    fault = endpoint_finding(endpoint)
     if fault:
         message, _colon, hint = fault.partition(": ")
         yield Problem(message, "spec.url", hint=hint)
@@ -39,7 +39,7 @@ def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:
 def refused_endpoints(resources: Iterable[Resource], allowed: AllowedHosts) -> Iterator[Problem]:
     """Every ModelEndpoint whose host belongs to the inside of the cluster or its cloud, and is not allowed."""
     for endpoint in resources:
-        if not isinstance(endpoint, ModelEndpoint) or endpoint_fault(wire(endpoint)):
+        if not isinstance(endpoint, ModelEndpoint) or endpoint_finding(endpoint):
             continue
         host = parse_url(endpoint.spec.url).host
         said = inner_host(host)

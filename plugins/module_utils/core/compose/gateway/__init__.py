@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The control gateway, by the proxy that runs it. A further proxy is a file beside traefik.py and a line below."""
+"""The proxies that can run the control gateway. A further proxy is a file beside traefik.py and a line below."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
     GatewayBackend,
     HelmRelease,
@@ -18,12 +18,12 @@ BACKENDS: Mapping[str, GatewayBackend] = {"Traefik": TRAEFIK}
 """By `spec.backend` of the InferenceGateway."""
 
 
-def backend_of(gateway: Mapping[str, Any] | None) -> GatewayBackend:
-    """The proxy of an InferenceGateway in its wire form.
+def backend_of(gateway: api.InferenceGateway | None) -> GatewayBackend:
+    """Return the proxy of an InferenceGateway.
 
     Services may be there before the gateway is; their routes are then those of Traefik, which is the default.
     """
-    return BACKENDS[gateway["spec"]["backend"]] if gateway else TRAEFIK
+    return BACKENDS[gateway.spec.backend] if gateway else TRAEFIK
 
 
 __all__ = ["BACKENDS", "GatewayBackend", "HelmRelease", "ServicePort", "backend_of"]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a proxy has to offer to run the control gateway."""
+"""The interface of a proxy that runs the control gateway."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-Object = dict[str, Any]
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class GatewayBackend(Protocol):
     def own_service(self) -> ServicePort:
         """The Service by which the gateway's listener is reached inside of the cluster."""
 
-    def objects(self, gateway: Mapping[str, Any]) -> tuple[Object, ...]:
-        """The objects of an InferenceGateway in its wire form. All are good to apply once `releases` are installed."""
+    def objects(self, gateway: api.InferenceGateway) -> tuple[Object, ...]:
+        """Return the objects of an InferenceGateway. All are good to apply once `releases` are installed."""
 
-    def releases(self, gateway: Mapping[str, Any]) -> tuple[HelmRelease, ...]:
-        """What has to be installed for it, in this order."""
+    def releases(self, gateway: api.InferenceGateway) -> tuple[HelmRelease, ...]:
+        """Return what has to be installed for it, in this order."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_gateway import GatewayListener
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import (
     control_labels,
@@ -16,10 +17,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.backend import (
     HelmRelease,
-    Object,
     ServicePort,
     gateway_listener,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 NAMESPACE = "traefik-system"
 _SERVICE = "traefik"
@@ -53,7 +54,7 @@ class Traefik:
     )
     own_service: ServicePort = field(default_factory=lambda: ServicePort(NAMESPACE, _SERVICE, 80))
 
-    def objects(self, gateway: Mapping[str, Any]) -> tuple[Object, ...]:
+    def objects(self, gateway: api.InferenceGateway) -> tuple[Object, ...]:
         labels = control_labels(gateway, names.GATEWAY_LABEL)
         addresses = _address_pool(gateway)
         return (
@@ -63,15 +64,15 @@ class Traefik:
             _gateway(gateway, labels),
         )
 
-    def releases(self, gateway: Mapping[str, Any]) -> tuple[HelmRelease, ...]:
-        version = gateway["spec"]["traefik"]["version"]
+    def releases(self, gateway: api.InferenceGateway) -> tuple[HelmRelease, ...]:
+        settings = gateway.spec.traefik
         traefik = HelmRelease(
             _RELEASE,
             "traefik",
             "https://traefik.github.io/charts",
-            version,
+            settings.version if settings else "",
             NAMESPACE,
-            traefik_values(gateway["spec"].get("listeners") or ()),
+            traefik_values(gateway.spec.listeners or ()),
         )
         if not _address_pool(gateway):
             return (traefik,)
@@ -84,8 +85,8 @@ class Traefik:
 TRAEFIK = Traefik()
 
 
-def traefik_values(listeners: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The values of the Traefik chart, with listeners for HTTPS (wire form), which are all of one port.
+def traefik_values(listeners: Sequence[GatewayListener] = ()) -> dict[str, Any]:
+    """Return the values of the Traefik chart, with listeners for HTTPS, which are all of one port.
 
     Two pods on two nodes, of which one at a time may be evicted, and which let streams finish before they go. Traefik's
     timeouts stay as they are: the one on reading a request (60 seconds) ends with the request's body and never cuts a
@@ -93,7 +94,7 @@ def traefik_values(listeners: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any
     """
     ports: dict[str, Any] = {_WEB: _entry_point()}
     if listeners:
-        ports[_SECURE] = {"exposedPort": listeners[0]["port"], **_entry_point()}
+        ports[_SECURE] = {"exposedPort": listeners[0].port, **_entry_point()}
     return {
         "providers": {
             "kubernetesGateway": {
@@ -130,12 +131,12 @@ def _entry_point() -> dict[str, Any]:
     return {"transport": {"lifeCycle": life}}
 
 
-def _address_pool(gateway: Mapping[str, Any]) -> str:
-    """The addresses that MetalLB gives, or "" where a cloud does."""
-    traefik = gateway["spec"]["traefik"]
-    if traefik.get("loadBalancer") != "MetalLB":
+def _address_pool(gateway: api.InferenceGateway) -> str:
+    """Return the addresses that MetalLB gives, or "" where a cloud does."""
+    settings = gateway.spec.traefik
+    if settings is None or settings.load_balancer != "MetalLB" or settings.metallb is None:
         return ""
-    return (traefik.get("metallb") or {}).get("addressPool") or ""
+    return settings.metallb.address_pool
 
 
 def _namespace(name: str, labels: Mapping[str, str]) -> Object:
@@ -172,9 +173,9 @@ def _gateway_class(labels: Mapping[str, str]) -> Object:
     }
 
 
-def _gateway(gateway: Mapping[str, Any], labels: Mapping[str, str]) -> Object:
+def _gateway(gateway: api.InferenceGateway, labels: Mapping[str, str]) -> Object:
     web = {"name": _WEB, "protocol": "HTTP", "port": _WEB_PORT}
-    secure = [{**each, "port": _SECURE_PORT} for each in gateway["spec"].get("listeners") or ()]
+    secure = [{**api.wire(listener), "port": _SECURE_PORT} for listener in gateway.spec.listeners or ()]
     return {
         "apiVersion": f"{constants.GATEWAY_GROUP}/v1",
         "kind": "Gateway",

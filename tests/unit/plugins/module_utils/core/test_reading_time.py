@@ -86,8 +86,8 @@ def read_yaml(text: str) -> None:
 
 
 def read_script(text: str) -> None:
-    engine_flags.parallelism({"command": ["sh", "-c", text]})
-    engine_flags.port({"command": ["sh", "-c", text]}, 8000)
+    engine_flags.parallelism(engine_flags.CommandLine(["sh", "-c", text]))
+    engine_flags.port(engine_flags.CommandLine(["sh", "-c", text]), 8000)
 
 
 READERS = [

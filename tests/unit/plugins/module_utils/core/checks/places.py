@@ -79,7 +79,8 @@ def inference_class(name: str = "h100", driver: str = NVIDIA) -> Object:
 
 def inference_cluster(*pools: Object, source: str = "Existing", cache: str = "rwx") -> Object:
     existing = {"secretRef": {"name": "onprem"}, **({"cache": {"storageClassName": cache}} if cache else {})}
-    spec = {"cluster": {"source": source, source.lower(): existing}, "nodePools": list(pools)}
+    block = existing if source == "Existing" else {"region": "us-east-1"}
+    spec = {"cluster": {"source": source, source.lower(): block}, "nodePools": list(pools)}
     return thing("InferenceCluster", "onprem", MODELS, spec=spec)
 
 

@@ -13,7 +13,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.fleet import clusters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan as gke_plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import published_copy
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     Object,
@@ -22,6 +21,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     inference_class,
     inference_cluster,
 )
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 CLASS = inference_class()
 AWS_NAME = "modelplane-system-eks-us-west-eks-03b8e"

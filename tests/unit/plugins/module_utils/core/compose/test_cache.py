@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import (
     ARTIFACT_ANNOTATION,
     SecretCopy,
-    artifact,
-    cache_objects,
     claim_name,
     job_name,
-    token_copy,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hydration_packages import PACKAGES
+from ansible_collections.modelplane.fleet.tests.written import artifact, cache_objects, replica_objects, token_copy
 
 Make = Callable[..., dict[str, Any]]
 

@@ -11,14 +11,12 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
-    cluster_objects,
     provider_config_name,
-    published_pools,
-    storage_class,
     system_nodes,
     with_system_pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects, published_pools, storage_class
 
 GPU: dict[str, Any] = {
     "name": "gpu",

@@ -11,12 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    model_endpoint,
-    model_replica,
-    replica_objects,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
+from ansible_collections.modelplane.fleet.tests.written import model_endpoint, model_replica, replica_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.tests.schemas import check
+from ansible_collections.modelplane.fleet.tests.written import endpoint_objects
 
 Object = dict[str, Any]
 

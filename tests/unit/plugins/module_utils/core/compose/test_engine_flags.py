@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import engine_flags
+from ansible_collections.modelplane.fleet.tests.written import command_line
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +59,7 @@ exec vllm serve /mnt/models \\
     ],
 )
 def test_h7_port(container: dict[str, Any], expected: int) -> None:
-    assert engine_flags.port(container, 8001) == expected
+    assert engine_flags.port(command_line(container), 8001) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_h7_port(container: dict[str, Any], expected: int) -> None:
     ],
 )
 def test_h7_block_size(container: dict[str, Any], expected: int) -> None:
-    assert engine_flags.block_size(container) == expected
+    assert engine_flags.block_size(command_line(container)) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_h7_block_size(container: dict[str, Any], expected: int) -> None:
     ],
 )
 def test_program(container: dict[str, Any], expected: str | None) -> None:
-    assert engine_flags.program(container) == expected
+    assert engine_flags.program(command_line(container)) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,7 +110,7 @@ def test_program(container: dict[str, Any], expected: str | None) -> None:
     ],
 )
 def test_has_model(args: list[str] | None, expected: bool) -> None:
-    assert engine_flags.has_model({"args": args}) is expected
+    assert engine_flags.has_model(command_line({"args": args})) is expected
 
 
 SHELL = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=-_abport019é", max_size=60)
@@ -118,8 +119,8 @@ SHELL = st.text(alphabet=" \n\t\\'\"#$(){}&|;<>=-_abport019é", max_size=60)
 @given(args=st.lists(st.one_of(st.text(), SHELL)), command=st.lists(st.one_of(st.text(), SHELL)))
 def test_h7_any_text_gives_a_usable_number(args: list[str], command: list[str]) -> None:
     container = {"args": args, "command": command}
-    assert 1 <= engine_flags.port(container, 8000) <= 65535
-    assert engine_flags.block_size(container) >= 1
+    assert 1 <= engine_flags.port(command_line(container), 8000) <= 65535
+    assert engine_flags.block_size(command_line(container)) >= 1
 
 
 TP, PP, DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
@@ -157,7 +158,7 @@ exec vllm serve "$@" --nnodes=2 --node-rank=$(MODELPLANE_RANK) --master-addr="$(
     ],
 )
 def test_parallelism(container: dict[str, Any], axes: dict[str, int], devices: int) -> None:
-    found = engine_flags.parallelism(container)
+    found = engine_flags.parallelism(command_line(container))
     assert found is not None
     assert (found.axes, found.devices) == (axes, devices)
 
@@ -172,7 +173,7 @@ def test_parallelism(container: dict[str, Any], axes: dict[str, int], devices: i
     ],
 )
 def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> None:
-    found = engine_flags.parallelism(container)
+    found = engine_flags.parallelism(command_line(container))
     assert found is not None
     assert found.field == field
 
@@ -205,4 +206,4 @@ def test_where_the_axes_are_written(container: dict[str, Any], field: str) -> No
     ],
 )
 def test_parallelism_that_nobody_can_tell(container: dict[str, Any]) -> None:
-    assert engine_flags.parallelism(container) is None
+    assert engine_flags.parallelism(command_line(container)) is None

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import BACKENDS, backend_of
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
+from ansible_collections.modelplane.fleet.tests.written import gateway_objects, gateway_releases
 
 Object = dict[str, Any]
 
@@ -27,7 +28,7 @@ METALLB = gateway(loadBalancer="MetalLB", metallb={"addressPool": "172.18.255.20
 
 
 def composed(wire: Object) -> list[Object]:
-    return list(backend_of(wire).objects(wire))
+    return list(gateway_objects(wire))
 
 
 def kinds(wire: Object) -> list[tuple[str, str]]:
@@ -40,7 +41,7 @@ def test_every_backend_of_the_schema_is_there() -> None:
 
 
 def test_services_may_be_there_before_the_gateway() -> None:
-    assert backend_of(None) is backend_of(gateway())
+    assert backend_of(None) is BACKENDS["Traefik"]
 
 
 def test_objects() -> None:
@@ -89,9 +90,9 @@ def test_listeners_for_https_stand_beside_that_for_http() -> None:
         "allowedRoutes": {"namespaces": {"from": "All"}},
     }
     assert (second["name"], second["port"]) == ("llm", 8443)
-    ports = backend_of(wire).releases(wire)[0].values["ports"]
+    ports = gateway_releases(wire)[0].values["ports"]
     assert ports["websecure"] == {"exposedPort": 8444, **ports["web"]}
-    assert set(backend_of(gateway()).releases(gateway())[0].values["ports"]) == {"web"}
+    assert set(gateway_releases(gateway())[0].values["ports"]) == {"web"}
 
 
 def test_objects_with_metallb() -> None:
@@ -111,7 +112,7 @@ def test_objects_with_metallb() -> None:
 
 
 def test_releases() -> None:
-    (traefik,) = backend_of(gateway()).releases(gateway())
+    (traefik,) = gateway_releases(gateway())
     assert (traefik.name, traefik.chart, traefik.version) == ("mp-traefik", "traefik", "40.2.0")
     assert (traefik.repository, traefik.namespace) == ("https://traefik.github.io/charts", "traefik-system")
     values = traefik.values
@@ -128,14 +129,14 @@ def test_releases() -> None:
 
 
 def test_a_pod_that_goes_is_not_killed_before_its_streams_may_end() -> None:
-    values = backend_of(gateway()).releases(gateway())[0].values
+    values = gateway_releases(gateway())[0].values
     life = values["ports"]["web"]["transport"]["lifeCycle"]
     seconds = sum(int(life[key].removesuffix("s")) for key in ("requestAcceptGraceTimeout", "graceTimeOut"))
     assert values["deployment"]["terminationGracePeriodSeconds"] > seconds > 300
 
 
 def test_metallb_is_installed_first() -> None:
-    releases = backend_of(METALLB).releases(METALLB)
+    releases = gateway_releases(METALLB)
     assert [(each.name, each.version, each.namespace) for each in releases] == [
         ("mp-metallb", "0.14.9", "metallb-system"),
         ("mp-traefik", "40.2.0", "traefik-system"),

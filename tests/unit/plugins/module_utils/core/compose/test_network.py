@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.network import admit, pods_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import gang_name, workload_namespace
 from ansible_collections.modelplane.fleet.tests.network_policies import Pod, may_reach
+from ansible_collections.modelplane.fleet.tests.written import endpoint_objects, replica_objects
 
 ROOT = next(parent for parent in Path(__file__).parents if (parent / "galaxy.yml").exists())
 

@@ -9,11 +9,12 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ResolvedDeviceRequest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import (
     claims_network_devices,
     laxer,
 )
+from ansible_collections.modelplane.fleet.tests.written import replica_objects
 
 Make = Callable[..., dict[str, Any]]
 Object = dict[str, Any]
@@ -111,7 +112,7 @@ def test_who_asks_to_pin_memory_gets_it_once(make_replica: Make, make_member: Ma
 )
 def test_network_devices_are_told_by_class_or_driver(device_class: str, cel: str | None, network: bool) -> None:
     request = {"name": "nic", "deviceClassName": device_class, "selectors": [{"cel": cel}] if cel else []}
-    assert claims_network_devices([request]) is network
+    assert claims_network_devices([ResolvedDeviceRequest.model_validate(request)]) is network
 
 
 def test_of_two_forms_of_a_namespace_the_one_that_lets_in_all_pods_is_built() -> None:

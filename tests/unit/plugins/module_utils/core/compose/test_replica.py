@@ -9,12 +9,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    model_endpoint,
-    model_replica,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url, http_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
+from ansible_collections.modelplane.fleet.tests.written import model_endpoint, model_replica
 
 REQUEST = {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1, "selectors": [{"cel": "true"}]}
 

@@ -9,17 +9,19 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import cache_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
+from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, SchemaError, check
+from ansible_collections.modelplane.fleet.tests.written import (
+    cache_objects,
+    cluster_objects,
+    endpoint_index,
+    endpoint_objects,
+    gateway_objects,
+    replica_objects,
     resolve,
     service_objects,
 )
-from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, SchemaError, check
 
 Make = Callable[..., dict[str, Any]]
 Object = dict[str, Any]
@@ -172,7 +174,7 @@ def test_everything_of_a_service(version: str, count: int, usable: bool) -> None
         "spec": {"endpoints": [{"weight": 3, "selector": {"matchLabels": {"a": "b"}}}]},
     }
     check(service)
-    resolution = resolve(service, EndpointIndex(endpoints(count)), lambda _endpoint: usable)
+    resolution = resolve(service, endpoint_index(endpoints(count)), lambda _endpoint: usable)
     objects = service_objects(service, resolution, backend_of(None), True)
     assert any(each["kind"] == "HTTPRoute" for each in objects)
     for each in objects:
@@ -189,7 +191,7 @@ def test_everything_of_a_gateway(balancer: dict[str, Any], version: str) -> None
         "spec": {"backend": "Traefik", "traefik": {"version": "39.0.0", **balancer}},
     }
     check(gateway)
-    objects = backend_of(gateway).objects(gateway)
+    objects = gateway_objects(gateway)
     assert ("IPAddressPool" in {each["kind"] for each in objects}) == bool(balancer)
     for each in objects:
         check(each, version)

@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
-    Resolution,
-    resolve,
-    service_objects,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Resolution
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
+from ansible_collections.modelplane.fleet.tests.written import endpoint_index, resolve, service_objects
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,11 +36,11 @@ def service(*entries: Object, name: str = "assistant") -> Object:
 
 
 def resolved(wire: Object, endpoints: Iterable[Object], down: Iterable[str] = ()) -> Resolution:
-    return resolve(wire, EndpointIndex(endpoints), lambda each: each["metadata"]["name"] not in set(down))
+    return resolve(wire, endpoint_index(endpoints), lambda each: each.name not in set(down))
 
 
 def found(resolution: Resolution) -> list[tuple[str, int, int]]:
-    return [(member.endpoint["metadata"]["name"], member.entry, member.weight) for member in resolution.members]
+    return [(member.endpoint.name, member.entry, member.weight) for member in resolution.members]
 
 
 def objects(wire: Object, endpoints: Iterable[Object], down: Iterable[str] = (), existed: bool = False) -> list[Object]:
@@ -210,7 +206,7 @@ def test_wide_services_become_exact_trees(count: int) -> None:
     assert (count + 1 > 16) == (len(rules) > 1) == (composed[0]["kind"] == "ReferenceGrant")
     members = resolved(wire, [*endpoints, heavy]).members
     total = sum(member.weight for member in members)
-    wanted = {backend_name(member.endpoint["metadata"]["name"]): Fraction(member.weight, total) for member in members}
+    wanted = {backend_name(member.endpoint.name): Fraction(member.weight, total) for member in members}
     assert dict(shares(rules)) == wanted
     assert wanted[backend_name("heavy")] == Fraction(1, 4)
     names = [value["metadata"]["name"] for value in composed]
@@ -273,7 +269,7 @@ def test_a_thousand_services_over_two_thousand_endpoints_are_fast() -> None:
     """A wide margin over about half a second, as other programs run beside the tests."""
     endpoints = [endpoint(f"e-{i}", labels={"app": f"app-{i % 1000}", "tier": "x"}) for i in range(2000)]
     start = time.process_time()
-    index = EndpointIndex(endpoints)
+    index = endpoint_index(endpoints)
     for i in range(1000):
         selector = {"matchLabels": {"tier": "x", "app": f"app-{i}"}}
         wire = service({"selector": selector}, name=f"s-{i}")

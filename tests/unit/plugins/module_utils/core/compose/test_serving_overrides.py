@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    Options,
-    model_replica,
-    overrides,
-    replica_objects,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving import Picker
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, overrides
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
+from ansible_collections.modelplane.fleet.tests.written import model_replica, replica_objects
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,11 +186,11 @@ COMPOSED = ("--secure-proxy=false", "--kv-connector=nixlv2", "--vllm-port=8001")
     ],
 )
 def test_flags(written: list[str], expected: list[str]) -> None:
-    assert overrides.args({"args": written}, COMPOSED, {"new-port": "vllm-port"}) == expected
+    assert overrides.args(Picker.model_validate({"args": written}), COMPOSED, {"new-port": "vllm-port"}) == expected
 
 
 @given(st.lists(st.text(alphabet="-=ab", max_size=4)))
 def test_whatever_is_written_stays_as_it_is(written: list[str]) -> None:
-    result = overrides.args({"args": written}, ("--a=1", "--b=2"))
+    result = overrides.args(Picker.model_validate({"args": written}), ("--a=1", "--b=2"))
     assert result[len(result) - len(written) :] == written
     assert set(result[: len(result) - len(written)]) <= {"--a=1", "--b=2"}

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options, replica_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options
+from ansible_collections.modelplane.fleet.tests.written import replica_objects
 
 Make = Callable[..., dict[str, Any]]
 Spec = dict[str, Any]

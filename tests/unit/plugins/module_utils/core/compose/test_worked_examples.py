@@ -8,12 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import (
-    model_endpoint,
-    model_replica,
-    replica_objects,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import PlacedEngine, PlacedMember
+from ansible_collections.modelplane.fleet.tests.written import model_endpoint, model_replica, replica_objects
 
 Documents = list[dict[str, Any]]
 Expected = Callable[[str], Documents]

@@ -9,8 +9,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
+from ansible_collections.modelplane.fleet.tests.written import replica_objects
 
 Make = Callable[..., dict[str, Any]]
 

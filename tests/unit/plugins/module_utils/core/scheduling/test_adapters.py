@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Source, load
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Cluster,
     Fabric,
-    PlacedEngine,
     PlacedMember,
 )
+from ansible_collections.modelplane.fleet.tests import written as documents
 
 DOCUMENTATION = Path(__file__).parents[6] / "docs" / "scheduling.md"
 GPU = {"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
@@ -124,48 +122,28 @@ def test_pools_with_equal_devices_share_them() -> None:
     assert catalogue.fabrics(devices) == (Fabric("EFA", "rail"),)
 
 
+REQUEST = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
+
+
 @pytest.mark.parametrize(
     ("written", "pool", "shares"),
     [
         ({"nodePoolName": "x"}, "x", ()),
-        ({"nodePoolName": "x", "nodePools": [{"name": "x", "pods": 4}]}, "x", ()),
         (
             {"nodePoolName": "x", "nodePools": [{"name": "x", "pods": 1}, {"name": "y", "pods": 3}]},
             "x",
             (("x", 1), ("y", 3)),
         ),
     ],
-    ids=["one pool", "one pool in a list", "two pools"],
+    ids=["one pool", "two pools"],
 )
 def test_the_pools_of_a_member(written: dict[str, Any], pool: str, shares: tuple[tuple[str, int], ...]) -> None:
-    wire = {
+    template = {"spec": {"containers": [{"name": "engine", "image": "i"}]}}
+    leads = {"role": "Leader", "nodePoolName": "x", "deviceRequests": [REQUEST], "template": template}
+    works = {"role": "Worker", "worker": {"nodes": 4}, "template": template, **written}
+    document = {
         "metadata": {"name": "r", "namespace": "n"},
-        "spec": {
-            "clusterName": "east",
-            "engines": [{"name": "main", "members": [{"role": "Worker", "worker": {"nodes": 4}, **written}]}],
-        },
+        "spec": {"clusterName": "east", "engines": [{"name": "main", "members": [leads, works]}]},
     }
-    members = (PlacedMember(pool, (), "Worker", 4, shares),)
-    assert adapters.replica(wire).engines == (PlacedEngine("main", members),)
-
-
-def documented() -> bytes:
-    """The example of the section on fabrics, as one file."""
-    section = DOCUMENTATION.read_text().split("## Gangs over pools of one fabric")[1]
-    return section.split("```yaml\n")[1].split("```")[0].encode()
-
-
-def test_the_documented_gang_is_placed_as_documented_and_stays() -> None:
-    loaded = load([Source("scheduling.md", documented())])
-    assert not loaded.problems, [str(problem) for problem in loaded.problems]
-    first = plan(loaded.resources)
-    (replica,) = first.replicas
-    leader, worker = replica["spec"]["engines"][0]["members"]
-    assert (leader["nodePoolName"], "nodePools" in leader) == ("reserved", False)
-    assert worker["nodePoolName"] == "reserved"
-    assert worker["nodePools"] == [{"name": "reserved", "pods": 1}, {"name": "on-demand", "pods": 3}]
-    assert [request["name"] for request in worker["deviceRequests"]] == ["gpu"]
-    assert isinstance(api.parse(replica), api.ModelReplica)
-    again = plan(loaded.resources, first.replicas)
-    assert list(again.replicas) == [replica]
-    assert not again.edited
+    (engine,) = adapters.replica(documents.parsed(document, api.ModelReplica)).engines
+    assert engine.members == (PlacedMember("x", (REQUEST,), "Leader"), PlacedMember(pool, (), "Worker", 4, shares))

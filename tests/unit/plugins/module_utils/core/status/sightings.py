@@ -9,12 +9,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import cache_objects
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import cache_objects, endpoint_objects, parsed, replica_objects
 
 Object = dict[str, Any]
 
@@ -204,7 +203,7 @@ def control_gateway(accepted: str = "True", *addresses: str) -> list[Object]:
 class Member:
     """An endpoint that a service matches."""
 
-    endpoint: Object
+    endpoint: api.ModelEndpoint
     entry: int = 0
     usable: bool = True
     weight: int = 1
@@ -220,7 +219,8 @@ class Resolution:
 
 def resolution(*usable: bool, tier: int | None = 0) -> Resolution:
     members = tuple(
-        Member({"metadata": {"name": f"endpoint-{index}"}}, usable=able) for index, able in enumerate(usable)
+        Member(parsed(endpoint() | {"metadata": {"name": f"endpoint-{index}"}}, api.ModelEndpoint), usable=able)
+        for index, able in enumerate(usable)
     )
     return Resolution(members, tier if any(usable) else None)
 

@@ -11,24 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component, ObservedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import (
-    gateway_address,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import gateway_address
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import remember
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import (
+    cache_phase,
     inference_cluster,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import cache_phase, model_cache
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import model_deployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    model_replica,
-    remember,
+    inference_gateway,
+    model_cache,
+    model_deployment,
+    model_service,
+    replica_objects,
     replica_state,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
+from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

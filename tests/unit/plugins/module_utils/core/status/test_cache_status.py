@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import artifact
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import (
-    CachePhase,
-    cache_phase,
-    model_cache,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase
+from ansible_collections.modelplane.fleet.tests.written import artifact, cache_phase, model_cache
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -8,6 +8,8 @@ import json
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_replica import ModelReplicaStatus
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     OWNED,
     Condition,
@@ -22,6 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
 from hypothesis import given
 from hypothesis import strategies as st
 
+NOTHING = api.construct(ModelReplicaStatus)
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-02-02T00:00:00Z"
 READY = Condition("Ready", "True", "Available", "all is well")
 WRITTEN = {
@@ -102,15 +105,15 @@ def test_what_others_wrote_stays_and_what_no_longer_applies_goes() -> None:
 
 
 def test_without_a_time_there_is_none() -> None:
-    assert "lastTransitionTime" not in Status((READY,)).wire()["conditions"][0]
+    assert "lastTransitionTime" not in Status((READY,), NOTHING).wire()["conditions"][0]
 
 
 def test_ready_tells_what_never_was_from_what_is_lost() -> None:
     assert ready(False, None).reason == "Creating"
     assert ready(False, {"conditions": [{"type": "Ready", "status": "True"}]}).reason == "Unavailable"
-    lost = Status((ready(False, {"conditions": [WRITTEN]}),)).wire({"conditions": [WRITTEN]}, 1, LATE)
+    lost = Status((ready(False, {"conditions": [WRITTEN]}),), NOTHING).wire({"conditions": [WRITTEN]}, 1, LATE)
     assert ready(False, lost).reason == "Unavailable"
-    creating = Status((ready(False, None),)).wire(None, 1, LATE)
+    creating = Status((ready(False, None),), NOTHING).wire(None, 1, LATE)
     assert ready(False, creating).reason == "Creating"
     assert ready(True, lost) == Condition("Ready", "True", "Available")
     assert ready(None, lost, "why") == Condition("Ready", "Unknown", "NotObserved", "why")

@@ -15,12 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling i
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Placement
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.placement import schedule
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import model_deployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    ReplicaState,
-    model_replica,
-    remember,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
+from ansible_collections.modelplane.fleet.tests.written import model_deployment
+from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import Promise, mismatches
+from ansible_collections.modelplane.fleet.tests.written import promise as promise_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ def kind(name: str = "gpu", count: int = 8, **more: Any) -> dict[str, Any]:
 
 
 def promise(*devices: dict[str, Any], pool: str = "gpu-a") -> Promise:
-    return Promise.of(pool, {"metadata": {"name": "h100"}, "spec": {"devices": list(devices) or [kind()]}})
+    return promise_of(pool, {"metadata": {"name": "h100"}, "spec": {"devices": list(devices) or [kind()]}})
 
 
 def gpu(index: int, product: str = "NVIDIA H100", **more: Any) -> dict[str, Any]:

@@ -17,20 +17,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_class import inference_class
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_cluster import inference_cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import inference_gateway
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infrastructure import infrastructure
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase, model_cache
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_deployment import model_deployment
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    DECLARED,
-    ReplicaState,
-    model_replica,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import CachePhase
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import DECLARED, ReplicaState
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
+from ansible_collections.modelplane.fleet.tests.written import (
+    inference_class,
+    inference_cluster,
+    inference_gateway,
+    infrastructure,
+    model_cache,
+    model_deployment,
+    model_service,
+)
+from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -474,9 +474,9 @@ ROWS: list[Row] = [
     ("ModelCache", "Ready", "True", "Available", "", lambda: cache("Ready")),
     ("ModelCache", "Ready", "False", "Creating", "c1: it is Pending", lambda: cache("Ready", "Pending")),
     ("ModelCache", "Ready", "Unknown", "NotObserved", "", lambda: cache("")),
-    ("ServingStack", "Ready", "True", "Available", "", lambda: infrastructure({}, UP)),
-    ("ServingStack", "Ready", "False", "Creating", "lws", lambda: infrastructure({}, Component(message="lws"))),
-    ("ServingStack", "Ready", "Unknown", "NotObserved", "", lambda: infrastructure({}, None)),
+    ("ServingStack", "Ready", "True", "Available", "", lambda: infrastructure(UP)),
+    ("ServingStack", "Ready", "False", "Creating", "lws", lambda: infrastructure(Component(message="lws"))),
+    ("ServingStack", "Ready", "Unknown", "NotObserved", "", lambda: infrastructure(None)),
 ]
 
 

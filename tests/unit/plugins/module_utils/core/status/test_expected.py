@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster, expected
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -26,7 +27,7 @@ def test_clusters_classes_secrets_and_gateway() -> None:
         ("ml-team", "hf-token"): frozenset({"HF_TOKEN"}),
         ("ml-team", "key"): frozenset({"apiKey"}),
     }
-    assert found.gateway == seen.GATEWAY
+    assert found.gateway == api.parse(seen.GATEWAY)
 
 
 def test_a_cluster_of_the_users_own_is_not_made() -> None:

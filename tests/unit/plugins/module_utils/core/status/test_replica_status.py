@@ -9,13 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import (
-    ReplicaState,
-    model_replica,
-    remember,
-    replica_state,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState, remember
+from ansible_collections.modelplane.fleet.tests.written import replica_objects, replica_state
+from ansible_collections.modelplane.fleet.tests.written import replica_status as model_replica
 
 sys.path.insert(0, str(Path(__file__).parent))
 

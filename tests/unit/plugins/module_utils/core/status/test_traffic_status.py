@@ -10,14 +10,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import (
-    EndpointIndex,
-    resolve,
-    service_objects,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_endpoint import model_endpoint
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
+from ansible_collections.modelplane.fleet.tests.written import endpoint_index, model_service, resolve, service_objects
+from ansible_collections.modelplane.fleet.tests.written import endpoint_status as model_endpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -108,7 +103,7 @@ def service(
     *usable: str, gateway: str = "198.51.100.7", existed: bool = False, endpoints: Any = (EAST, WEST, OUTSIDE)
 ) -> Any:
     """The status of the service with the routes that are composed for it, all of which the gateway took."""
-    resolution = resolve(seen.SERVICE, EndpointIndex(endpoints), lambda each: each["metadata"]["name"] in usable)
+    resolution = resolve(seen.SERVICE, endpoint_index(endpoints), lambda each: each.name in usable)
     objects = service_objects(seen.SERVICE, resolution, backend_of(None), existed)
     verdict = [{"conditions": conditions(Accepted="True")}]
     control = Objects(showing(value, parents=verdict) for value in objects)

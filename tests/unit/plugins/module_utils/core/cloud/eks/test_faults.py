@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, plan, problems
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,
     inference_class,
     inference_cluster,
 )
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 HERE = "EKSCluster modelplane-system/eks-us-west, "
 COMPOSED = "InferenceCluster eks-us-west, "

@@ -13,13 +13,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,
     inference_class,
     inference_cluster,
 )
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 AWS_NAME = "modelplane-system-eks-us-west-eks-03b8e"
 ASSUME = "sts:AssumeRole"

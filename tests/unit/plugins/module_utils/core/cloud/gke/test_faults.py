@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, plan, problems
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import eks
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
@@ -18,6 +17,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     inference_cluster,
     system,
 )
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 HERE = "GKECluster modelplane-system/gke-us-central, "
 COMPOSED = "InferenceCluster gke-us-central, "

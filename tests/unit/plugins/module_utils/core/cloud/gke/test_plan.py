@@ -14,7 +14,6 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cluster_objects
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
     gke,
@@ -23,6 +22,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     inference_cluster,
     system,
 )
+from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 NAME = "modelplane-system-gke-us-central-g-f8ba7"
 EMAIL = "modelplane-system-gke-us-f8ba7@my-project.iam.gserviceaccount.com"
