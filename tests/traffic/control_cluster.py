@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
@@ -35,6 +36,9 @@ from ansible_collections.modelplane.fleet.tests.traffic.processes import (
 from ansible_collections.modelplane.fleet.tests.written import (
     endpoint_index,
     endpoint_objects,
+    gateway_objects,
+    gateway_releases,
+    parsed,
     resolve,
     service_objects,
 )
@@ -112,13 +116,13 @@ class Plan:
     routed: set[str] = field(default_factory=set)
 
     def objects(self) -> list[Object]:
-        gateway = backend_of(GATEWAY)
+        gateway = backend_of(parsed(GATEWAY, api.InferenceGateway))
         index = endpoint_index(self.endpoints.values())
-        found: list[Object] = list(gateway.objects(GATEWAY))
+        found: list[Object] = list(gateway_objects(GATEWAY))
         for value in self.endpoints.values():
             found += endpoint_objects(value, Options(), gateway)
         for name, value in self.services.items():
-            resolution = resolve(value, index, lambda each: each["metadata"]["name"] not in self.down)
+            resolution = resolve(value, index, lambda each: each.name not in self.down)
             found += service_objects(value, resolution, gateway, name in self.routed)
         return found
 
@@ -238,7 +242,7 @@ class ControlCluster:
 
     def _pod(self, host: str, life: Mapping[str, str] | None = None) -> Process:
         """A pod of Traefik, which has its ports on this address. `life` is in place of the `lifeCycle` of values."""
-        values = next(each.values for each in backend_of(GATEWAY).releases(GATEWAY) if each.name == "mp-traefik")
+        values = next(each.values for each in gateway_releases(GATEWAY) if each.name == "mp-traefik")
         if life:
             values = merged(values, {"ports": {name: {"transport": {"lifeCycle": life}} for name in values["ports"]}})
         ports = {"web": self.port, "websecure": self.secure_port}

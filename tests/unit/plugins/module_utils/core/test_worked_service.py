@@ -106,7 +106,7 @@ def test_weighted_service_with_an_outside_endpoint() -> None:
         SERVICE,
         GATEWAY,
     )
-    replicas = {wire["spec"]["clusterName"]: wire["metadata"]["name"] for wire in decided.replicas}
+    replicas = {replica.spec.cluster_name: replica.name for replica in decided.replicas}
     outside = child_name("together", "endpoint")
     assert found(decided.control, "Service", name="together")["spec"] == {"ports": [{"port": 443, "protocol": "TCP"}]}
     entry = found(decided.control, "EndpointSlice", name="together")
