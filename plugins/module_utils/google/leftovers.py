@@ -108,7 +108,7 @@ class Leftovers:
         """Delete it, and wait until it is gone; whether it is. What uses it may go a moment later."""
         request = requests.find(thing.resource) if thing.going else requests.delete(thing.resource)
         if request is None:
-            raise AssertionError(f"{thing.words} lasts, and is no orphan")
+            raise AssertionError(f"{thing.kind} {thing.name} lasts, and is no orphan")
         told: list[bool] = []
 
         def again() -> Seen:
