@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import deployment, fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import FormError, Notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 __all__ = ["Canonical", "FormError", "canonical", "written_path"]
 

@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     DECLARED,
     Condition,
     Status,
-    cut,
     declared,
     earlier,
     hold,

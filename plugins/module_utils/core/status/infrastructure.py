@@ -11,7 +11,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import r
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Status,
-    cut,
     earlier,
     hold,
     ready,

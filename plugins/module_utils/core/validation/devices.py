@@ -16,9 +16,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
     Parallelism,
     parallelism,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 
 Kind = Literal["gpu", "network", "fabric", ""]
 
