@@ -126,7 +126,7 @@ class Role:
             if found is not None:
                 notes.older(f"{self.written}.engine", path)
         else:
-            found = pod_template(template, path, notes)
+            found = copy.deepcopy(pod_template(template, path, notes))
         if found is not None and "resources" in workers:
             self._resources(workers["resources"], found, notes)
         return found
