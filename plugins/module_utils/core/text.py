@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
 
 SHOWN_CHARACTERS = 60
-"""How much of an offending value a message repeats."""
+"""Longest part of an offending value that a message repeats."""
 
 KEY_CHARACTERS = 80
-"""How much of a key a path repeats."""
+"""Longest part of a key that a path repeats."""
 
 MESSAGE_CHARACTERS = 400
-"""How much of a message of another program is repeated."""
+"""Longest part of a message of another program that is repeated."""
 
 LIKENESS = 0.6
 """From which likeness on a known name is suggested in place of an unknown one (`difflib`)."""

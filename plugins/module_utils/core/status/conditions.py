@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
 
 Fields = TypeVar("Fields", bound=resource.Status, covariant=True)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
     TENSOR,
