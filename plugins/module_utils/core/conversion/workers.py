@@ -46,7 +46,8 @@ class Role:
         if not isinstance(block, dict):
             notes.error(self.written, "must be a mapping", short_value(block))
             return None
-        given = given_entries(block)
+        # The engine is put together in place, and other documents may share parts of the block by aliases.
+        given = given_entries(copy.deepcopy(block))
         self._block_fields(given, notes)
         workers = given.get("workers")
         if not isinstance(workers, dict):
@@ -126,7 +127,7 @@ class Role:
             if found is not None:
                 notes.older(f"{self.written}.engine", path)
         else:
-            found = copy.deepcopy(pod_template(template, path, notes))
+            found = pod_template(template, path, notes)
         if found is not None and "resources" in workers:
             self._resources(workers["resources"], found, notes)
         return found
