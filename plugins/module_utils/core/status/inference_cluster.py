@@ -29,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     truth,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,

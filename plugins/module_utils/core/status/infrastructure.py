@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 
 Own = TypeVar("Own", bound=resource.Status)
 

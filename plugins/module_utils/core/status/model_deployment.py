@@ -21,6 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"
