@@ -25,7 +25,7 @@ from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action.normal import ActionModule as AsModule
 from ansible.utils.display import Display
 from ansible_collections.modelplane.fleet.plugins import modules
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 

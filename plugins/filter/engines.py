@@ -90,13 +90,14 @@ from ansible.errors import AnsibleFilterError
 def engines(deployment: Any) -> list[Any]:
     """The canonical engines of a ModelDeployment."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import FormError, canonical
+    from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
     if not isinstance(deployment, Mapping) or deployment.get("kind") != "ModelDeployment":
         raise AnsibleFilterError(
             "modelplane.fleet.engines: the input must be a ModelDeployment (a mapping of that kind)"
         )
     try:
-        found: Any = canonical(deployment).document
+        found: Any = canonical(plain(deployment)).document
     except FormError as error:
         reasons = "\n".join(f"- {problem}" for problem in error.problems)
         raise AnsibleFilterError(f"modelplane.fleet.engines: the deployment is not valid:\n{reasons}") from None

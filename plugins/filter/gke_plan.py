@@ -82,7 +82,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.gke_plan"

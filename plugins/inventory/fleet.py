@@ -135,7 +135,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     PUBLISHED_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
 CONTROL_PLANE = "control_plane"
@@ -248,10 +248,8 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: i
         if lines and (fatal or self.get_option("strict")):
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             raise AnsibleParserError(f"{count} in the clusters of the fleet:\n" + "\n".join(lines))
-        for line in lines[:_MOST_WARNINGS]:
+        for line in first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.validate shows all of them"):
             self.display.warning(line)
-        if len(lines) > _MOST_WARNINGS:
-            self.display.warning(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.validate shows all of them")
 
     def _refuse_names(self, control_host: str, found: list[dict[str, Any]]) -> None:
         for cluster in found:

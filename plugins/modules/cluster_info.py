@@ -206,6 +206,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
@@ -278,10 +279,8 @@ def _warn(module: AnsibleModule, look: FleetLook) -> None:
     lines = [f"control cluster: {line}" for line in look.control.warnings]
     for name, seen in look.clusters.items():
         lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
-    for line in lines[:_MOST_WARNINGS]:
+    for line in first_lines(lines, _MOST_WARNINGS, "and {} more, which are in the result"):
         module.warn(line)
-    if len(lines) > _MOST_WARNINGS:
-        module.warn(f"and {len(lines) - _MOST_WARNINGS} more, which are in the result")
 
 
 def _cluster(look: ClusterLook) -> dict[str, Any]:

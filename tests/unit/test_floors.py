@@ -23,8 +23,8 @@ FLOORS = [
     ("module_utils/arguments",),
     ("module_utils/usecases",),
     ("module_utils/stores", "module_utils/kubernetes"),
-    ("module_utils/http",),
     ("module_utils/cloud",),
+    ("module_utils/http",),
     ("module_utils/core/report",),
     ("module_utils/core/table",),
     (
@@ -41,13 +41,13 @@ FLOORS = [
     ("module_utils/core/api", "module_utils/core/devices"),
     ("module_utils/core/manifest_text", "module_utils/core/yaml_documents"),
     ("module_utils/core/yaml_scalars",),
+    ("module_utils/core/text",),
     (
         "module_utils/core/arguments",
         "module_utils/core/problem",
         "module_utils/core/names",
         "module_utils/core/secrets",
         "module_utils/core/wire",
-        "module_utils/core/words",
     ),
     (
         "module_utils/_pydantic",

@@ -11,8 +11,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.diff import change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied, Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
@@ -170,9 +170,7 @@ def _summary(applied: Applied) -> str:
     counts = Counter(found.action for found in applied.results)
     parts = [f"{counts[action]} {action}" for action in _ACTIONS if counts[action]]
     failures = [f"{found.key}: {found.message}" for found in applied.results if found.action == "failed"]
-    more = len(failures) - _MOST_FAILURES
-    lines = [", ".join(parts) or "nothing to do", *failures[:_MOST_FAILURES]]
-    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
+    return "\n".join([", ".join(parts) or "nothing to do", *first_lines(failures, _MOST_FAILURES)])
 
 
 def _object(found: Result) -> dict[str, Any]:
@@ -211,5 +209,4 @@ def _warnings(everything: Mapping[str, Outcome], failed: list[str]) -> list[str]
         if isinstance(outcome, Applied)
         for note in outcome.notes
     ]
-    more = len(lines) - _MOST_WARNINGS
-    return [*lines[:_MOST_WARNINGS], f"and {more} more, which the result has"] if more > 0 else lines
+    return first_lines(lines, _MOST_WARNINGS, "and {} more, which the result has")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key, short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, nearest_key, short_value
 
 if TYPE_CHECKING:
     from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
@@ -124,10 +124,7 @@ class ConnectionsError(Exception):
     """Variables say nothing that can be used; `problems` has a line for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        shown = list(problems[:_MOST_PROBLEMS])
-        if len(problems) > len(shown):
-            shown.append(f"and {len(problems) - len(shown)} more")
-        super().__init__("\n".join(shown))
+        super().__init__("\n".join(first_lines(problems, _MOST_PROBLEMS)))
         self.problems = tuple(problems)
 
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -15,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, nearest_key, some
 
 PREFIX = "fleet_"
 SCHEDULING: dict[str, Any] = {
@@ -180,11 +179,10 @@ def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
 
 def _alike(wanted: str, names: Iterable[str]) -> str:
     """The name of a group that was meant to be another one, "" for none."""
-    by_folded = {_folded(name): name for name in names if name not in _LIKE}
+    others = [name for name in names if name not in _LIKE]
     # Kubespray's kube_control_plane is a group of its own.
-    found = difflib.get_close_matches(_folded(wanted), by_folded, n=1, cutoff=0.86)
-    found = found or [each for each in by_folded if _LIKE[wanted].match(each)]
-    return by_folded[found[0]] if found else ""
+    near = nearest(wanted, others, MISSPELT)
+    return near or next((each for each in others if _LIKE[wanted].match(_folded(each))), "")
 
 
 def _folded(name: str) -> str:
@@ -199,8 +197,7 @@ def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collect
             if any(name.startswith(prefix) and name not in names for prefix, names in known.items()):
                 of_variable.setdefault(name, []).append(host)
     return [
-        f"{found[0] if len(found) == 1 else f'{found[0]} and {len(found) - 1} more'}: {name} is no variable of "
-        f"modelplane.fleet{_hint(name, known)}"
+        f"{some(found, 1)}: {name} is no variable of modelplane.fleet{_hint(name, known)}"
         for name, found in sorted(of_variable.items())
     ]
 

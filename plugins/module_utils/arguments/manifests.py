@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import PlanError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import ManifestError, Outcome, Settings
 
@@ -102,10 +103,8 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:
     """Tell warnings, with `errors` the errors whose resources are held, and `more`, as warnings of the task."""
     lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
-    for line in lines[:_MOST_WARNINGS]:
+    for line in first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.resource_info returns all of them"):
         module.warn(line)
-    if len(lines) > _MOST_WARNINGS:
-        module.warn(f"and {len(lines) - _MOST_WARNINGS} more; modelplane.fleet.resource_info returns all of them")
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 # The names are those of amazon.aws, so that one dictionary of module_defaults serves both.
 ARGUMENTS: dict[str, Any] = {

@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references, resolve
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 Survey = Mapping[str, Actual | None]
 """The actual state by key; None for what does not exist, empty for what an earlier run is still creating."""

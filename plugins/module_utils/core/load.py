@@ -8,7 +8,6 @@ compared with the others (`references`). Nothing stops at the first error.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +16,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import (
     Document,
     Place,
@@ -377,8 +375,7 @@ def _recognise_type(api_version: str, kind: str, value: Mapping[str, Any]) -> tu
 
 
 def _no_version(kind: str) -> tuple[Problem, str]:
-    nearest = difflib.get_close_matches(kind, api.KINDS, 1, 0.75)
-    if nearest:
+    if nearest(kind, api.KINDS, MISSPELT):
         return _unknown_kind(kind), ""
     return Problem("is missing", "apiVersion", hint="Every manifest names the version of its kind"), ""
 
@@ -393,8 +390,8 @@ def _unknown_kind(kind: str) -> Problem:
         )
     if not kind:
         return Problem("is missing", "kind", hint="One of " + ", ".join(sorted(api.KINDS)))
-    nearest = difflib.get_close_matches(kind, api.KINDS, 1, 0.6)
-    hint = f"Did you mean {nearest[0]}?" if nearest else "One of " + ", ".join(sorted(api.KINDS))
+    near = nearest(kind, api.KINDS)
+    hint = f"Did you mean {near}?" if near else "One of " + ", ".join(sorted(api.KINDS))
     return Problem("is not a known kind", "kind", short(kind), hint)
 
 
@@ -406,7 +403,7 @@ def _near_group(group: str) -> str:
     lowered = group.lower()
     if "modelplane" in lowered:
         return api.GROUP_INFRASTRUCTURE if "infra" in lowered else api.GROUP_MODELS
-    return next(iter(difflib.get_close_matches(lowered[:100], _GROUPS, 1, 0.8)), "")
+    return nearest(lowered, _GROUPS, MISSPELT)
 
 
 def _ref(value: Any) -> Ref | None:

@@ -27,18 +27,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    entry_path,
+    field_path,
+    nearest_key,
+    short_value,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     LAST_APPLIED,
     Object,
     Objects,
     fields,
     identity,
-)
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import (
-    entry_path,
-    field_path,
-    nearest_key,
-    short_value,
 )
 
 

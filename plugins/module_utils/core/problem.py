@@ -63,3 +63,8 @@ class Problem:
         if self.hint:
             text += f". {self.hint}"
         return text
+
+
+def warning(message: str, path: str, hint: str = "", value: str = "") -> Problem:
+    """Return a problem that keeps nothing from working."""
+    return Problem(message, path, value, hint, "warning")

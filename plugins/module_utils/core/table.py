@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Refusal,
     Replica,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, printable, some
 
 _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
@@ -72,9 +72,7 @@ def _name(member: Member) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_REASONS
-    shown = ", ".join(names[:_MOST_REASONS])
-    return f"{shown} and {more} more (plan.json has all of them)" if more > 0 else shown
+    return some(names, _MOST_REASONS) + (" (plan.json has all of them)" if len(names) > _MOST_REASONS else "")
 
 
 def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]], width: int) -> list[str]:
@@ -151,9 +149,8 @@ def _held(placement: Placement) -> list[str]:
 
 def _reasons(pending: Pending) -> list[str]:
     reasons = [f"{pending.reason}: {pending.message}"]
-    reasons += [str(refusal) for refusal in pending.refusals[:_MOST_REASONS]]
-    more = len(pending.refusals) - _MOST_REASONS
-    return [*reasons, f"and {more} more reasons (plan.json has all of them)"] if more > 0 else reasons
+    more = "and {} more reasons (plan.json has all of them)"
+    return [*reasons, *first_lines(map(str, pending.refusals), _MOST_REASONS, more)]
 
 
 def devices(engines: Sequence[PlacedEngine]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens, tokens

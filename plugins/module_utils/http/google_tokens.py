@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import TlsSocket, pools, within
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 
@@ -324,7 +324,7 @@ def _read(path: str) -> Mapping[str, Any]:
         raise LoginError(f"credentials file {path} has no type, which such files have", hint)
     if info["type"] not in _TYPES:
         hint = f"Google's files have one of these types: {', '.join(_TYPES)}"
-        raise LoginError(f"credentials file {path} has the type {shown(str(info['type']))}", hint)
+        raise LoginError(f"credentials file {path} has the type {cut(str(info['type']))}", hint)
     return info
 
 
@@ -368,4 +368,4 @@ def _without(text: str, info: Mapping[str, Any]) -> str:
         value = str(info.get(key) or "")
         if len(value) >= 4:
             text = text.replace(value, "********")
-    return shown(re.sub(r"\bey[\w-]+\.[\w-]+\.[\w-]+|ya29\.[\w.-]+", "********", text))
+    return cut(re.sub(r"\bey[\w-]+\.[\w-]+\.[\w-]+|ya29\.[\w.-]+", "********", text))

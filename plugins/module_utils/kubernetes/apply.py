@@ -35,7 +35,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.ord
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.readiness import readiness, waited_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import LABEL_PREFIX
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import printable
 
 # The longest text of a server that is passed on.
 _LONGEST = 1000

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.rea
     Readiness,
     waited_for,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,

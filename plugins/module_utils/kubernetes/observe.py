@@ -17,7 +17,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint import gateway_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
@@ -26,6 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     failures,
     unsettled,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,

@@ -10,7 +10,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import managed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import DEFINITION, NAMESPACE, ordered
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inv
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import appliers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.order import RECREATED
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import FIELD_MANAGER, Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (

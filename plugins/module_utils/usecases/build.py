@@ -26,9 +26,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fl
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.statuses import statuses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.report import view_model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.traffic import refused_endpoints
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, identity
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.control_cluster import ControlCluster

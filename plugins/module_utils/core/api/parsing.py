@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -16,19 +15,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
     TooLargeError,
     plain,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.problems import (
     is_unknown_field,
     may_show,
     path_of,
     problem_of_error,
     shape_at,
-    short,
     unknown_field,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.rules import Breach, breaches, partial
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import SHOWN_CHARACTERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest, short
 
 Arguments = ParamSpec("Arguments")
 Built = TypeVar("Built", bound=Model)
@@ -114,8 +112,8 @@ def _kind(content: Mapping[str, Any], kinds: Mapping[str, type[Resource]]) -> ty
         raise InvalidResource((Problem("must be the name of a kind", path="kind", hint=choices),))
     if written in kinds:
         return kinds[written]
-    near = difflib.get_close_matches(written[:SHOWN_CHARACTERS], kinds, n=1)
-    hint = f"did you mean {near[0]}?" if near else choices
+    near = nearest(written, kinds)
+    hint = f"did you mean {near}?" if near else choices
     raise InvalidResource((Problem("is not a known kind", path="kind", value=short(written), hint=hint),))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     condition,

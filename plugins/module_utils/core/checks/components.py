@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.nodes import plugin_devices
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 GATEWAY_DEFINITIONS = (f"gateways.{GATEWAY_GROUP}", f"httproutes.{GATEWAY_GROUP}")

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Severity
-
-_SHOWN = 5
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import count
 
 
 @dataclass(frozen=True)
@@ -61,22 +60,6 @@ def report(name: str, findings: Sequence[Finding]) -> list[str]:
         lines.append(f"  {finding.severity}: {finding.where}: {finding.message}")
         lines.append(f"    {finding.hint}")
     return lines
-
-
-def some(names: Iterable[str]) -> str:
-    """Names for a sentence, the first few of many."""
-    found = list(names)
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(found[:_SHOWN]) + more
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def are(number: int, noun: str) -> str:
-    """So many of them, with the verb."""
-    return f"{count(number, noun)} {'is' if number == 1 else 'are'}"
 
 
 def _counts(wrong: int, warned: int) -> str:

@@ -6,12 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import (
-    Finding,
-    are,
-    some,
-    warning,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     NVIDIA,
     Desired,
@@ -21,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import are, nearest_key, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,
@@ -29,7 +25,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     number,
     text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
 LABEL = constants.POOL_LABEL
 _CHECK = "nodes"

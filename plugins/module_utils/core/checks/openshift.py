@@ -18,9 +18,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     BASELINE_CAPABILITIES,
     IPC_LOCK,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import Desired, Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields
 
 SECURITY_GROUP = "security.openshift.io"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.images import runs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     NVIDIA,
@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     pool_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
 
 _FIELD = "spec.cluster.existing.cache.storageClassName"

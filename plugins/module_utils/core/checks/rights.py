@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, some, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.finding import Finding, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import (
     EVERYTHING,
     Desired,
@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     Snapshot,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 _BINDINGS = ("ClusterRoleBinding", "RoleBinding")

@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 Pool = Mapping[str, Any]
 Read = TypeVar("Read", bound=Cluster)

@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     MANAGED_BY_LABEL,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import CHART_VERSION, CHART_VERSION_WORDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.arguments import PLAIN_WORD, is_plain_word
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import fields, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"

@@ -22,15 +22,9 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import deployment, fields
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import FormError, Notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 __all__ = ["Canonical", "FormError", "canonical", "written_path"]
-
-MAX_DEPTH = 64
-"""Nesting that a document may have; no field of the API is deeper than 20."""
-
-MAX_VALUES = 200_000
-"""How many values a document may hold, each alias of an anchor counted as often as it is used."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +40,21 @@ class Canonical:
 
 
 def canonical(document: Mapping[str, Any]) -> Canonical:
-    """The canonical form of a resource of any kind, built of plain dicts and lists; the input is left as it is.
+    """Return the canonical form of a resource of any kind, given in plain dicts and lists.
 
-    A canonical document and a document of an unknown kind come back equal. Raises FormError.
+    It shares what is not converted with the input, which is left as it is: `api.parse` makes the one copy, and bounds
+    it. A canonical document and a document of an unknown kind come back equal. Raises FormError.
     """
     if not isinstance(document, Mapping):
         raise FormError([Problem("a resource must be a mapping", value=short_value(document))])
-    plain = _Copier().copy(document)
     notes = Notes()
-    kind, spec = plain.get("kind"), plain.get("spec")
+    converted = dict(document)
+    kind, spec = document.get("kind"), document.get("spec")
     if isinstance(kind, str) and kind in _CONVERTERS and isinstance(spec, dict):
-        plain["spec"] = _CONVERTERS[kind](spec, notes)
+        converted["spec"] = _CONVERTERS[kind](spec, notes)
     if notes.errors:
         raise FormError(notes.errors)
-    return Canonical(plain, tuple(notes.warnings), notes.origin)
+    return Canonical(converted, tuple(notes.warnings), notes.origin)
 
 
 def written_path(origin: Mapping[str, str], canonical_path: str) -> str:
@@ -69,32 +64,6 @@ def written_path(origin: Mapping[str, str], canonical_path: str) -> str:
         if canonical_path.startswith(prefix) and canonical_path[len(prefix) : len(prefix) + 1] in ("", ".", "["):
             found = max(found, prefix, key=len)
     return origin[found] + canonical_path[len(found) :] if found else canonical_path
-
-
-class _Copier:
-    """Deep copies of the plain types only: callers hand in templating engines' own strings and containers."""
-
-    def __init__(self) -> None:
-        self._left = MAX_VALUES
-
-    def copy(self, value: Any, depth: int = 0) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise FormError([Problem(f"the document holds more than {MAX_VALUES} values")])
-        if depth > MAX_DEPTH:
-            raise FormError([Problem(f"the document is nested deeper than {MAX_DEPTH} levels")])
-        if isinstance(value, Mapping):
-            return {_plain(key): self.copy(item, depth + 1) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.copy(item, depth + 1) for item in value]
-        return _plain(value)
-
-
-def _plain(value: Any) -> Any:
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return value
 
 
 _CONVERTERS: dict[str, Callable[[dict[str, Any], Notes], dict[str, Any]]] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import workers
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
 
@@ -110,14 +110,14 @@ def _split_serving(serving: Any, notes: Notes) -> dict[str, Any]:
     if serving is None:
         return {"mode": "PrefillDecode"}
     if not isinstance(serving, dict):
-        notes.error("spec.serving", "must be a mapping", words.short_value(serving))
+        notes.error("spec.serving", "must be a mapping", text.short_value(serving))
         return {}
     mode = serving.get("mode")
     if mode not in (None, "PrefillDecode"):
         notes.error(
             "spec.serving.mode",
             "contradicts spec.prefill, which makes the deployment PrefillDecode",
-            words.short_value(mode),
+            text.short_value(mode),
             "Leave spec.serving out, or remove spec.prefill.",
         )
     return {**serving, "mode": "PrefillDecode"}

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path, nearest_key
 
 
 class FormError(ValueError):

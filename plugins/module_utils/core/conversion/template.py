@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
 
 
 def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | None:
     """A member template; bare `containers` and `imagePullSecrets` move under `spec`."""
     if not isinstance(template, dict):
-        notes.error(path, "must be a mapping", words.short_value(template))
+        notes.error(path, "must be a mapping", text.short_value(template))
         return None
     bare = {name: template[name] for name in ("containers", "imagePullSecrets") if template.get(name) is not None}
     if template.get("spec") is not None:
@@ -26,7 +26,7 @@ def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | Non
         template = {**rest, "spec": bare}
         inside, spec = path, bare
     if not isinstance(spec, dict):
-        notes.error(inside, "must be a mapping", words.short_value(spec))
+        notes.error(inside, "must be a mapping", text.short_value(spec))
         return None
     return template if _one_engine(spec.get("containers"), f"{inside}.containers", notes) else None
 
@@ -36,13 +36,13 @@ def _one_engine(containers: Any, path: str, notes: Notes) -> bool:
     if containers is None or containers == []:
         notes.error(path, "there is no container named engine", hint=hint)
     elif not isinstance(containers, list):
-        notes.error(path, "must be a list", words.short_value(containers), hint)
+        notes.error(path, "must be a list", text.short_value(containers), hint)
     elif len(containers) > 1:
         notes.error(path, f"there are {len(containers)} containers", hint=hint)
     elif not isinstance(containers[0], dict):
-        notes.error(f"{path}[0]", "must be a mapping", words.short_value(containers[0]), hint)
+        notes.error(f"{path}[0]", "must be a mapping", text.short_value(containers[0]), hint)
     elif containers[0].get("name") != "engine":
-        notes.error(f"{path}[0].name", "must be engine", words.short_value(containers[0].get("name")), hint)
+        notes.error(f"{path}[0].name", "must be engine", text.short_value(containers[0].get("name")), hint)
     else:
         return True
     return False
@@ -51,7 +51,7 @@ def _one_engine(containers: Any, path: str, notes: Notes) -> bool:
 def engine_template(engine: Any, path: str, notes: Notes) -> dict[str, Any] | None:
     """The earlier block `engine {image, command, args, env, imagePullSecrets}` as a member template."""
     if not isinstance(engine, dict):
-        notes.error(path, "must be a mapping", words.short_value(engine))
+        notes.error(path, "must be a mapping", text.short_value(engine))
         return None
     of_container = ("image", "command", "args", "env")
     known = (*of_container, "imagePullSecrets", "name", "version")

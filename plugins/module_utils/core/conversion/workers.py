@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology, words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import topology
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import launch
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import Notes, given_entries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.template import (
     engine_template,
     pod_template,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 ROLE_FIELDS = ("nodeSelector", "workers", "engine")
 ANY_NVIDIA_GPU = 'device.driver == "gpu.nvidia.com"'
@@ -43,14 +44,15 @@ class Role:
     def engine(self, block: Any, notes: Notes) -> dict[str, Any] | None:
         """The engine, or None after errors."""
         if not isinstance(block, dict):
-            notes.error(self.written, "must be a mapping", words.short_value(block))
+            notes.error(self.written, "must be a mapping", short_value(block))
             return None
-        given = given_entries(block)
+        # The engine is put together in place, and other documents may share parts of the block by aliases.
+        given = given_entries(copy.deepcopy(block))
         self._block_fields(given, notes)
         workers = given.get("workers")
         if not isinstance(workers, dict):
             if workers is not None:
-                notes.error(f"{self.written}.workers", "must be a mapping", words.short_value(workers))
+                notes.error(f"{self.written}.workers", "must be a mapping", short_value(workers))
             return None
         workers = given_entries(workers)
         for name in workers:
@@ -136,7 +138,7 @@ class Role:
         newer = f"{self.written}.workers.template.spec.containers[0].resources.requests"
         container = template["spec"]["containers"][0]
         if not isinstance(resources, dict):
-            notes.error(path, "must be a mapping", words.short_value(resources))
+            notes.error(path, "must be a mapping", short_value(resources))
             return
         for name in resources:
             if name not in ("cpu", "memory"):
@@ -157,7 +159,7 @@ class Role:
                 notes.warn(path, "is missing: any NVIDIA GPU will do", "Say which GPUs in nodeSelector.devices.")
             return {"devices": [_gpu_request(gpus, ANY_NVIDIA_GPU)]}
         if not isinstance(selector, dict):
-            notes.error(path, "must be a mapping", words.short_value(selector))
+            notes.error(path, "must be a mapping", short_value(selector))
             return {}
         if selector.get("cel") is not None:
             return self._selector_text(selector, gpus, notes)
@@ -175,12 +177,12 @@ class Role:
                 path, "is an earlier spelling of nodeSelector.devices, and both are given", hint="Keep devices."
             )
         elif not isinstance(text, str):
-            notes.error(path, "must be text", words.short_value(text))
+            notes.error(path, "must be text", short_value(text))
         elif not _selects_devices(text):
             notes.error(
                 path,
                 "is an expression over a node's attributes and capacity, not over one device",
-                words.short_value(text),
+                short_value(text),
                 'Write nodeSelector.devices: [{name: gpu, selectors: [{cel: \'device.capacity["gpu.nvidia.com"]'
                 '.memory.compareTo(quantity("70Gi")) >= 0\'}]}].',
             )
@@ -210,7 +212,7 @@ class Role:
             notes.error(
                 f"{path}[{candidates[0]}].count",
                 f"differs from the {gpus} GPUs per node that the topology needs (tensor * dataLocal)",
-                words.short_value(count),
+                short_value(count),
                 "Leave the count out, or change the topology.",
             )
 

@@ -26,8 +26,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.vo
     current,
     previous,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import joined, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_cache import PhaseName
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import joined, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, is_true
 
 

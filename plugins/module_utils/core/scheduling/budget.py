@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Deployment,
     Replica,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 _MOST_NAMED = 5
 
@@ -76,9 +77,7 @@ class Evaluations:
 
 
 def _where(places: Sequence[str]) -> str:
-    if len(places) > 1:
-        return f"{places[0]} and {len(places) - 1} more"
-    return places[0] if places else "a selector of nothing that is here"
+    return some(places, 1) if places else "a selector of nothing that is here"
 
 
 def _of_deployments(deployments: Iterable[Deployment]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 Accounting = Literal["Devices", "Nodes"]
 Search = Literal["Exact", "Greedy"]
@@ -258,9 +259,7 @@ class Refusal:
     clusters: tuple[str, ...]
 
     def __str__(self) -> str:
-        shown = ", ".join(self.clusters[:3])
-        more = len(self.clusters) - 3
-        where = f"{shown} and {more} more" if more > 0 else shown
+        where = some(self.clusters, 3)
         return f"pool {self.pool} on {where}: {self.reason}" if self.pool else f"{where}: {self.reason}"
 
 

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import resource
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import printable
 
 Fields = TypeVar("Fields", bound=resource.Status, covariant=True)
 
@@ -43,7 +42,6 @@ DECLARED = "Declared"
 """The reason in conditions of a cluster whose objects are files, which is not observed, and of what runs there."""
 READY = "Ready"
 
-_LONGEST = 400
 _MOST_CHARACTERS = 4000
 
 
@@ -166,25 +164,3 @@ def earlier(status: resource.Status | None, previous: Mapping[str, Any] | None) 
     if previous is not None:
         return fields(previous)
     return api.wire(status) if status else {}
-
-
-def joined(*parts: str) -> str:
-    """Return the messages one after the other, each once: a message of before may hold some of them."""
-    text = ""
-    for part in parts:
-        if part and part not in text:
-            text = f"{text}; {part}" if text else part
-    return text
-
-
-def listed(names: Iterable[str], limit: int = 3) -> str:
-    """Return names for people: the first few, sorted, and how many more there are."""
-    found = sorted(set(names))
-    more = len(found) - limit
-    return f"{', '.join(found[:limit])} and {more} more" if more > 0 else ", ".join(found)
-
-
-def cut(message: str, limit: int = _LONGEST) -> str:
-    """Return a foreign text in one line of at most `limit` characters, without secrets."""
-    line = printable(" ".join(masked(message[: 8 * limit]).split()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"

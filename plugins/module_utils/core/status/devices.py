@@ -15,9 +15,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device, split_name
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import listed, short_value
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, number, text
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
 
 _EXCLUDING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of device taints that keep claims without tolerations away (KEP-5055)."""

@@ -22,7 +22,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     DECLARED,
     Condition,
     Status,
-    cut,
     declared,
     earlier,
     hold,
@@ -30,6 +29,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     truth,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,

@@ -15,12 +15,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     earlier,
     hold,
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,

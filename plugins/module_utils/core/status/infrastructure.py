@@ -11,12 +11,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import r
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation import Component
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Status,
-    cut,
     earlier,
     hold,
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 
 Own = TypeVar("Own", bound=resource.Status)
 

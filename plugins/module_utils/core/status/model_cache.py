@@ -22,14 +22,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     earlier,
-    joined,
-    listed,
     ready,
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import pod_failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, is_true, text
 
 PhaseName = Literal["", "Pending", "Hydrating", "Ready", "Failed"]

@@ -16,13 +16,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     earlier,
-    listed,
     ready,
     unknown,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_replica import ReplicaState
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 
 _SCHEDULED = "ReplicasScheduled"
 _READY = "ReplicasReady"

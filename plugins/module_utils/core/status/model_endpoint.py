@@ -17,7 +17,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     earlier,
     hold,
     ready,
@@ -27,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     any_availability,
     pod_failures,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,

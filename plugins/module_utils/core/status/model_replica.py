@@ -16,10 +16,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     declared,
     hold,
-    joined,
     known,
     ready,
     unknown,
@@ -29,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
     availability,
     pod_failures,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, joined
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, number, stated, text
 
 _ACCEPTED = "ModelAccepted"

@@ -16,13 +16,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import (
     Condition,
     Status,
-    cut,
     earlier,
     hold,
-    listed,
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     Objects,

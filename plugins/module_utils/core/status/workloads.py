@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.conditions import cut, listed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import (
     Object,
     entries,

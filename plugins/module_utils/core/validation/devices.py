@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
     TENSOR,
@@ -16,9 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engi
     Parallelism,
     parallelism,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short
 
 Kind = Literal["gpu", "network", "fabric", ""]
 

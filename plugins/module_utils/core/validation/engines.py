@@ -9,13 +9,11 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_template import ResourceList
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import fields_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants, engine_flags
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import CommandLine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import Quantity, QuantityError
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, short
 
 _UNKNOWN = 0
 

@@ -9,7 +9,6 @@ canonical path. A reference to something that is written but invalid is not repo
 from __future__ import annotations
 
 import bisect
-import difflib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.wording import short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,
@@ -30,9 +28,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
     REPLICA_INDEX_LABEL,
     workload_namespace,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref, Severity, warning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     deployment_devices,
     named_domains,
@@ -47,8 +46,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
     service_priorities,
     service_shadows,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import field_path
 
 GATEWAY_NAME = "default"
 PROVISIONED_SOURCES = ("EKS", "GKE")
@@ -208,7 +205,7 @@ class _Fleet:
             values[key].append(value)
         if not values:
             return "No cluster has labels"
-        labels = [f"{key}: {_some(found)}" for key, found in list(values.items())[:_MOST_NAMED]]
+        labels = [f"{key}: {some(found)}" for key, found in list(values.items())[:_MOST_NAMED]]
         return "Labels of clusters are " + "; ".join(labels)
 
     @cached_property
@@ -270,9 +267,9 @@ def _nearest(name: str, names: Sequence[str], kind: str) -> str:
         return f"There is no {kind} here: add it to the manifests{_catalogue(name, kind)}"
     # Comparing is slow, so that of many names only those around it in the alphabet are looked at.
     at = bisect.bisect(names, name)
-    close = difflib.get_close_matches(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS], 1, 0.6)
-    exist = f"There is {_some(names)}"
-    return f"Did you mean {close[0]}? {exist}" if close else f"{exist}{_catalogue(name, kind)}"
+    close = nearest(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS])
+    exist = f"There is {some(names, _MOST_NAMED)}"
+    return f"Did you mean {close}? {exist}" if close else f"{exist}{_catalogue(name, kind)}"
 
 
 def _catalogue(name: str, kind: str) -> str:
@@ -281,12 +278,6 @@ def _catalogue(name: str, kind: str) -> str:
     if kind != "InferenceClass" or cloud not in ("eks", "gke"):
         return ""
     return f". Classes of {cloud.upper()} come with the collection, in playbooks/files/classes/{cloud}"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _match_labels(selector: Any) -> Selector:
@@ -481,7 +472,7 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
     if not fleet.complete("InferenceClass"):
         return
     for domain in sorted(named_domains(expression) - fleet.domains - {FABRIC_DRIVER}):
-        hint = f"Domains of the classes are {_some(sorted(fleet.domains))}"
+        hint = f"Domains of the classes are {some(sorted(fleet.domains))}"
         yield warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
 
 

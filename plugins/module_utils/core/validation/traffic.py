@@ -12,8 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import M
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_finding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import HTTP, parse_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.wording import warning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 
 
 def endpoint_target(endpoint: Any, _fleet: object) -> Iterator[Problem]:

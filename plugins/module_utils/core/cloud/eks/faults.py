@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import short_value
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
 Object = Mapping[str, Any]
 

@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.prefli
     meeting,
     verdict,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import nearest_key
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 Wire = Mapping[str, Any]
 

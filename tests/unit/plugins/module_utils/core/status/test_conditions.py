@@ -14,13 +14,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.condi
     OWNED,
     Condition,
     Status,
-    cut,
     hold,
-    listed,
     merge,
     ready,
     unknown,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut, listed
 from hypothesis import given
 from hypothesis import strategies as st
 

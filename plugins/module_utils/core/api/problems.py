@@ -1,10 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Messages about fields, in words for the person who wrote it."""
+"""Problems of fields: what is wrong with a value, where, and what to write instead."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,9 +13,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.shape import Shape, fields_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import secret_like
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.words import entry_path, field_path, short_value
-
-_MAX_KEY = 80
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import (
+    KEY_CHARACTERS,
+    entry_path,
+    field_path,
+    nearest,
+    short,
+)
 
 _KINDS = {
     "text": "text",
@@ -28,11 +31,6 @@ _KINDS = {
     "any": "a value",
 }
 _UNITS = {"text": ("character", "characters"), "list": ("item", "items"), "map": ("entry", "entries")}
-
-
-def short(value: object) -> str:
-    """A value as messages show it; empty for lists and mappings, which may hold anything."""
-    return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
 
 
 def may_show(content: object, loc: Loc) -> bool:
@@ -131,15 +129,13 @@ def _unknown_hint(kind: type[Model], loc: Loc) -> str:
     parent = shape_at(kind, loc[:-1])
     if parent is None or parent.model is None:
         return ""
-    key = str(loc[-1])[:_MAX_KEY]
+    key = str(loc[-1])[:KEY_CHARACTERS]
     said = parent.model.NOT_HERE.get(key)
     if said:
         return said
-    known = {name.lower(): name for name in fields_of(parent.model)}
-    near = difflib.get_close_matches(key.lower().replace("_", "").replace("-", ""), known, n=1)
-    if near:
-        return f"did you mean {known[near[0]]}?"
-    return f"known here: {', '.join(known.values())}"
+    known = fields_of(parent.model)
+    near = nearest(key, known)
+    return f"did you mean {near}?" if near else f"known here: {', '.join(known)}"
 
 
 def _wrong(shape: Shape | None, value: object) -> tuple[str, str]:
@@ -174,9 +170,8 @@ def _wrong_choice(shape: Shape, value: object) -> tuple[str, str]:
         return f"must be one of {choices}, is true or false", "put the word in quotes"
     if not isinstance(value, str):
         return f"must be one of {choices}, is {type_words(value)}", ""
-    folded = {choice.lower(): choice for choice in shape.enum}
-    near = difflib.get_close_matches(value[:_MAX_KEY].lower(), folded, n=1)
-    return f"must be one of {choices}", f"did you mean {folded[near[0]]}?" if near else ""
+    near = nearest(value, shape.enum)
+    return f"must be one of {choices}", f"did you mean {near}?" if near else ""
 
 
 def _type_hint(shape: Shape, value: object) -> str:

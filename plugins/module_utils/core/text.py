@@ -1,0 +1,152 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Values, fields, names and lists of them as messages have them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import masked
+
+SHOWN_CHARACTERS = 60
+"""Longest part of an offending value that a message repeats."""
+
+KEY_CHARACTERS = 80
+"""Longest part of a key that a path repeats."""
+
+MESSAGE_CHARACTERS = 400
+"""Longest part of a message of another program that is repeated."""
+
+LIKENESS = 0.6
+"""From which likeness on a known name is suggested in place of an unknown one (`difflib`)."""
+
+MISSPELT = 0.86
+"""From which likeness on an unknown name is taken for a known one that is misspelt."""
+
+
+def short_value(value: object) -> str:
+    """A value in at most 60 characters, in the words of YAML; containers are named, not shown."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 128:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, str):
+        text = (
+            json.dumps(value[: 2 * SHOWN_CHARACTERS], ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+        )
+    elif value is None or isinstance(value, (bool, int, float)):
+        text = json.dumps(value)
+    else:
+        text = type(value).__name__
+    text = printable(text)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with escapes (`\\x1b`) in place of what a terminal could take for a command, and of line ends."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in keep else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def field_path(base: str, key: object) -> str:
+    """The path of a field: `base.key`, or `base["key"]` for a key that is no plain name."""
+    if isinstance(key, str) and len(key) <= KEY_CHARACTERS and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
+        return f"{base}.{key}" if base else key
+    return entry_path(base, key)
+
+
+def entry_path(base: str, key: object) -> str:
+    """The path of an entry of a map with free keys: `base["key"]`."""
+    if isinstance(key, str):
+        return f"{base}[{json.dumps(key if len(key) <= KEY_CHARACTERS else _cut(key), ensure_ascii=False)}]"
+    return f"{base}[{short_value(key)}]"
+
+
+def _cut(key: str) -> str:
+    return key[: KEY_CHARACTERS - 1] + "…"
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
+    """Return the known name that is most like one that is not known; empty when none is.
+
+    Case, underscores and dashes do not count. `likeness` (0 to 1) is MISSPELT where more depends on it than a hint.
+    """
+    by_folded = {_folded(each): each for each in known}
+    found = difflib.get_close_matches(_folded(name[:KEY_CHARACTERS]), by_folded, 1, likeness)
+    return by_folded[found[0]] if found else ""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str:
+    """Return a hint for a name that nothing has: the known one that is most like it, or the first of them."""
+    names = sorted(known)
+    found = nearest(name, names)
+    return f"Did you mean {found}?" if found else f"The fleet has {some(names, 10)}."
+
+
+def nearest_key(key: object, known: Iterable[str]) -> str:
+    """Return a hint for an unknown key: the known one that is most like it, or all of them."""
+    names = sorted(known)
+    found = nearest(key, names) if isinstance(key, str) else ""
+    return f"Did you mean {found}?" if found else f"Known here: {', '.join(names)}."
+
+
+def first_lines(lines: Iterable[str], limit: int, more: str = "and {} more") -> list[str]:
+    """Return the first lines, and after them how many more there are."""
+    found = list(lines)
+    left = len(found) - limit
+    return [*found[:limit], more.format(left)] if left > 0 else found
+
+
+def some(names: Iterable[str], limit: int = 5) -> str:
+    """Return names for a sentence: the first few, in their order, and how many more there are."""
+    found = list(names)
+    left = len(found) - limit
+    return f"{', '.join(found[:limit])} and {left} more" if left > 0 else ", ".join(found)
+
+
+def listed(names: Iterable[str], limit: int = 3) -> str:
+    """Return names for a sentence: the first few, sorted, each once, and how many more there are."""
+    return some(sorted(set(names)), limit)
+
+
+def joined(*parts: str) -> str:
+    """Join messages, each once: an earlier one may hold some of them."""
+    text = ""
+    for part in parts:
+        if part and part not in text:
+            text = f"{text}; {part}" if text else part
+    return text
+
+
+def cut(message: str, limit: int = MESSAGE_CHARACTERS) -> str:
+    """Return a message of another program in one line of at most `limit` characters, without secrets."""
+    line = printable(" ".join(masked(message[: 8 * limit]).split()))
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def are(number: int, noun: str) -> str:
+    """Return a number with its noun and verb."""
+    return f"{count(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+def short(value: object) -> str:
+    """Return a value as messages show it; empty for lists and mappings, which may hold anything."""
+    return "" if isinstance(value, (Mapping, list, tuple)) else short_value(value)
