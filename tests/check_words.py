@@ -23,6 +23,8 @@ ROOMS_TO_DO = (
     "docs/gke.md",
     "playbooks/",
     "plugins/filter/aws_error.py",
+    "plugins/filter/eks_plan.py",
+    "plugins/filter/gke_plan.py",
     "plugins/filter/stack_plan.py",
     "plugins/module_utils/arguments/",
     "plugins/module_utils/aws/",

@@ -253,6 +253,9 @@ def of_manifest(cluster: api.InferenceCluster | api.EKSCluster | api.GKECluster)
     name in the cloud, which follows from the manifest's name. The kubeconfigs of AKS, Nebius and Vultr are not told by
     manifests.
     """
+    # Reading options needs no pydantic, which importing the kinds does.
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+
     if isinstance(cluster, api.EKSCluster):
         return {"eks": {"cluster": eks_name(cluster.name, cluster.namespace), "region": cluster.spec.region}}
     if isinstance(cluster, api.GKECluster):

@@ -173,7 +173,6 @@ def test_h8_a_rollout_needs_no_spare_devices(make_replica: Make, pick: Make, gan
         ({"requests": {"memory": "2Gi"}, "limits": {"memory": "8Gi"}}, "1024Mi"),
         ({"requests": {"memory": "1Mi"}}, "1Mi"),
         ({"requests": {"memory": "0"}}, "16Gi"),
-        ({"requests": {"memory": "a lot"}}, "16Gi"),
     ],
 )
 def test_h10_shared_memory_is_bounded(make_replica: Make, resources: Any, limit: str) -> None:

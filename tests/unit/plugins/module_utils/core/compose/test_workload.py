@@ -160,13 +160,6 @@ def test_a_gang_over_several_pools_runs_on_any_of_them_and_stays_apart(
     assert works["affinity"]["podAntiAffinity"] == leads["affinity"]["podAntiAffinity"]
 
 
-def test_one_pool_is_selected_however_it_is_written(make_replica: Make, gang: dict[str, Any]) -> None:
-    gang["members"][1]["nodePools"] = [{"name": "gpu-l4", "pods": 1}]
-    _leader, worker = gang_pods(make_replica(gang))
-    assert worker["spec"]["nodeSelector"] == {"modelplane.ai/pool": "gpu-l4"}
-    assert "nodeAffinity" not in worker["spec"]["affinity"]
-
-
 def test_a_spread_worker_without_devices_keeps_its_pools(make_replica: Make, gang: dict[str, Any]) -> None:
     worker = gang["members"][1]
     del worker["deviceRequests"]
@@ -286,7 +279,6 @@ def test_a_member_without_devices_claims_none(make_replica: Make, make_member: M
 @pytest.mark.parametrize(
     ("classes", "taints"),
     [
-        ([], ["nvidia.com/gpu"]),
         (["gpu.nvidia.com"], ["nvidia.com/gpu"]),
         (["gpu.amd.com"], ["nvidia.com/gpu", "amd.com/gpu"]),
         (["gpu.amd.com", "gpu.amd.com"], ["nvidia.com/gpu", "amd.com/gpu"]),
