@@ -63,7 +63,7 @@ def test_a_cluster_comes_and_goes(aws: Double, account: Account) -> None:
 
 def test_zones_without_a_control_plane_are_refused(aws: Double, account: Account) -> None:
     role = account.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
-    ec2, eks = (aws.client(name, region_name="us-east-1") for name in ("ec2", "eks"))
+    ec2, eks = (aws.client(name, "us-east-1") for name in ("ec2", "eks"))
     vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
     subnets = [
         ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{index}.0/24", AvailabilityZone=f"us-east-1{zone}")["Subnet"]

@@ -70,7 +70,7 @@ def test_zones_without_a_control_plane_are_left_out(aws: Double) -> None:
 
 
 def zones_of(aws: Double, region: str) -> list[dict[str, Any]]:
-    found = aws.client("ec2", region_name=region).describe_availability_zones()["AvailabilityZones"]
+    found = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
     return list(found)
 
 
