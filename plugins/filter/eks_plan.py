@@ -34,10 +34,16 @@ options:
         type: dict
       zones:
         description:
-          - The names of the zones that the region offers. Without, they have the letters a, b, c and so on. If one of
-            these is not offered, the first ones that are get the subnets.
+          - The names of the zones of the region that a control plane can be in. Those that node pools name get the
+            subnets, then the first of the others. Without this list, the zones have the letters a, b, c and so on.
+          - C(networking.zones) of the EKSCluster is used as it is written.
         type: list
         elements: str
+      subnet_zones:
+        description:
+          - The zones that subnets of the cluster have already, by their ranges, such as
+            RV(modelplane.fleet.eks_preflight_info#module:subnet_zones) has them. They stay.
+        type: dict
       addons:
         description:
           - By the name of an addon, its C(version) (a text; empty is what EKS chooses) and its C(configuration) (a
@@ -86,7 +92,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.eks_plan"
-_OPTIONS = ("addons", "tags", "zones")
+_OPTIONS = ("addons", "subnet_zones", "tags", "zones")
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
     for key in chosen:
         if key not in _OPTIONS:
             raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
-    for key in ("addons", "tags"):
+    for key in ("addons", "subnet_zones", "tags"):
         if not isinstance(chosen.get(key) or {}, Mapping):
             raise AnsibleFilterError(f"{_NAME}: options.{key} must be a mapping")
     if isinstance(chosen.get("zones") or [], (str, Mapping)):
@@ -115,6 +121,7 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
             Options(
                 tags={key: str(value) for key, value in plain(chosen.get("tags") or {}).items()},
                 zones=tuple(plain(chosen.get("zones") or [])),
+                subnet_zones=plain(chosen.get("subnet_zones") or {}),
                 addons=plain(chosen.get("addons") or {}),
             ),
         )

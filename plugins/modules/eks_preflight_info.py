@@ -76,11 +76,25 @@ arn:
   type: str
   sample: arn:aws:sts::123456789012:assumed-role/fleet/ops
 zones:
-  description: The zones of the region that are available to the account, local zones left out.
+  description:
+    - The zones of the region that are available to the account and that the control plane of a cluster can be in. Local
+      zones are left out, and those in which EKS takes no subnets (by their ids, as names differ per account).
   returned: success
   type: list
   elements: str
   sample: [us-west-2a, us-west-2b, us-west-2c, us-west-2d]
+subnet_zones:
+  description: The zones that subnets of the planned cluster have already, by their ranges; empty without a plan.
+  returned: success
+  type: dict
+  sample: {10.0.0.0/20: us-west-2a, 10.0.48.0/20: us-west-2a}
+zones_fit:
+  description:
+    - Whether the plan has its subnets in such zones, and those that exist in their own. If not, make it again, with
+      RV(zones) and RV(subnet_zones) as options of P(modelplane.fleet.eks_plan#filter).
+  returned: success
+  type: bool
+  sample: true
 problems:
   description: What has to be put right first, one line each, with what to do.
   returned: success
@@ -111,7 +125,7 @@ ARGUMENTS: dict[str, Any] = {
     },
     "supports_check_mode": True,
 }
-_KEYS = ("name", "object", "region", "version", "vpc", "zones", "node_groups", "launch_templates")
+_KEYS = ("name", "object", "region", "version", "tags", "vpc", "subnets", "zones", "node_groups", "launch_templates")
 
 
 def work(module: AnsibleModule) -> None:
@@ -131,6 +145,8 @@ def work(module: AnsibleModule) -> None:
         account=seen.account,
         arn=seen.arn,
         zones=list(seen.found.zones or ()),
+        subnet_zones=dict(seen.found.subnet_zones),
+        zones_fit=not plan or preflight.zones_fit(plan, seen.found),
         problems=problems,
         warnings_found=warnings,
     )

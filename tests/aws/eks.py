@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.cloud.authority import authority, now
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from .wire import Call
 from .world import ACCOUNT, Changing, Json, World, of_region
@@ -27,6 +28,7 @@ _SECURITY_GROUP_TEXT = (
 )
 _MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 _SKEW = 3
+_NO_CONTROL_PLANE = ("use1-az3", "usw1-az2", "cac1-az3")
 _LOG_TYPES = ["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 
@@ -292,7 +294,25 @@ def check_cluster_subnets(world: World, call: Call, subnets: list[str]) -> list[
     found = check_subnets(world, call, subnets)
     if len({subnet.availability_zone for subnet in found}) < 2:
         raise invalid("Subnets specified must be in at least two different AZs")
+    check_zones(call, found)
     return found
+
+
+def check_zones(call: Call, subnets: list[Any]) -> None:
+    """The zones that hold no control plane are refused, with those that do."""
+    refused = sorted({each.availability_zone for each in subnets if each.availability_zone_id in _NO_CONTROL_PLANE})
+    if refused:
+        valid = [
+            zone.name for zone in RegionsAndZonesBackend.zones[call.region] if zone.zone_id not in _NO_CONTROL_PLANE
+        ]
+        raise Refusal(
+            "UnsupportedAvailabilityZoneException",
+            f"Cannot create cluster '{call.parameters.get('name')}' because {refused[0]}, the targeted availability "
+            "zone, does not currently have sufficient capacity to support the cluster. Retry and choose from these "
+            f"availability zones: {', '.join(valid)}",
+            400,
+            validZones=valid,
+        )
 
 
 @operation

@@ -61,6 +61,22 @@ def test_a_cluster_comes_and_goes(aws: Double, account: Account) -> None:
     assert waiters[-1]["error"] == "ResourceNotFoundException"
 
 
+def test_zones_without_a_control_plane_are_refused(aws: Double, account: Account) -> None:
+    role = account.role("cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
+    ec2, eks = (aws.client(name, "us-east-1") for name in ("ec2", "eks"))
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{index}.0/24", AvailabilityZone=f"us-east-1{zone}")["Subnet"]
+        for index, zone in enumerate("ae")
+    ]
+    assert subnets[1]["AvailabilityZoneId"] == "use1-az3"
+    with pytest.raises(eks.exceptions.UnsupportedAvailabilityZoneException) as refusal:
+        eks.create_cluster(
+            name="one", roleArn=role, resourcesVpcConfig={"subnetIds": [subnet["SubnetId"] for subnet in subnets]}
+        )
+    assert refusal.value.response["validZones"] == [f"us-east-1{letter}" for letter in "abcdf"]
+
+
 def test_a_call_that_is_sent_twice_makes_one(account: Account) -> None:
     account.cluster()
     asked = {

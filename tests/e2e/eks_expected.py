@@ -233,6 +233,9 @@ def check_identities(client: Client, wanted: Cluster) -> None:
     assert [each["Effect"] for each in statements] == ["Allow", "Allow"]
     assert [each["Resource"] for each in statements] == [["*"], ["*"]]
     assert [set(each["Action"]) for each in statements] == [_AUTOSCALER_READS, _AUTOSCALER_CHANGES]
+    # EKS gives this tag to the groups of Auto Scaling of its node groups.
+    own = {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{wanted.aws_name}": "owned"}
+    assert [each.get("Condition") for each in statements] == [None, {"StringEquals": own}]
     wanted.tagged(policy)
     assert pages(iam, "list_instance_profiles", "InstanceProfiles") == []
 

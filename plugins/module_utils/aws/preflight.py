@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import plain_tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import ours
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import holds_control_plane
 
 Plan = Mapping[str, Any]
 
@@ -55,6 +60,7 @@ def look(account: Account, plan: Plan | None) -> Look:
     found = Found(
         region,
         zones=read.get("zones"),
+        subnet_zones=read.get("subnets") or {},
         offerings=read.get("offerings"),
         types=read.get("types"),
         versions=read.get("versions"),
@@ -75,6 +81,7 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
     types = preflight.instance_types(plan)
     codes = sorted({code for code in map(preflight.quota_code, types) if code})
     work |= {
+        "subnets": partial(_subnets, account, plan),
         "types": partial(_types, account, types),
         "offerings": partial(_offerings, account, types),
         "versions": partial(_versions, account),
@@ -87,7 +94,8 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
 
 
 def _zones(account: Account) -> tuple[str, ...]:
-    """The zones that a control plane can be in: no local zones, and none that the account has not opted into."""
+    """Return the zones that a control plane can be in: no local zones, none that the account has not opted into, and
+    none that EKS takes no subnets in."""
     with guarded(f"list the zones of {account.region}"):
         zones = account.client("ec2").describe_availability_zones()["AvailabilityZones"]
     return tuple(
@@ -97,8 +105,20 @@ def _zones(account: Account) -> tuple[str, ...]:
             if zone.get("State") == "available"
             and zone.get("ZoneType", "availability-zone") == "availability-zone"
             and zone.get("OptInStatus") != "not-opted-in"
+            and holds_control_plane(zone.get("ZoneId", ""))
         )
     )
+
+
+def _subnets(account: Account, plan: Plan) -> dict[str, str]:
+    """Return the zones of the subnets that the cluster has already, by range. They are all in one VPC."""
+    with guarded(f"list the subnets of {plan['name']} in {account.region}"):
+        filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [plan["name"]]}]
+        pages = account.client("ec2").get_paginator("describe_subnets").paginate(Filters=filters)
+        found = [subnet for page in pages for subnet in page["Subnets"] if ours(plain_tags(subnet.get("Tags")), plan)]
+    vpcs = Counter(subnet["VpcId"] for subnet in found)
+    vpc = max(sorted(vpcs), key=vpcs.__getitem__, default="")
+    return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in found if subnet["VpcId"] == vpc}
 
 
 def _types(account: Account, types: Iterable[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ tests/e2e goes further.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -105,11 +106,19 @@ def test_site_makes_clusters_and_removes_none(fleet: Fleet) -> None:
     assert ran.calls == []
 
 
-def written(folder: Path, cidrs: list[str], fabric: str, pools: Iterable[str] = ("gpu",), version: str = "1.35") -> Any:
+def written(
+    folder: Path,
+    cidrs: list[str],
+    fabric: str,
+    pools: Iterable[str] = ("gpu",),
+    version: str = "1.35",
+    region: str = "us-west-2",
+    zone: str = "us-west-2a",
+) -> Any:
     """The variables of a fleet with an EKSCluster in a file there."""
-    pool = {"role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": ["us-west-2a"], "nodeCount": 0}
+    pool = {"role": "GPU", "instanceType": "p5.48xlarge", "fabric": fabric, "zones": [zone], "nodeCount": 0}
     spec = {
-        "region": "us-west-2",
+        "region": region,
         "kubernetesVersion": version,
         "networking": {"subnetCidrs": cidrs},
         "nodePools": [{"name": name, **pool, "gpu": {"acceleratorType": "nvidia-h100"}} for name in pools],
@@ -157,6 +166,19 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     assert not [vpc for vpc in fleet.aws.client("ec2").describe_vpcs()["Vpcs"] if not vpc["IsDefault"]]
     assert fleet.aws.client("ec2").describe_launch_templates()["LaunchTemplates"] == []
     assert fleet.aws.invalid() == []
+
+
+def test_zones_are_those_that_can_hold_a_control_plane(fleet: Fleet, tmp_path: Path) -> None:
+    cidrs = [f"10.0.{8 * index}.0/21" for index in range(5)]
+    wanted = written(tmp_path, cidrs, "EFA", region="us-east-1", zone="us-east-1b")
+    ran = fleet.run("--check", "--diff", **wanted).ok()
+    assert ran.mutating == []
+    zones = set(re.findall(r"is made with 10\.\S+ in (us-east-1[a-z])", ran.output))
+    assert zones == {f"us-east-1{letter}" for letter in "abcdf"}, ran.output
+    # Named by a pool, it is told: here it is use1-az3.
+    refused = fleet.run(**written(tmp_path, cidrs, "EFA", region="us-east-1", zone="us-east-1e"))
+    assert "EKS takes no subnets" in refused.output, refused.output
+    assert refused.mutating == []
 
 
 def test_what_is_wrong_is_told_before_anything_is_made(fleet: Fleet) -> None:

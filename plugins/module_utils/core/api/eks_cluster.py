@@ -35,7 +35,13 @@ class EKSNetworking(Model):
         default_factory=lambda: ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"],
         min_length=2,
         max_length=6,
-        description="Range of the public subnet in each zone of the region: a, b, c and so on.",
+        description="Range of the public subnet in each zone.",
+    )
+    zones: list[Zone] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=6,
+        description="Zone of each range; without, those of the node pools, then others of the region.",
     )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -22,16 +23,18 @@ L4 = {
 }
 
 
-def planned(*pools: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    return plan(
-        {
-            "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
-            "kind": "EKSCluster",
-            "metadata": {"namespace": "modelplane-system", "name": "west"},
-            "spec": {"region": "us-west-2", "nodePools": list(pools) or [L4], **spec},
-        },
-        options=Options(zones=ZONES),
-    )
+WEST: dict[str, Any] = {
+    "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
+    "kind": "EKSCluster",
+    "metadata": {"namespace": "modelplane-system", "name": "west"},
+    "spec": {"region": "us-west-2", "nodePools": [L4]},
+}
+FLEET = "modelplane.ai/fleet"
+
+
+def planned(*pools: dict[str, Any], zones: Sequence[str] = ZONES, **spec: Any) -> dict[str, Any]:
+    whole = {**WEST, "spec": {**WEST["spec"], "nodePools": list(pools) or [L4], **spec}}
+    return plan(whole, options=Options(zones=zones))
 
 
 def look(aws: Double, wanted: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -55,6 +58,36 @@ def test_without_a_plan_zones_are_told(aws: Double) -> None:
     result = look(aws)
     assert (result["problems"], result["zones"]) == ([], ZONES)
     assert {call["operation"] for call in aws.calls()} == {"GetCallerIdentity", "DescribeAvailabilityZones"}
+
+
+def test_zones_without_a_control_plane_are_left_out(aws: Double) -> None:
+    east = {zone["ZoneName"]: zone["ZoneId"] for zone in zones_of(aws, "us-east-1")}
+    assert east["us-east-1e"] == "use1-az3"
+    assert look(aws, region="us-east-1")["zones"] == sorted(set(east) - {"us-east-1e"})
+    cidrs = [f"10.0.{16 * index}.0/20" for index in range(3)]
+    wanted = planned({**L4, "zones": ["us-east-1e"]}, region="us-east-1", networking={"subnetCidrs": cidrs}, zones=())
+    assert look(aws, wanted, region="us-east-1")["zones_fit"] is False
+
+
+def zones_of(aws: Double, region: str) -> list[dict[str, Any]]:
+    found = aws.client("ec2", region).describe_availability_zones()["AvailabilityZones"]
+    return list(found)
+
+
+def test_zones_of_subnets_that_exist(aws: Double) -> None:
+    wanted, ec2 = planned(), aws.client("ec2")
+    assert (look(aws, wanted)["subnet_zones"], look(aws, wanted)["zones_fit"]) == ({}, True)
+    vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    tags = {**wanted["tags"], "Name": "x"}
+    for cidr, zone, own in (("10.0.0.0/20", "us-west-2d", tags), ("10.0.16.0/20", "us-west-2c", {**tags, FLEET: "y"})):
+        listed = [{"Key": key, "Value": value} for key, value in own.items()]
+        specification = [{"ResourceType": "subnet", "Tags": listed}]
+        ec2.create_subnet(VpcId=vpc, CidrBlock=cidr, AvailabilityZone=zone, TagSpecifications=specification)
+    result = look(aws, wanted)
+    assert (result["subnet_zones"], result["zones_fit"]) == ({"10.0.0.0/20": "us-west-2d"}, False)
+    again = plan(WEST, options=Options(zones=result["zones"], subnet_zones=result["subnet_zones"]))
+    assert again["zones"] == ["us-west-2d", "us-west-2a", "us-west-2b"]
+    assert look(aws, again)["zones_fit"] is True
 
 
 def test_credentials_that_are_refused(aws: Double) -> None:

@@ -135,8 +135,8 @@ def _subnets(plan: Found, found: Found) -> list[Difference]:
         if other:
             told = (
                 f"{what} is {have['cidr']} in {have['zone']}, and the plan says {subnet['cidr']} in {subnet['zone']}. "
-                "AWS can change neither: set spec.networking.subnetCidrs back to what it was, or remove the cluster "
-                "and provision it anew"
+                "AWS can change neither: set spec.networking.subnetCidrs and zones back to what they were, or remove "
+                "the cluster and provision it again"
             )
             result.append(Difference("subnets", name, "refuse", told, *_sides(other)))
             continue

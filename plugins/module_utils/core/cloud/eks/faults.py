@@ -29,6 +29,7 @@ Object = Mapping[str, Any]
 LARGEST, SMALLEST = 16, 28
 """Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""
 _CIDRS = "spec.networking.subnetCidrs"
+_ZONES = "spec.networking.zones"
 _MOST_TAGS = 40
 """Of our own: AWS allows 50 on an object, and some are set by EKS and by controllers."""
 _LONGEST_NAME = 251
@@ -58,43 +59,79 @@ def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> li
         *_of_names(read, others.of(read) if others else ()),
         *_of_place(read),
         *_of_addresses(read),
+        *_of_networking_zones(read),
         *_of_pools(read),
     )
     return [where_written(problem, read) for problem in every]
 
 
-def placed(read: reading.Read, available: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The public ranges and their zones. Ranges that the user did not write are as many as there are zones, at least
-    two; there are fewer zones than ranges when the region has not so many."""
-    zones = regions.zones_for(read.region, len(read.subnet_cidrs), available)
+def placed(
+    read: reading.Read, available: Sequence[str], held: Mapping[str, str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the public ranges and their zones. Ranges that the user did not write are as many as there are zones, at
+    least two; there are fewer zones than ranges when the region has not so many. `held`: the zones that subnets have
+    already, by range."""
     cidrs = list(read.subnet_cidrs)
+    if read.zones:
+        return cidrs, list(read.zones)
+    there = [_held(cidr, held or {}) for cidr in cidrs]
+    zones = regions.choose_zones(read.region, there, available, read.pool_zones())
     if not read.own_cidrs and len(zones) < len(cidrs):
         cidrs = cidrs[: max(len(zones), 2)]
     return cidrs, zones
 
 
-def of_zones(read: reading.Read, cidrs: Sequence[str], zones: Sequence[str]) -> list[Problem]:
-    """What is wrong with the zones that the subnets are in, and with those of the pools beside them."""
+def _held(cidr: str, held: Mapping[str, str]) -> str:
+    """Return the zone that the public subnet of a range has, or the private one beside it; empty without both."""
+    return held.get(cidr) or held.get(str(addresses.private_twin(addresses.network(cidr))), "")
+
+
+def of_zones(
+    read: reading.Read, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
+) -> list[Problem]:
+    """Return what is wrong with the zones that the subnets are in, and with those of the pools beside them.
+    `available`: the zones that a control plane can be in, empty when they are not known."""
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
         told = f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
         hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
         return [where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
-    more = _directly(read) if read.composed else f"or add a range to {_CIDRS}"
-    return [
-        where_written(
-            Problem(
-                f"the cluster has no subnet in this zone, only in {', '.join(zones)}",
-                f"{read.path(pool)}.zones[{index}]",
-                short_value(zone),
-                f"Choose one of these, {more}",
-            ),
-            read,
-        )
-        for pool in read.pools
-        for index, zone in enumerate(pool.get("zones") or ())
-        if zone not in zones
+    problems = [
+        *(_unusable(zone, f"{_ZONES}[{index}]", available) for index, zone in _missing(read.zones, available)),
+        *(
+            _without_subnet(read, zone, f"{read.path(pool)}.zones[{index}]", zones, available)
+            for pool in read.pools
+            for index, zone in enumerate(pool.get("zones") or ())
+            if zone not in zones
+        ),
     ]
+    return [where_written(problem, read) for problem in problems]
+
+
+def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the zones that are not among the available ones, if these are known, each with its place."""
+    return [(index, zone) for index, zone in enumerate(zones) if available and zone not in available]
+
+
+def _without_subnet(
+    read: reading.Read, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
+) -> Problem:
+    """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
+    if available and zone not in available:
+        return _unusable(zone, path, available)
+    more = _directly(read) if read.composed else f"or add a range to {_CIDRS}{' and its zone' if read.zones else ''}"
+    told = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
+    return Problem(told, path, short_value(zone), f"Choose one of these, {more}")
+
+
+def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
+    return Problem(
+        "is not available to this account, or is a zone in which EKS takes no subnets "
+        f"(the ids {', '.join(regions.WITHOUT_CONTROL_PLANE)})",
+        path,
+        short_value(zone),
+        f"Choose one of {', '.join(sorted(available))}",
+    )
 
 
 def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
@@ -277,9 +314,18 @@ def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
     return "Choose smaller ranges, or a larger vpcCidr"
 
 
+def _of_networking_zones(read: reading.Read) -> Iterator[Problem]:
+    if not read.zones:
+        return
+    yield from of_pool_zones(read, {"zones": read.zones}, "spec.networking", regions.REGION, "{}{}")
+    if len(read.zones) != len(read.subnet_cidrs):
+        told = f"must be as many as the ranges of {_CIDRS}, which are {len(read.subnet_cidrs)}"
+        yield Problem(told, _ZONES, short_value(len(read.zones)), "Give one zone for each range")
+
+
 def _of_pools(read: reading.Read) -> Iterator[Problem]:
     yield from of_pools(read, lambda pool, path: of_pool_zones(read, pool, path, regions.REGION, "{}{}"))
-    used = sorted({zone for pool in read.pools for zone in pool.get("zones") or ()})
+    used = sorted(read.pool_zones())
     if len(used) > len(read.subnet_cidrs):
         hint = f"Use fewer, {_directly(read)}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
         yield Problem(

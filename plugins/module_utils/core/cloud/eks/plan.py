@@ -30,11 +30,13 @@ FLEET = "default"
 
 @dataclass(frozen=True)
 class Options:
-    """`tags`: more of them for everything in AWS. `zones`: the available ones of the region, empty when they are not
-    known. `addons`: by name, `version` and `configuration` of an addon; one of another name is added."""
+    """`tags`: more of them for everything in AWS. `zones`: those of the region that a control plane can be in, empty
+    when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range. `addons`: by
+    name, `version` and `configuration` of an addon; one of another name is added."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     zones: Sequence[str] = ()
+    subnet_zones: Mapping[str, str] = field(default_factory=dict)
     addons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -50,8 +52,8 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
     if faulty:
         raise EksError(faulty)
     read = reading.read(cluster)
-    cidrs, zones = faults.placed(read, chosen.zones)
-    faulty = [*faults.of_options(chosen.tags, chosen.addons), *faults.of_zones(read, cidrs, zones)]
+    cidrs, zones = faults.placed(read, chosen.zones, chosen.subnet_zones)
+    faulty = [*faults.of_options(chosen.tags, chosen.addons), *faults.of_zones(read, cidrs, zones, chosen.zones)]
     if faulty:
         raise EksError(faulty)
     name, namespace, region = read.name, read.namespace, read.region

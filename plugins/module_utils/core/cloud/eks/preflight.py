@@ -33,7 +33,8 @@ _BLOCK = "CAPACITY_BLOCK"
 class Found:
     """What AWS said. None stands for what could not be read.
 
-    `zones`: names of the available zones. `offerings`: the zones that have each instance type, of those asked for.
+    `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the zones that subnets of the
+    cluster have already, by range. `offerings`: the zones that have each instance type, of those asked for.
     `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
     DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of QUOTAS.
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
@@ -41,6 +42,7 @@ class Found:
 
     region: str
     zones: tuple[str, ...] | None = None
+    subnet_zones: Mapping[str, str] = field(default_factory=dict)
     offerings: Mapping[str, frozenset[str]] | None = None
     types: Mapping[str, Wire] | None = None
     versions: Mapping[str, str] | None = None
@@ -48,6 +50,13 @@ class Found:
     quotas: Mapping[str, float] = field(default_factory=dict)
     version: str = ""
     node_groups: frozenset[str] = frozenset()
+
+
+def zones_fit(plan: Wire, found: Found) -> bool:
+    """Return whether the subnets of a plan are in zones that can be used, and those that exist in their own."""
+    held = found.subnet_zones
+    usable = found.zones is None or set(plan["zones"]) <= {*found.zones, *held.values()}
+    return usable and all(held.get(each["cidr"], each["zone"]) == each["zone"] for each in plan["subnets"])
 
 
 def instance_types(plan: Wire) -> list[str]:

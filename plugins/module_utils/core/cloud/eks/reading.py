@@ -18,11 +18,16 @@ KIND = "EKSCluster"
 
 @dataclass(frozen=True)
 class Read(reading.Cluster):
-    """What an EKSCluster says. `own_cidrs`: whether the user wrote the ranges."""
+    """What an EKSCluster says. `own_cidrs`: whether the user wrote the ranges. `zones`: those that the user wrote."""
 
     vpc_cidr: str
     subnet_cidrs: tuple[str, ...]
     own_cidrs: bool
+    zones: tuple[str, ...]
+
+    def pool_zones(self) -> set[str]:
+        """Return the zones that pools ask for."""
+        return {zone for pool in self.pools for zone in pool.get("zones") or ()}
 
     def template_names(self) -> set[str]:
         """The names of the launch templates."""
@@ -36,6 +41,13 @@ def read(cluster: Mapping[str, Any]) -> Read:
     return Read(
         **reading.common(KIND, resource, cluster),
         vpc_cidr=networking.vpc_cidr,
-        subnet_cidrs=tuple(networking.subnet_cidrs),
+        subnet_cidrs=_ranges(networking),
         own_cidrs="subnet_cidrs" in networking.model_fields_set,
+        zones=tuple(networking.zones or ()),
     )
+
+
+def _ranges(networking: EKSNetworking) -> tuple[str, ...]:
+    """Return the ranges: of those that the user did not write, one for each zone that the user wrote."""
+    cidrs = tuple(networking.subnet_cidrs)
+    return cidrs if "subnet_cidrs" in networking.model_fields_set else cidrs[: len(networking.zones or cidrs)]

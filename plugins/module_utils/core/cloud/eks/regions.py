@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 REGION = re.compile(r"[a-z]{2,5}(-[a-z]+)+-[0-9]{1,2}")
+WITHOUT_CONTROL_PLANE = ("use1-az3", "usw1-az2", "cac1-az3")
+"""Ids of the zones in which EKS takes no subnets for a control plane (Amazon EKS User Guide, "Amazon EKS networking
+requirements for VPC and subnets")."""
 
 _PARTITIONS = (
     ("cn-", "aws-cn"),
@@ -33,17 +36,28 @@ def ec2_service(region: str) -> str:
 
 
 def zone_name(region: str, index: int) -> str:
-    """The zone of that number, from 0, if the region's zones have the letters a, b, c and so on."""
+    """Return the zone of that number, from 0, if the region's zones have the letters a, b, c and so on."""
     return f"{region}{chr(ord('a') + index)}"
 
 
-def zones_for(region: str, count: int, available: Sequence[str]) -> list[str]:
-    """`count` zones, one for each subnet: those with the first letters, unless one of them is not among the
-    `available` ones of the region (empty: not known); then the first of these. Fewer when there are not so many."""
-    guess = [zone_name(region, index) for index in range(count)]
+def holds_control_plane(zone_id: str) -> bool:
+    """Return whether EKS puts control planes into a zone. Its name differs per account; its id does not."""
+    return zone_id not in WITHOUT_CONTROL_PLANE
+
+
+def choose_zones(region: str, held: Sequence[str], available: Sequence[str], pools: Collection[str]) -> list[str]:
+    """Return the zone of each range of subnets. Fewer when there are not so many.
+
+    `held`: the zones that subnets have already, empty for a range without one; these stay. The other ranges get the
+    zones that pools ask for (`pools`), then the first others of the `available` ones (empty: not known, then those with
+    the first letters), in alphabetical order.
+    """
+    taken = {zone for zone in held if zone}
+    missing = sum(not zone for zone in held)
     own = re.compile(re.escape(region) + "[a-z]")
-    # A region's list can name local zones too, which no control plane can be in.
-    known = sorted({zone for zone in available if own.fullmatch(zone)})
-    if not known or set(guess) <= set(known):
-        return guess
-    return known[:count]
+    # The list of a region can have local zones, too, which no control plane can be in.
+    known = {zone for zone in available if own.fullmatch(zone)}
+    candidates = known or {zone_name(region, index) for index in range(len(held) + len(taken))} | set(pools)
+    free = sorted(candidates - taken, key=lambda zone: (zone not in pools, zone))
+    chosen = iter(sorted(free[:missing]))
+    return [zone for zone in (each or next(chosen, "") for each in held) if zone]

@@ -114,6 +114,7 @@ ADDITIONS = {
     r"\w+ status\.conditions(\[\](\.\w+)?)?": "Crossplane adds them to every kind; here their fields are declared too",
     r"InferenceCluster spec\.cluster\.gke\.project": "the project may differ from that of the credentials",
     r"GKECluster spec\.project": "the project may differ from that of the credentials",
+    r"EKSCluster spec\.networking\.zones(\[\])?": "GPUs are bought in a zone, and EKS takes no subnets in some",
     r"InferenceCluster status\.gpuPools\[\]\.observedNodes": "what is there, besides what the pool may grow to",
     r"InferenceCluster spec\.nodePools\[\]\.fabric\.name": "pools may share a fabric that is no InfiniBand network",
     r"InferenceCluster status\.gpuPools\[\]\.fabric(\.\w+)?": "the scheduler asks which pools share a fabric",

@@ -195,6 +195,34 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
             "as us-west-2a, or, if the zone is right, eu-west-1 as the region"
         ],
     ),
+    "zones of the network": (
+        eks(gpu(zones=["us-west-2a"]), networking={"zones": ["us-west-2a", "us-west-2a", "us-east-1a"]}),
+        [
+            HERE + 'spec.networking.zones[1]: is named twice (got "us-west-2a"). Remove one',
+            HERE + 'spec.networking.zones[2]: is no zone of the region us-west-2 (got "us-east-1a"). Write one such as '
+            "us-west-2a, or, if the zone is right, us-east-1 as the region",
+        ],
+    ),
+    "not one zone for each range": (
+        eks(
+            gpu(zones=["us-west-2a"]),
+            networking={
+                "subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20"],
+                "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
+            },
+        ),
+        [
+            HERE + "spec.networking.zones: must be as many as the ranges of spec.networking.subnetCidrs, which are 2 "
+            "(got 3). Give one zone for each range"
+        ],
+    ),
+    "more zones than ranges by default": (
+        eks(gpu(zones=["us-west-2a"]), networking={"zones": [f"us-west-2{letter}" for letter in "abcd"]}),
+        [
+            HERE + "spec.networking.zones: must be as many as the ranges of spec.networking.subnetCidrs, which are 3 "
+            "(got 4). Give one zone for each range"
+        ],
+    ),
     "more zones than subnets": (
         eks(
             gpu(zones=["us-west-2a", "us-west-2b"]),

@@ -198,7 +198,12 @@ POLICIES = [
             "Version": "2012-10-17",
             "Statement": [
                 {"Effect": "Allow", "Action": READ, "Resource": ["*"]},
-                {"Effect": "Allow", "Action": SCALE, "Resource": ["*"]},
+                {
+                    "Effect": "Allow",
+                    "Action": SCALE,
+                    "Resource": ["*"],
+                    "Condition": {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{AWS_NAME}": "owned"}},
+                },
             ],
         },
     }
@@ -405,7 +410,59 @@ ZONES: dict[str, tuple[int, list[str], list[str]]] = {
 
 @pytest.mark.parametrize(("count", "available", "zones"), ZONES.values(), ids=ZONES)
 def test_zones_of_subnets(count: int, available: list[str], zones: list[str]) -> None:
-    assert regions.zones_for("us-west-2", count, available) == zones
+    assert regions.choose_zones("us-west-2", [""] * count, available, ()) == zones
+
+
+ALL = [f"us-west-2{letter}" for letter in "abcdef"]
+CHOSEN: dict[str, tuple[list[str], list[str], list[str], str]] = {
+    "those of pools come first": (["", "", ""], ALL, ["us-west-2f"], "abf"),
+    "also while zones are not known": (["", "", ""], [], ["us-west-2f"], "abf"),
+    "several pools": (["", "", ""], ALL, ["us-west-2e", "us-west-2d"], "ade"),
+    "a pool in a zone that cannot be used": (["", ""], ALL[:3], ["us-west-2d"], "ab"),
+    "subnets stay": (["us-west-2c", "us-west-2a", ""], ALL, [], "cab"),
+    "a pool in the zone of a subnet": (["us-west-2c", ""], ALL, ["us-west-2c"], "ca"),
+    "subnets stay, pools get the rest": (["us-west-2b", "", ""], ALL, ["us-west-2f"], "baf"),
+    "subnets stay in a zone that is not offered any more": (["us-west-2d", ""], ALL[:2], [], "da"),
+    "as many as there are": (["us-west-2a", "", ""], ALL[:2], [], "ab"),
+}
+
+
+@pytest.mark.parametrize(("held", "available", "pools", "letters"), CHOSEN.values(), ids=CHOSEN)
+def test_the_order_in_which_zones_are_chosen(
+    held: list[str], available: list[str], pools: list[str], letters: str
+) -> None:
+    assert regions.choose_zones("us-west-2", held, available, pools) == [f"us-west-2{letter}" for letter in letters]
+
+
+@pytest.mark.parametrize(
+    ("zone", "held"), [("use1-az3", False), ("usw1-az2", False), ("cac1-az3", False), ("use1-az2", True)]
+)
+def test_zones_that_hold_no_control_plane(zone: str, held: bool) -> None:
+    assert regions.holds_control_plane(zone) is held
+
+
+def test_zones_beside_ranges() -> None:
+    networking = {"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20"], "zones": ["us-west-2d", "us-west-2a"]}
+    found = plan(eks(gpu(zones=["us-west-2d"]), networking=networking), options=Options(zones=ALL))
+    assert [(each["cidr"], each["zone"]) for each in found["subnets"]] == [
+        ("10.0.0.0/20", "us-west-2d"),
+        ("10.0.16.0/20", "us-west-2a"),
+        ("10.0.48.0/20", "us-west-2d"),
+        ("10.0.64.0/20", "us-west-2a"),
+    ]
+
+
+def test_zones_alone_take_as_many_of_the_default_ranges() -> None:
+    found = plan(eks(gpu(zones=["us-west-2d"]), networking={"zones": ["us-west-2d", "us-west-2a"]}))
+    assert [each["cidr"] for each in found["subnets"][:2]] == ["10.0.0.0/20", "10.0.16.0/20"]
+    assert found["zones"] == ["us-west-2d", "us-west-2a"]
+
+
+@pytest.mark.parametrize("tier", [0, 48])
+def test_subnets_stay_in_their_zones(tier: int) -> None:
+    held = {f"10.0.{tier}.0/20": "us-west-2c", f"10.0.{tier + 16}.0/20": "us-west-2b"}
+    found = plan(eks(gpu()), options=Options(zones=ALL, subnet_zones=held))
+    assert found["zones"] == ["us-west-2c", "us-west-2b", "us-west-2a"]
 
 
 def test_ranges_that_nobody_wrote_are_as_many_as_zones() -> None:
@@ -422,18 +479,25 @@ def test_ranges_that_nobody_wrote_are_as_many_as_zones() -> None:
 
 REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "guessed": (
-        eks(gpu(), gpu("other", zones=["us-west-2a", "us-west-2d"])),
+        eks(gpu(), gpu("other", zones=["us-west-2a", "us-west-2d"]), networking={"zones": ALL[:3]}),
         [],
         "EKSCluster modelplane-system/eks-us-west, spec.nodePools[1].zones[1]: the cluster has no subnet in this zone, "
         'only in us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or add a range to '
-        "spec.networking.subnetCidrs",
+        "spec.networking.subnetCidrs and its zone",
     ),
     "known": (
         eks(gpu(zones=["us-west-2b"])),
         ["us-west-2a", "us-west-2c", "us-west-2d"],
-        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, "
-        'only in us-west-2a, us-west-2c, us-west-2d (got "us-west-2b"). Choose one of these, or add a range to '
-        "spec.networking.subnetCidrs",
+        "EKSCluster modelplane-system/eks-us-west, spec.nodePools[0].zones[0]: is not available to this account, or is "
+        "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
+        '"us-west-2b"). Choose one of us-west-2a, us-west-2c, us-west-2d',
+    ),
+    "written": (
+        eks(gpu(zones=["us-west-2a"]), networking={"zones": ["us-west-2a", "us-west-2b"]}),
+        ["us-west-2a", "us-west-2c"],
+        "EKSCluster modelplane-system/eks-us-west, spec.networking.zones[1]: is not available to this account, or is "
+        "a zone in which EKS takes no subnets (the ids use1-az3, usw1-az2, cac1-az3) (got "
+        '"us-west-2b"). Choose one of us-west-2a, us-west-2c',
     ),
     "more ranges than zones": (
         eks(networking={"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]}),
@@ -451,13 +515,25 @@ REFUSED_ZONES: dict[str, tuple[dict[str, Any], list[str], str]] = {
         cluster_objects(
             inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]}), {"l4": inference_class()}
         )[0],
-        [],
+        ["us-west-2d"],
+        "InferenceCluster eks-us-west, spec.cluster.eks.region: AWS offers 1 zone in us-west-2 (us-west-2d), and there "
+        "are 2 ranges. Choose a region with two zones or more",
+    ),
+}
+
+
+def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
+    """What is written in the InferenceCluster is told there."""
+    composed = inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]})
+    held = {f"10.0.{16 * index}.0/20": zone for index, zone in enumerate(ALL[:3])}
+    with pytest.raises(EksError) as refused:
+        plan(cluster_objects(composed, {"l4": inference_class()})[0], options=Options(zones=ALL, subnet_zones=held))
+    assert str(refused.value) == (
         "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in "
         'us-west-2a, us-west-2b, us-west-2c (got "us-west-2d"). Choose one of these, or write an EKSCluster of that '
         "name, which has networking.subnetCidrs, and make this source: Existing with secretRef.name: "
-        "eks-us-west-kubeconfig-ef123",
-    ),
-}
+        "eks-us-west-kubeconfig-ef123"
+    )
 
 
 @pytest.mark.parametrize(("cluster", "available", "told"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)

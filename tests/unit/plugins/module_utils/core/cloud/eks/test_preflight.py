@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.pr
     Verdict,
     judge,
     quota_code,
+    zones_fit,
 )
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
@@ -100,6 +101,25 @@ def test_a_good_plan() -> None:
 
 def test_what_is_not_known_is_not_judged() -> None:
     assert judge(plan(group(kind="odd.one", zones=["moon-1a"])), Found("us-west-2")) == Verdict((), ())
+
+
+SUBNETS = [{"cidr": f"10.0.{16 * index}.0/20", "zone": zone} for index, zone in enumerate(ZONES)]
+
+
+@pytest.mark.parametrize(
+    ("found", "fit"),
+    [
+        (GOOD, True),
+        (Found("us-west-2"), True),
+        (replace(GOOD, zones=ZONES[:2]), False),
+        (replace(GOOD, zones=ZONES[:2], subnet_zones={"10.0.32.0/20": ZONES[2]}), True),
+        (replace(GOOD, subnet_zones={"10.0.0.0/20": ZONES[1]}), False),
+        (replace(GOOD, subnet_zones={"10.9.0.0/20": ZONES[1]}), True),
+    ],
+    ids=["usable", "not known", "not usable", "not usable but there", "there in another zone", "of another range"],
+)
+def test_zones_that_fit(found: Found, fit: bool) -> None:
+    assert zones_fit(plan(subnets=SUBNETS), found) is fit
 
 
 @pytest.mark.parametrize(
