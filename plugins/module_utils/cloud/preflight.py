@@ -25,14 +25,17 @@ ARGUMENTS: dict[str, Any] = {
 
 
 def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple[dict[str, Any], dict[str, Failed]]:
-    """Return the results of pieces of work by their names, and those that failed with that class of errors."""
+    """Return the results of pieces of work by their names, and those that failed with that class of errors, in
+    their order."""
     outcome = parallel.at_once(work)
     failed: dict[str, Failed] = {}
-    for name, why in outcome.failed.items():
-        if not isinstance(why, error):
+    for name in work:
+        why = outcome.failed.get(name)
+        if isinstance(why, error):
+            failed[name] = why
+        elif why is not None:
             raise why
-        failed[name] = why
-    return outcome.done, failed
+    return {name: outcome.done[name] for name in work if name in outcome.done}, failed
 
 
 def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

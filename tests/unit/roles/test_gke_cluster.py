@@ -176,7 +176,7 @@ def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_
     assert ran.failed == 3
     told = (
         "Cluster gke-us-central: node pool gpu-l4: g2-standard-8 is not offered in us-central1-c",
-        *(f"network {connections.gke_name(name)} exists already, and was not made by this" for name in states),
+        *(f"network {connections.gke_name(name)} exists already, and was not created by this" for name in states),
     )
     assert [words for words in told if words not in ran.output] == []
     assert ran.mutating == []

@@ -312,8 +312,8 @@ def test_what_an_error_is(given: GoogleError, is_a: str, code: str) -> None:
 
 def test_what_keeps_a_cluster_busy() -> None:
     told_so = error(400, message="running incompatible operation operation-17-ab.", status="FAILED_PRECONDITION")
-    assert told_so.operation == "operation-17-ab"
-    assert error(400, message="x", status="FAILED_PRECONDITION").operation == ""
+    assert told_so.blocker == "operation-17-ab"
+    assert error(400, message="x", status="FAILED_PRECONDITION").blocker == "another change"
 
 
 def test_advice_is_given_once() -> None:
