@@ -167,7 +167,7 @@ def test_rights_that_are_missing_once_the_cluster_is_there(project: Project) -> 
 
 def test_nodes_without_an_account(project: Project) -> None:
     project.gcp.settings(node_account=False)
-    (told,), _ = project.told()
+    (told,), _ = project.told(nodeServiceAccount="default")
     assert "123456789012-compute@developer.gserviceaccount.com, which nodes run as, does not exist" in told
 
 
