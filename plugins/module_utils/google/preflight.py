@@ -108,10 +108,10 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Of what failed because an API is not enabled, the first for each."""
+    """Return what failed, of an API that is not enabled the first for each, and rather one that stops a plan."""
     told: set[str] = set()
     once = {}
-    for name, error in failed.items():
+    for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
         if error.code == _DISABLED and error.message in told:
             continue
         told.add(error.message)

@@ -55,7 +55,7 @@ class GKEReservationAffinity(Model):
 
 
 class GKEUpgradeSettings(Model):
-    """Nodes that are added and taken away at the same time while a pool is upgraded."""
+    """Nodes that are added and removed at the same time while a pool is upgraded."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -161,7 +161,7 @@ class GKEPoolSettings(Model):
     )
     upgrade_settings: GKEUpgradeSettings | None = Field(
         default=None,
-        description="Nodes that an upgrade adds and takes away; absent is no more than there are for GPUs, one after "
+        description="Nodes that an upgrade adds and removes; absent is no more than there are for GPUs, one after "
         "the other, and Google's default for others.",
     )
     shielded_instance_config: GKEShieldedInstanceConfig | None = Field(
