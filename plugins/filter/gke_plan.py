@@ -37,12 +37,6 @@ options:
       labels:
         description: More labels for everything in Google Cloud that takes labels.
         type: dict
-      dra_labels:
-        description:
-          - Whether nodes with GPUs get the labels C(gke-no-default-nvidia-gpu-device-plugin) and
-            C(nvidia.com/gpu.present) too, which keep GKE's own device plugin off them.
-        type: bool
-        default: false
 """
 
 EXAMPLES = r"""
@@ -86,7 +80,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.gke_plan"
-_OPTIONS = ("dra_labels", "labels")
+_OPTIONS = ("labels",)
 
 
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
@@ -105,18 +99,12 @@ def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: A
             raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
     if not isinstance(chosen.get("labels") or {}, Mapping):
         raise AnsibleFilterError(f"{_NAME}: options.labels must be a mapping")
-    dra_labels = plain(chosen.get("dra_labels") or False)
-    if not isinstance(dra_labels, bool):
-        raise AnsibleFilterError(f"{_NAME}: options.dra_labels must be true or false")
     try:
         return plan(
             plain(cluster),
             str(project or ""),
             str(fleet),
-            Options(
-                labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()},
-                dra_labels=dra_labels,
-            ),
+            Options(labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()}),
         )
     except GkeError as error:
         raise AnsibleFilterError(f"this GKECluster cannot be built:\n{error}") from None

@@ -43,8 +43,8 @@ options:
         required: true
       kind:
         description:
-          - Its kind. In Google Cloud V(network), V(subnetwork), V(service), V(cluster), V(node-pool),
-            V(service-account) or V(iam-member).
+          - Its kind. In Google Cloud V(network), V(subnetwork), V(router), V(service), V(cluster),
+            V(node-pool), V(service-account) or V(iam-member).
         type: str
         required: true
       name:
@@ -61,6 +61,10 @@ options:
           - A value may be a reference to a field of another listed object, a mapping of C(ref), the key of that object,
             and C(field), a path with dots. It is replaced by what the API returns of that object, or in check mode by
             V((known after creation\)) where that does not exist.
+        type: dict
+        default: {}
+      initial:
+        description: More fields that it is created with; they are not compared later.
         type: dict
         default: {}
       needs:
@@ -180,6 +184,7 @@ ARGUMENTS: dict[str, Any] = {
                 "name": {"type": "str", "required": True},
                 "parent": {"type": "str", "required": True},
                 "body": {"type": "dict", "default": {}},
+                "initial": {"type": "dict", "default": {}},
                 "needs": {"type": "list", "elements": "str", "default": []},
             },
         },

@@ -79,8 +79,8 @@ class CloudDouble:
     def refuse(self, **wanted: Any) -> None:
         """Refuses the `at`-th mutating call from now, or call of an `operation`, `times` times.
 
-        :param wanted: at, operation, service, code, message, status, times, after (the call takes effect, and its
-            answer gets lost), effect (it takes effect, and is told as refused).
+        :param wanted: at, operation, service, parameter (text that the parameters have), code, message, status, times,
+            after (the call takes effect, and its answer gets lost), effect (it takes effect, and is told as refused).
         """
         self._ask("refuse", wanted)
 

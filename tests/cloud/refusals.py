@@ -54,9 +54,10 @@ class _Wanted:
     status: int
     after: bool
     effect: bool
+    parameter: str
 
     def meets(self, call: Call) -> bool:
-        if self.service not in ("", call.service):
+        if self.service not in ("", call.service) or self.parameter not in json.dumps(call.parameters, default=str):
             return False
         if self.operation:
             return f".{call.operation}".endswith(f".{self.operation}")
@@ -84,15 +85,17 @@ class Refusals:
         times: int = 1,
         after: bool = False,
         effect: bool = False,
+        parameter: str = "",
     ) -> None:
         """Refuses the `at`-th mutating call from now (or call of an operation), and those after it, `times` in all.
 
+        With `parameter` only calls count whose parameters have that text.
         With `after` the call takes effect and its answer gets lost; with `effect` it does and is told as refused.
         """
         if at < 1 or times < 1:
             raise ValueError("at and times are 1 or more")
         code, message = code or self._code, message or self._message
-        self._wanted.append(_Wanted(at - 1, times, service, operation, code, message, status, after, effect))
+        self._wanted.append(_Wanted(at - 1, times, service, operation, code, message, status, after, effect, parameter))
 
     def each_once(
         self, enabled: bool = True, code: str = "", message: str = "", status: int = 403, after: bool = False

@@ -26,7 +26,6 @@ _UNSET_OF_CLUSTER = (
     "maintenancePolicy.window",
     "masterAuthorizedNetworksConfig.enabled",
     "autopilot.enabled",
-    "networkConfig.datapathProvider",
     "networkConfig.gatewayApiConfig",
     "privateClusterConfig",
 )
@@ -125,7 +124,8 @@ def check_subnetwork(world: World, wanted: Cluster) -> None:
     assert found["ipCidrRange"] == wanted.nodes
     ranges = {each["rangeName"]: each["ipCidrRange"] for each in found["secondaryIpRanges"]}
     assert ranges == {"pods": wanted.pods, "services": wanted.services}
-    assert not found.get("privateIpGoogleAccess")
+    # Images and models of Google are reached without addresses on the Internet.
+    assert found["privateIpGoogleAccess"] is True
     wanted.described(found)
 
 
@@ -205,6 +205,7 @@ def check_cluster(world: World, wanted: Cluster) -> None:
     assert found["addonsConfig"]["gcpFilestoreCsiDriverConfig"] == {"enabled": True}
     assert sorted(found["locations"]) == sorted(wanted.zones)
     assert {place: _held(found, place) for place in _UNSET_OF_CLUSTER} == dict.fromkeys(_UNSET_OF_CLUSTER)
+    assert found["networkConfig"]["datapathProvider"] == "ADVANCED_DATAPATH"
     wanted.labelled(found["resourceLabels"])
 
 
@@ -212,8 +213,16 @@ def check_node_pools(world: World, wanted: Cluster) -> None:
     found = world.get("container", f"{world.place(wanted.name)}/nodePools")["nodePools"]
     # That which GKE would make by itself is not there.
     assert {each["name"] for each in found} == set(wanted.all_pools)
+    _check_rights_of_nodes(world, {each["config"]["serviceAccount"] for each in found})
     for each in found:
         _check_pool(wanted, wanted.all_pools[each["name"]], each)
+
+
+def _check_rights_of_nodes(world: World, accounts: set[str]) -> None:
+    """All nodes are one account, which may no more than nodes need."""
+    (account,) = accounts
+    roles = {each["role"] for each in world.policy() if f"serviceAccount:{account}" in each["members"]}
+    assert roles == {"roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader"}
 
 
 def _check_pool(wanted: Cluster, pool: NodePool, found: Object) -> None:
@@ -245,8 +254,11 @@ def _check_pool(wanted: Cluster, pool: NodePool, found: Object) -> None:
     else:
         assert not config.get("accelerators")
     assert config.get("taints", []) == ([_GPU_TAINT] if pool.accelerator else [])
-    # Nodes are the project's own account, of which nothing is said.
-    assert config["serviceAccount"] == "default"
+    # Nodes are an account of their own, with no more than the rights of nodes.
+    assert config["serviceAccount"] != "default"
+    assert config["shieldedInstanceConfig"] == {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
+    spare = {"strategy": "SURGE", "maxUnavailable": 1} if pool.accelerator else {"strategy": "SURGE", "maxSurge": 1}
+    assert found["upgradeSettings"] == spare
     assert found["management"] == {"autoUpgrade": True, "autoRepair": True}
     assert {place: _held(found, place) for place in _UNSET_OF_POOL} == dict.fromkeys(_UNSET_OF_POOL)
     wanted.labelled(config["resourceLabels"])

@@ -125,7 +125,9 @@ def test_what_google_has_no_room_for_is_told_with_what_to_do(world: World) -> No
             stockouts=[{"zone": zone, "type": "nvidia-l4"} for zone in zones],
             quotas={FAR: {"NVIDIA_A100_GPUS": 1.0}},
         )
-        world.double.refuse(operation="serviceAccounts.create", times=2)
+        for cluster in REGIONS:
+            account = email(cluster, world.project).partition("@")[0]
+            world.double.refuse(operation="serviceAccounts.create", parameter=account)
         run = world.provision()
     # What one cluster is refused, the other one is not.
     assert run.failed == set(REGIONS), run.output

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import zlib
 from collections.abc import Callable
@@ -56,6 +57,9 @@ def create(world: World, call: Call) -> Json:
     pool = wanted.get("workloadIdentityConfig", {}).get("workloadPool")
     if pool not in (None, f"{call.project}.svc.id.goog"):
         raise invalid(f'Workload pool "{pool}" is not that of the project.')
+    _check_networking(wanted.get("networkConfig", {}))
+    _check_encryption(location, wanted.get("databaseEncryption", {}))
+    _check_authorized(wanted.get("masterAuthorizedNetworksConfig", {}))
     pools = _pools(wanted)
     cluster = Cluster(world, path, _filled(world, path, wanted, version, network, subnetwork), network, subnetwork)
     made = [node_pools.made(cluster, each) for each in pools]
@@ -227,6 +231,67 @@ def _replaced(field: str) -> Callable[[Cluster, Any, Json], Json]:
     return serve
 
 
+def _networking(cluster: Cluster, more: Json) -> Json:
+    return changing(
+        cluster,
+        "UPDATE_CLUSTER",
+        "update cluster",
+        cluster.path,
+        lambda: cluster.body["networkConfig"].update(more),
+    )
+
+
+def _private_nodes(cluster: Cluster, wanted: bool, _: Json) -> Json:
+    return _networking(cluster, {"defaultEnablePrivateNodes": wanted})
+
+
+def _multi_networking(cluster: Cluster, wanted: bool, _: Json) -> Json:
+    body = {**cluster.body["networkConfig"], "enableMultiNetworking": wanted}
+    _check_networking(body)
+    return _networking(cluster, {"enableMultiNetworking": wanted})
+
+
+def _encryption(cluster: Cluster, wanted: Json, _: Json) -> Json:
+    _check_encryption(cluster.location, wanted)
+    return _replaced("databaseEncryption")(cluster, {**wanted, "currentState": f"CURRENT_STATE_{wanted['state']}"}, {})
+
+
+def _authorized(cluster: Cluster, wanted: Json, _: Json) -> Json:
+    _check_authorized(wanted)
+    return _replaced("masterAuthorizedNetworksConfig")(cluster, wanted, {})
+
+
+def _check_networking(wanted: Json) -> None:
+    """Refuse more networks without the datapath that has them ("Set up multi-network support for Pods": it needs GKE
+    Dataplane V2)."""
+    if wanted.get("enableMultiNetworking") and wanted.get("datapathProvider") != "ADVANCED_DATAPATH":
+        raise invalid("Multi-networking needs GKE Dataplane V2 (datapath_provider ADVANCED_DATAPATH).")
+
+
+def _check_encryption(location: str, wanted: Json) -> None:
+    """Refuse a key that the cluster cannot use ("Encrypt secrets at the application layer": the key is in the
+    location of the cluster)."""
+    if wanted.get("state") != "ENCRYPTED":
+        return
+    parts = wanted.get("keyName", "").split("/")
+    if len(parts) != 8 or parts[3] != location:
+        raise invalid(f'Key "{wanted.get("keyName", "")}" of database_encryption must be in {location}.')
+
+
+def _check_authorized(wanted: Json) -> None:
+    """Refuse what is no range of addresses ("Customize your network isolation": CIDR blocks, 50 at most)."""
+    blocks = wanted.get("cidrBlocks", [])
+    if blocks and not wanted.get("enabled"):
+        raise invalid("cidr_blocks need master authorized networks to be enabled.")
+    if len(blocks) > 50:
+        raise invalid("There can be 50 cidr_blocks at most.")
+    for each in blocks:
+        try:
+            ipaddress.ip_network(each.get("cidrBlock", ""))
+        except ValueError as error:
+            raise invalid(f"Invalid cidr_block: {error}.") from error
+
+
 def _identity(cluster: Cluster, wanted: Json, _: Json) -> Json:
     if wanted.get("workloadPool", "") not in ("", f"{cluster.project}.svc.id.goog"):
         raise invalid(f'Workload pool "{wanted["workloadPool"]}" is not that of the project.')
@@ -242,8 +307,12 @@ def _locations(cluster: Cluster, wanted: list[str], _: Json) -> Json:
 
 _UPDATES: dict[str, Callable[[Cluster, Any, Json], Json]] = {
     "desiredAddonsConfig": _addons,
+    "desiredDatabaseEncryption": _encryption,
+    "desiredDefaultEnablePrivateNodes": _private_nodes,
+    "desiredEnableMultiNetworking": _multi_networking,
     "desiredLocations": _locations,
     "desiredLoggingConfig": _replaced("loggingConfig"),
+    "desiredMasterAuthorizedNetworksConfig": _authorized,
     "desiredMasterVersion": _master,
     "desiredMonitoringConfig": _replaced("monitoringConfig"),
     "desiredNodeVersion": _nodes,

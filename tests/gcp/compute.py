@@ -208,6 +208,29 @@ def patch_subnetwork(world: World, call: Call) -> Json:
     return start_compute(world, call, "update subnetwork", call.path, done, lambda _: None)
 
 
+@serves("compute", "subnetworks.setPrivateIpGoogleAccess")
+def set_private_access(world: World, call: Call) -> Json:
+    path = call.path.removesuffix("/setPrivateIpGoogleAccess")
+    subnetwork = _found(world, path)
+    _refuse_unready(world, path)
+
+    def done() -> None:
+        subnetwork["privateIpGoogleAccess"] = bool(call.body.get("privateIpGoogleAccess"))
+        _refingerprint(world, subnetwork)
+
+    return start_compute(world, call, "update subnetwork", path, done, lambda _: None)
+
+
+@serves("compute", "routers.patch")
+def patch_router(world: World, call: Call) -> Json:
+    """Lists are replaced."""
+    router = _found(world, call.path)
+    _refuse_unready(world, call.path)
+    changed = {**router, **call.body}
+    _check_nats(changed)
+    return start_compute(world, call, "update router", call.path, lambda: router.update(call.body), lambda _: None)
+
+
 @serves("compute", "subnetworks.expandIpCidrRange")
 def expand(world: World, call: Call) -> Json:
     path = call.path.removesuffix("/expandIpCidrRange")
@@ -420,9 +443,33 @@ def _with_network(world: World, call: Call, body: Json) -> Json:
     return {"direction": "INGRESS", "priority": 1000, "disabled": False, **body, "network": compute_link(network)}
 
 
+def _router(world: World, call: Call, body: Json) -> Json:
+    network = network_path(call.project, body.get("network", ""))
+    if network not in world.compute:
+        raise _absent(network)
+    _check_nats(body)
+    return {**body, "network": compute_link(network), "region": compute_link("/".join(call.path.split("/")[:4]))}
+
+
+def _check_nats(body: Json) -> None:
+    """Refuse gateways that Cloud NAT does not have ("Set up and manage network address translation with Public NAT":
+    dynamic port allocation excludes endpoint-independent mapping)."""
+    for each in body.get("nats", ()):
+        for field in ("name", "sourceSubnetworkIpRangesToNat"):
+            if not each.get(field):
+                raise _invalid(f"resource.nats.{field}", "", "Required")
+        if each.get("natIpAllocateOption") == "MANUAL_ONLY" and not each.get("natIps"):
+            raise _invalid("resource.nats.natIps", "", "MANUAL_ONLY needs addresses")
+        if each.get("enableDynamicPortAllocation") and each.get("enableEndpointIndependentMapping"):
+            raise _invalid(
+                "resource.nats.enableEndpointIndependentMapping", "true", "It excludes dynamic port allocation"
+            )
+
+
 _MADE: dict[str, Callable[[World, Call, Json], Json]] = {
     "firewalls": _with_network,
     "networks": _network,
+    "routers": _router,
     "subnetworks": _subnetwork,
 }
 

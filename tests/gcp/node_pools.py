@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.tests.cloud.refusals import Refusal
 
-from . import catalogue, versions
+from . import catalogue, compute, versions
 from .model import (
     NAME,
     Cluster,
@@ -32,6 +32,7 @@ _GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDUL
 _PROVISIONING = {"goog-gke-node-pool-provisioning-model": "on-demand"}
 _QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 _TOGETHER = {"machineType", "diskType", "diskSizeGb", "imageType", "accelerators", "nodeVersion"}
 """Fields of an update that may go in one call. Others go alone."""
 
@@ -365,6 +366,10 @@ def _check(cluster: Cluster, body: Json) -> None:
                 raise invalid(f'Accelerator type "{each.get("acceleratorType")}" does not exist in zone "{zone}".')
     _check_accelerators(machine_type, config.get("accelerators", ()))
     _check_nodes(config)
+    _check_account(cluster, config["serviceAccount"])
+    _check_capacity(body)
+    _check_upgrades(body.get("upgradeSettings", {}))
+    _check_networks(cluster, body.get("networkConfig", {}))
 
 
 def _check_nodes(config: Json) -> None:
@@ -387,6 +392,65 @@ def _check_nodes(config: Json) -> None:
     if len(set(keys)) != len(keys):
         raise invalid("Two taints of the nodes have the same key and effect.")
     check_labels(config.get("resourceLabels", {}))
+
+
+def _check_account(cluster: Cluster, account: str) -> None:
+    """Refuse nodes that run as an account that does not exist ("Use least privilege IAM service accounts")."""
+    if account != "default" and account not in cluster.world.accounts:
+        raise invalid(f'The service account "{account}" does not exist.')
+
+
+def _check_capacity(body: Json) -> None:
+    """Refuse machines that are bought in two ways. Sources: "Consuming reserved zonal resources" (a specific
+    reservation is named by the key compute.googleapis.com/reservation-name), "Spot VMs" (they take no reservation),
+    "Run a small batch workload with GPUs and flex-start provisioning mode" (--enable-autoscaling, --num-nodes 0,
+    --reservation-affinity=none, --no-enable-autorepair)."""
+    config = body["config"]
+    affinity = config.get("reservationAffinity", {})
+    kind, values = affinity.get("consumeReservationType", "UNSPECIFIED"), affinity.get("values", [])
+    if kind == "SPECIFIC_RESERVATION" and (affinity.get("key") != _RESERVATION_KEY or not values):
+        raise invalid(f"A specific reservation needs the key {_RESERVATION_KEY} and its name in values.")
+    if kind != "SPECIFIC_RESERVATION" and (affinity.get("key") or values):
+        raise invalid("key and values of reservation_affinity are for SPECIFIC_RESERVATION.")
+    if config.get("spot") and config.get("flexStart"):
+        raise invalid("spot and flex_start cannot both be set.")
+    if config.get("spot") and kind not in ("UNSPECIFIED", "NO_RESERVATION"):
+        raise invalid("Spot VMs cannot consume reservations.")
+    if not config.get("flexStart"):
+        return
+    if kind != "NO_RESERVATION":
+        raise invalid("Flex-start node pools must have reservation affinity NO_RESERVATION.")
+    if not body["autoscaling"].get("enabled") or body["autoscaling"].get("minNodeCount") or body["initialNodeCount"]:
+        raise invalid("Flex-start node pools must be autoscaled, and begin with no nodes.")
+    if body["management"].get("autoRepair"):
+        raise invalid("Auto-repair cannot be enabled on flex-start node pools.")
+    if int(config.get("maxRunDuration", "604800s").removesuffix("s")) > 604800:
+        raise invalid("max_run_duration of flex-start must be at most 7 days.")
+
+
+def _check_upgrades(wanted: Json) -> None:
+    """Refuse upgrades that change no node, or too many at once ("Configure surge upgrades": both cannot be 0, and they
+    are 20 at most together)."""
+    if wanted.get("strategy", "SURGE") != "SURGE":
+        return
+    nodes = wanted.get("maxSurge", 0) + wanted.get("maxUnavailable", 0)
+    if not 1 <= nodes <= 20:
+        raise invalid("max_surge and max_unavailable of upgrade_settings must be 1 to 20 together.")
+
+
+def _check_networks(cluster: Cluster, wanted: Json) -> None:
+    """Refuse more interfaces of nodes where the cluster has none ("Set up multi-network support for Pods": at a
+    cluster with multi-networking, which needs GKE Dataplane V2), and on networks that do not exist."""
+    more = wanted.get("additionalNodeNetworkConfigs", ())
+    if not more and not wanted.get("acceleratorNetworkProfile"):
+        return
+    if more and wanted.get("acceleratorNetworkProfile"):
+        raise invalid("accelerator_network_profile excludes additional_node_network_configs.")
+    if not cluster.body["networkConfig"].get("enableMultiNetworking"):
+        raise invalid("Additional node networks need a cluster with multi-networking enabled.")
+    for each in more:
+        if compute.network_path(cluster.project, each["network"]) not in cluster.world.compute:
+            raise invalid(f'Network "{each["network"]}" does not exist.')
 
 
 def _check_accelerators(machine_type: str, wanted: Sequence[Json]) -> None:
@@ -420,6 +484,10 @@ def _apply(cluster: Cluster, body: Json, field: str, value: Any) -> None:
         config[field] = deepcopy(value)
     elif field == "upgradeSettings":
         body["upgradeSettings"] = dict(value)
+    elif field == "gvnic":
+        config["gvnic"] = dict(value)
+    elif field == "nodeNetworkConfig":
+        body["networkConfig"].update(deepcopy(value))
     elif field == "nodeVersion":
         channel = cluster.body["releaseChannel"].get("channel", "")
         master = cluster.body["currentMasterVersion"]

@@ -39,6 +39,9 @@ _ROLES = {
     "roles/serviceusage.serviceUsageAdmin": {"serviceusage"},
 }
 """Which services roles let somebody use."""
+_ACTING = "iam.serviceAccounts.actAs"
+_USERS = ("roles/iam.serviceAccountUser", "roles/owner")
+"""The roles that have it."""
 
 
 def add(world: World, name: str, number: int) -> Project:
@@ -210,11 +213,17 @@ def set_policy(world: World, call: Call) -> Json:
 
 @serves("cloudresourcemanager", "projects.testIamPermissions")
 def permissions(world: World, call: Call) -> Json:
-    """Which of some permissions somebody has: those of the services that they may use."""
-    allowed = may_use(found(world, call), call.principal)
+    """Return which of some permissions a caller has: those of the services that it may use. Acting as an account is a
+    right of its own, which the administration of accounts does not give."""
+    project = found(world, call)
+    allowed = may_use(project, call.principal)
     services = {"resourcemanager": "cloudresourcemanager"}
-    wanted = call.body.get("permissions", [])
-    has = [each for each in wanted if services.get(each.split(".")[0], each.split(".")[0]) in allowed]
+    acts = {_ACTING: _acts(project, call.principal)}
+    has = [
+        each
+        for each in call.body.get("permissions", [])
+        if acts.get(each, services.get(each.split(".")[0], each.split(".")[0]) in allowed)
+    ]
     return {"permissions": has} if has else {}
 
 
@@ -226,9 +235,12 @@ def permissions_on_account(world: World, call: Call) -> Json:
         email != f"{project.number}-compute@developer.gserviceaccount.com" or not world.settings.node_account
     ):
         raise Refusal("NOT_FOUND", f"Service account {call.path} does not exist.", 404)
-    users = ("roles/iam.serviceAccountUser", "roles/owner")
-    uses = any(b["role"] in users and call.principal in b["members"] for b in project.policy["bindings"])
-    return {"permissions": call.body["permissions"]} if uses else {}
+    return {"permissions": call.body["permissions"]} if _acts(project, call.principal) else {}
+
+
+def _acts(project: Project, principal: str) -> bool:
+    """Return whether a caller may have machines run as accounts of the project."""
+    return any(each["role"] in _USERS and principal in each["members"] for each in project.policy["bindings"])
 
 
 def change_policy(project: Project, role: str, member: str) -> None:

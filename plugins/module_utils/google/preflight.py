@@ -69,7 +69,7 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
     return Found(
         apis=read.get("apis"),
         permissions=read.get("permissions"),
-        node_account=rights.node_account(number) if number else "",
+        node_account=_node_email(plan, number),
         node_account_there=there,
         may_act_as_it=may_act,
         zones=read.get("zones"),
@@ -108,10 +108,10 @@ def _denied(error: GoogleError) -> bool:
 
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
-    """Of what failed because an API is not enabled, the first for each."""
+    """Return what failed, of an API that is not enabled the first for each, and rather one that stops a plan."""
     told: set[str] = set()
     once = {}
-    for name, error in failed.items():
+    for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
         if error.code == _DISABLED and error.message in told:
             continue
         told.add(error.message)
@@ -131,16 +131,23 @@ def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> W
         compute[f"machines {kind}"] = partial(_types, client, plan, "machineTypes", kind)
     for kind in preflight.accelerator_types(plan):
         compute[f"accelerators {kind}"] = partial(_types, client, plan, "acceleratorTypes", kind)
+    email = _node_email(plan, number)
     work: dict[str, Work] = {
         "compute": compute,
         "container": {
             "versions": partial(_versions, client, plan),
             "there": partial(_there, client, plan),
         },
-        "iam": {"node account": partial(_node_account, client, project, rights.node_account(number))} if number else {},
+        "iam": {"node account": partial(_node_account, client, project, email)} if email else {},
     }
     off = {name.partition(".")[0] for name in disabled}
     return {name: action for service, pieces in work.items() if service not in off for name, action in pieces.items()}
+
+
+def _node_email(plan: Plan | None, number: str) -> str:
+    """Return the address of the service account that nodes run as; empty when it is not known."""
+    account = str(plan["node_account"]) if plan else "default"
+    return account if account != "default" else rights.default_account(number) if number else ""
 
 
 def _project(client: Client, project: str) -> dict[str, Any]:

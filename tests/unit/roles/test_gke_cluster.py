@@ -38,15 +38,15 @@ MADE = {
     "projects.locations.clusters.create": 1,
     "projects.locations.clusters.nodePools.create": 1,
     "networks.insert": 1,
-    "projects.serviceAccounts.create": 1,
-    "projects.setIamPolicy": 1,
+    "projects.serviceAccounts.create": 2,
+    "projects.setIamPolicy": 3,
     "services.enable": 1,
     "subnetworks.insert": 1,
 }
 GONE = {
     "networks.delete": 1,
-    "projects.serviceAccounts.delete": 1,
-    "projects.setIamPolicy": 1,
+    "projects.serviceAccounts.delete": 2,
+    "projects.setIamPolicy": 3,
     "subnetworks.delete": 1,
 }
 

@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     Zone,
     node_count_rule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 
@@ -40,13 +42,14 @@ class GKEGPU(Model):
     accelerator_count: int = Field(default=1, ge=1, le=16, description="How many to attach to each node.")
 
 
-class GKENodePool(Model):
+class GKENodePool(GKEPoolSettings):
     """A group of equal nodes. Numbers of nodes are for each zone."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("GK-1",), "role", "GPU", "gpu"),
         requires(("GK-2",), "role", "GPU", "zones"),
         node_count_rule("GK-3"),
+        *GKEPoolSettings.RULES,
     )
 
     name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
@@ -62,7 +65,7 @@ class GKENodePool(Model):
     )
 
 
-class GKEClusterSpec(Spec):
+class GKEClusterSpec(GKEClusterSettings, Spec):
     """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")

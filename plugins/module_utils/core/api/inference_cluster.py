@@ -24,6 +24,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     node_count_rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
     Resource,
     Spec,
@@ -71,7 +73,7 @@ class ExistingCluster(Model):
     cache: ExistingCache | None = Field(default=None, description="Storage for model weights.")
 
 
-class GKESource(Model):
+class GKESource(GKEClusterSettings):
     """A cluster to build on GKE."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
@@ -224,6 +226,15 @@ class NodePool(Model):
     zones: list[str] | None = Field(default=None, description="Zones the nodes are in; needed on GKE and EKS.")
     capacity_block: CapacityBlock | None = Field(default=None, description="AWS Capacity Block to take nodes from.")
     fabric: Fabric | None = Field(default=None, description="Fast network between the nodes; absent is plain TCP.")
+    gke: GKEPoolSettings | None = Field(default=None, description="Settings that only node pools of GKE have.")
+
+
+def _gke_settings(spec: Any) -> list[Finding]:
+    if spec.cluster.source == "GKE":
+        return []
+    return [
+        Finding(("nodePools", index, "gke")) for index, pool in enumerate(spec.node_pools or ()) if pool.gke is not None
+    ]
 
 
 def _nebius_fabrics(spec: Any) -> list[Finding]:
@@ -249,6 +260,13 @@ class InferenceClusterSpec(Spec):
             ),
             check=_nebius_fabrics,
             hint="add infiniband: {fabric: <ID>}",
+        ),
+        Rule(
+            ids=("IC-14",),
+            message="gke is allowed only when cluster.source is GKE",
+            cel="self.cluster.source == 'GKE' || !has(self.nodePools) || self.nodePools.all(p, !has(p.gke))",
+            check=_gke_settings,
+            hint="remove gke",
         ),
     )
 

@@ -13,7 +13,9 @@ from copy import deepcopy
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import (
     EKSProvisioning,
     GKEProvisioning,
@@ -42,6 +44,8 @@ _STORAGE_CLASSES = {
 """Of the RWX storage that comes with a cluster. Vultr has none that nodes with GPUs can use."""
 _GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
 """Where GKE's driver installer puts the NVIDIA driver on Container-Optimized OS, whose root is read-only."""
+_GKE_SETTINGS = {camel(name): field.default for name, field in GKEClusterSettings.model_fields.items()}
+"""Fields with their defaults that a GKE source and a GKECluster both have."""
 # The field that names a machine, and the machine of the system pool, which runs the controllers of the serving stack.
 _MACHINES = {"EKS": ("instanceType", "m6i.xlarge"), "GKE": ("machineType", "e2-standard-4")}
 _REPLICAS_OF_A_NODE = 12
@@ -192,6 +196,8 @@ def _cloud_cluster(
     spec["kubernetesVersion"] = block.kubernetes_version
     if block.credentials:
         spec["credentials"] = api.wire(block.credentials)
+    if isinstance(block, GKESource):
+        spec |= _gke_settings(block)
     gpus = sum(
         composed["maxNodeCount"] * _provisioning(block, pool.class_name, classes).accelerator.count
         for composed, pool in zip(pools, cluster.spec.node_pools or (), strict=True)
@@ -209,6 +215,14 @@ def _message(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> 
     """Return what is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud
     has."""
     return f"{kind} cannot be composed: {'; '.join(_problem_message(spec, problem) for problem in error.problems)}"
+
+
+def _gke_settings(block: GKESource) -> dict[str, Any]:
+    """Return the settings of a GKE source that differ from their defaults."""
+    values = api.wire(block)
+    return {
+        field: values[field] for field, default in _GKE_SETTINGS.items() if field in values and values[field] != default
+    }
 
 
 def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
@@ -247,7 +261,7 @@ def _cloud_pool(
     composed |= {"gpu": gpu, "zones": list(pool.zones or ())}
     if isinstance(provisioning, GKEProvisioning):
         gpu["acceleratorCount"] = provisioning.accelerator.count
-        return composed
+        return composed | (api.wire(pool.gke, set_only=True) if pool.gke else {})
     if pool.capacity_block:
         composed["capacityBlock"] = api.wire(pool.capacity_block)
     if pool.fabric and pool.fabric.type == "EFA":

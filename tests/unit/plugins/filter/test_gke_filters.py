@@ -18,9 +18,9 @@ planned = gke_plan.FilterModule().filters()["gke_plan"]
 
 
 def test_plans_are_plain() -> None:
-    given = {"labels": {"cost": 7}, "dra_labels": True}
+    given = {"labels": {"cost": 7}}
     found = planned(tagged(gke()), tagged("my-project"), tagged("production"), tagged(given))
-    assert found == plan(gke(), "my-project", "production", Options(labels={"cost": "7"}, dra_labels=True))
+    assert found == plan(gke(), "my-project", "production", Options(labels={"cost": "7"}))
     assert types_of(found) == {dict, list, str, int, bool}
     assert planned(gke(), "my-project") == plan(gke(), "my-project")
     assert planned(gke(project="its-own"), None)["project"] == "its-own"
@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "options": ((gke(), "p", "default", ["labels"]), "the options a mapping"),
     "unknown option": ((gke(), "p", "default", {"label": {}}), "options.label is not known. Did you mean labels?"),
     "labels": ((gke(), "p", "default", {"labels": ["a"]}), "options.labels must be a mapping"),
-    "dra_labels": ((gke(), "p", "default", {"dra_labels": "no"}), "options.dra_labels must be true or false"),
+    "dra_labels": ((gke(), "p", "default", {"dra_labels": True}), "options.dra_labels is not known"),
     "another kind": ((eks(), "my-project"), "this GKECluster cannot be built:\nkind: must be GKECluster"),
     "nothing": (({}, "my-project"), "this GKECluster cannot be built"),
     "no project": ((gke(),), "spec.project: is not given"),

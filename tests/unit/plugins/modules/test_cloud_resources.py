@@ -20,6 +20,8 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 Json = dict[str, Any]
 EVERY = ["network", "service-filestore", "subnetwork", "cluster", "pool-system", "pool-gpu-l4"]
 EVERY += ["service-account", "iam-member"]
+OF_NODES = ["node-service-account", "node-iam-member-defaultnodeserviceaccount", "node-iam-member-reader"]
+EVERY += OF_NODES
 STOCKOUT = "[GCE_STOCKOUT]: Instance creation failed: the zone does not have enough resources available."
 
 
@@ -77,8 +79,8 @@ class Cluster:
 
     def others(self) -> list[Json]:
         """The policy, but for what is ours."""
-        member = f"serviceAccount:{self.plan['service_account']}"
-        return [each for each in self.gcp.policy()["bindings"] if each["members"] != [member]]
+        ours = {f"serviceAccount:{self.plan[key]}" for key in ("service_account", "node_account")}
+        return [each for each in self.gcp.policy()["bindings"] if not ours.issuperset(each["members"])]
 
 
 @pytest.fixture
@@ -120,9 +122,9 @@ def test_a_cluster_from_nothing(cluster: Cluster) -> None:
         "clusters.create",
         "clusters.nodePools.create",
         "networks.insert",
-        "serviceAccounts.create",
+        *["serviceAccounts.create"] * 2,
         "services.enable",
-        "setIamPolicy",
+        *["setIamPolicy"] * 3,
         "subnetworks.insert",
     ]
     assert done["resources"]["cluster"]["status"] == "RUNNING"
@@ -523,7 +525,7 @@ def test_delete_leaves_nothing(made: Cluster) -> None:
     assert (checked["failed"], checked["changed"], made.did()) == (False, True, [])
     done = made.bring(state="absent")
     assert done["removed"] == checked["removed"]
-    assert done["removed"] == ["network", "subnetwork", "cluster", "service-account", "iam-member"]
+    assert done["removed"] == ["network", "subnetwork", *OF_NODES, "cluster", "service-account", "iam-member"]
     assert done["diff"] == checked["diff"]
     calls = made.did()
     assert calls.index("setIamPolicy") < calls.index("serviceAccounts.delete")

@@ -137,7 +137,8 @@ def test_rights_that_are_missing(project: Project) -> None:
     lacking = [role for role in MAKING if role.startswith(("roles/compute", "roles/container", "roles/serviceusage"))]
     assert problems[0].startswith(f"project modelplane-test: {WE} may not: compute.globalOperations.list, ")
     assert f"Give it the roles {', '.join(lacking)}, or one of your own" in problems[0]
-    assert f"{WE} may not have nodes run as 123456789012-compute@developer.gserviceaccount.com" in problems[1]
+    nodes = project.planned()["node_account"]
+    assert f"{WE} may not have nodes run as {nodes}, which is created with the cluster" in problems[1]
     assert len(problems) == 2
 
 
@@ -167,7 +168,7 @@ def test_rights_that_are_missing_once_the_cluster_is_there(project: Project) -> 
 
 def test_nodes_without_an_account(project: Project) -> None:
     project.gcp.settings(node_account=False)
-    (told,), _ = project.told()
+    (told,), _ = project.told(nodeServiceAccount="default")
     assert "123456789012-compute@developer.gserviceaccount.com, which nodes run as, does not exist" in told
 
 

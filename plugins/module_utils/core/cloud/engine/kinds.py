@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare
 
@@ -32,7 +32,8 @@ class Resource(TypedDict):
 
     `key`: its name in the list. `name`: its name in the cloud. `parent`: what it is in, such as `projects/p/global` or
     a region. `body`: the fields that its API takes; values may be references to other objects (references.py).
-    `needs`: keys of what has to exist before; references are needs, too.
+    `needs`: keys of what has to exist before; references are needs, too. `initial`: more fields that it is created
+    with, which are not compared later, as objects that exist keep what they have.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Resource(TypedDict):
     parent: str
     body: dict[str, Any]
     needs: list[str]
+    initial: NotRequired[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,44 @@ def reference(have: Any, want: Any) -> bool:
     return _parts(have)[-1:] == _parts(want)[-1:] if "/" not in str(have or "") else _parts(have) == _parts(want)
 
 
+def networks(have: Any, want: Any) -> bool:
+    """Interfaces of nodes in their order: each with the network and subnetwork, named by name or URL."""
+    held = have or ()
+    return len(held) == len(want) and all(
+        reference(there.get(field), each[field])
+        for there, each in zip(held, want, strict=True)
+        for field in ("network", "subnetwork")
+    )
+
+
+def node_account(have: Any, want: Any) -> bool:
+    """The service account of nodes; that of Compute Engine is called default, or by its address."""
+    if want == "default":
+        return not have or have == "default" or str(have).endswith("-compute@developer.gserviceaccount.com")
+    return bool(have == want)
+
+
+def datapath(have: Any, want: Any) -> bool:
+    """The datapath provider; one that is not said is the older one."""
+    return bool((have or "LEGACY_DATAPATH") == want)
+
+
+def authorized_networks(have: Any, want: Any) -> bool:
+    """Networks that reach a control plane, without an order; the text for people counts, too."""
+    held = have or {}
+    return bool(held.get("enabled")) and _networks(held) == _networks(want)
+
+
+def nats(have: Any, want: Any) -> bool:
+    """Gateways of a router, each with the fields that are wanted."""
+    held = _by(have, "name")
+    return set(held) == set(_by(want, "name")) and all(compare.subset(held[entry["name"]], entry) for entry in want)
+
+
+def _networks(config: Any) -> set[tuple[str, str]]:
+    return {(entry["cidrBlock"], entry.get("displayName") or "") for entry in config.get("cidrBlocks") or ()}
+
+
 def version(have: Any, want: Any) -> bool:
     """A version of Kubernetes: what is there is the one that is wanted, or newer, as its channel brings newer ones.
 

@@ -9,6 +9,7 @@ kind             service, collection   created by POST to collection     updated
 ===============  ====================  ================================  ==============================================
 network          compute networks      the body                          nothing
 subnetwork       compute subnetworks   the body                          PATCH with fingerprint, POST expandIpCidrRange
+router           compute routers       the body                          PATCH
 service          serviceusage services POST NAME:enable                  nothing, and never deleted
 cluster          container clusters    {"cluster": body}                 PUT {"update": {one desired*}},
                                                                          POST :setResourceLabels with labelFingerprint
@@ -74,6 +75,7 @@ class Kind(kinds.Kind):
     update_only: tuple[str, ...] = ()
 
 
+_DATAPATH = f"Google cannot change it. Remove spec.datapathProvider, {_ANEW}"
 _POOL_ANEW = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
 KINDS: dict[str, Kind] = {
@@ -95,6 +97,7 @@ KINDS: dict[str, Kind] = {
         operations="compute",
         fields=(
             Field("network", google.reference, remediation=_NETWORK),
+            Field("privateIpGoogleAccess", update="private access"),
             Field(
                 "ipCidrRange",
                 update="expand",
@@ -111,6 +114,17 @@ KINDS: dict[str, Kind] = {
                 remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
                 f"back, {_ANEW}",
             ),
+        ),
+    ),
+    "router": Kind(
+        service="compute",
+        collection="routers",
+        title="Cloud Router with NAT",
+        owner="description",
+        operations="compute",
+        fields=(
+            Field("network", google.reference, remediation=_NETWORK),
+            Field("nats", google.nats, update="nats"),
         ),
     ),
     "service": Kind(
@@ -140,6 +154,11 @@ KINDS: dict[str, Kind] = {
             Field("initialClusterVersion", google.version, actual="currentMasterVersion", update="version"),
             Field("workloadIdentityConfig", compare.subset, update="identity"),
             Field("addonsConfig", compare.subset, update="addons"),
+            Field("masterAuthorizedNetworksConfig", google.authorized_networks, update="authorized networks"),
+            Field("databaseEncryption", compare.subset, update="encryption"),
+            Field("networkConfig.datapathProvider", google.datapath, remediation=_DATAPATH),
+            Field("networkConfig.enableMultiNetworking", update="multi-networking"),
+            Field("networkConfig.defaultEnablePrivateNodes", update="private nodes"),
         ),
     ),
     "node-pool": Kind(
@@ -162,6 +181,17 @@ KINDS: dict[str, Kind] = {
             Field("config.diskSizeGb", update="machine"),
             Field("config.imageType", update="machine"),
             Field("config.accelerators", google.accelerators, update="machine"),
+            Field("config.gvnic", compare.subset, update="gvnic"),
+            Field("config.serviceAccount", google.node_account, remediation=_POOL_ANEW),
+            Field("config.spot", remediation=_POOL_ANEW),
+            Field("config.flexStart", remediation=_POOL_ANEW),
+            Field("config.maxRunDuration", remediation=_POOL_ANEW),
+            Field("config.reservationAffinity", compare.subset, remediation=_POOL_ANEW),
+            Field("config.shieldedInstanceConfig", compare.subset, remediation=_POOL_ANEW),
+            Field("placementPolicy", compare.subset, remediation=_POOL_ANEW),
+            Field("networkConfig.acceleratorNetworkProfile", remediation=_POOL_ANEW),
+            Field("networkConfig.additionalNodeNetworkConfigs", google.networks, remediation=_POOL_ANEW),
+            Field("upgradeSettings", compare.subset, update="upgrade settings"),
             Field("locations", compare.members, update="locations"),
             Field("autoscaling", compare.subset, update="autoscaling"),
             Field("version", google.version, update="version"),

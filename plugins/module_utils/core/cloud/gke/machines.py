@@ -23,3 +23,10 @@ ACCELERATORS: dict[str, tuple[str, int]] = {
     "a4-highgpu-8g": (_B200, 8),
 }
 """The type and number of the accelerators of a machine type. What is not here may have any, or is not known."""
+
+_NEWER = ("a3", "a4", "a4x")
+
+
+def needs_gvnic(machine_type: str) -> bool:
+    """Return whether machines of a type have Google's virtual network interface only ("Using Google Virtual NIC")."""
+    return machine_type.partition("-")[0] in _NEWER

@@ -34,6 +34,11 @@ def account_id(namespace: str, name: str) -> str:
     return child_name(namespace, name, "gke", limit=_ACCOUNT_LIMIT)
 
 
+def node_account_id(namespace: str, name: str) -> str:
+    """Return the ID of the service account that nodes run as."""
+    return child_name(namespace, name, "nodes", limit=_ACCOUNT_LIMIT)
+
+
 def email(account: str, project: str) -> str:
     """The address of a service account. The ID of a project may have a domain before it (`example.com:project`)."""
     domain, _, rest = project.rpartition(":")

@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import NONE, SPECIFIC
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 IMAGE_TYPE = "COS_CONTAINERD"
@@ -15,12 +18,12 @@ DRIVER_VERSION = "DEFAULT"
 DRA_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
 """Tells the autoscaler of GKE that nodes of the pool will publish their GPUs in ResourceSlices. Without it, a pool of
 no nodes never grows for a pod that claims one."""
-DRA_LABELS = {"gke-no-default-nvidia-gpu-device-plugin": "true", "nvidia.com/gpu.present": "true"}
-"""More of what Google's guides to DRA set: GKE's own device plugin stays off such nodes."""
+RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 
-def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, *, dra_labels: bool) -> dict[str, Any]:
-    """The NodePool of a pool (wire form, with defaults). `labels` are for its machines in Google Cloud.
+def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, account: str = "") -> dict[str, Any]:
+    """The NodePool of a pool (wire form, with defaults). `labels` are for its machines in Google Cloud,
+    `account` is the service account of its nodes where the manifest names one.
 
     GKE refuses a start outside the bounds, and a largest size of 0: a pool of no nodes may have one, which nothing asks
     for as no replica is placed on it. GKE keeps what claims no GPU off nodes with GPUs by a taint of its own.
@@ -29,17 +32,40 @@ def node_pool(pool: Mapping[str, Any], labels: Mapping[str, str], version: str, 
     most = max(pool["maxNodeCount"], 1)
     made: dict[str, Any] = {
         "name": pool["name"],
-        "initialNodeCount": min(max(pool["nodeCount"], least), most),
+        "initialNodeCount": 0 if pool.get("flexStart") else min(max(pool["nodeCount"], least), most),
         "autoscaling": {"enabled": True, "minNodeCount": least, "maxNodeCount": most},
-        "config": _config(pool, labels, dra_labels),
+        "config": {**_config(pool, labels), **({"serviceAccount": account} if account else {})},
         "version": version,
     }
     if pool.get("zones"):
         made["locations"] = list(pool["zones"])
+    upgrade = _upgrade_settings(pool)
+    if upgrade:
+        made["upgradeSettings"] = upgrade
+    if pool.get("flexStart"):
+        # "Flex-start VMs": nodes come where there are any, and are not repaired as they end by themselves.
+        made["autoscaling"]["locationPolicy"] = "ANY"
+        made["management"] = {"autoRepair": False, "autoUpgrade": True}
+    if pool.get("placementPolicy"):
+        made["placementPolicy"] = dict(pool["placementPolicy"])
+    networks = _networks(pool)
+    if networks:
+        made["networkConfig"] = networks
     return made
 
 
-def _config(pool: Mapping[str, Any], labels: Mapping[str, str], dra_labels: bool) -> dict[str, Any]:
+def initial(pool: Mapping[str, Any], account: str) -> dict[str, Any]:
+    """Return what a pool is created with where the manifest leaves it open. GKE changes none of it later, so a pool
+    that exists keeps what it has. `account`: the service account of its nodes, empty when the manifest names one."""
+    config: dict[str, Any] = {"serviceAccount": account} if account else {}
+    if not pool.get("shieldedInstanceConfig"):
+        config["shieldedInstanceConfig"] = {"enableSecureBoot": True, "enableIntegrityMonitoring": True}
+    if pool.get("gvnic") is None and machines.needs_gvnic(pool["machineType"]):
+        config["gvnic"] = {"enabled": True}
+    return {"config": config}
+
+
+def _config(pool: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     config: dict[str, Any] = {
         "machineType": pool["machineType"],
         "imageType": IMAGE_TYPE,
@@ -47,17 +73,62 @@ def _config(pool: Mapping[str, Any], labels: Mapping[str, str], dra_labels: bool
         "labels": pools.labels(pool),
         "taints": [],
         "resourceLabels": dict(labels),
+        # Also when false, so that a pool that has them is seen to differ.
+        "spot": bool(pool.get("spot")),
+        "flexStart": bool(pool.get("flexStart")),
     }
     if pool["diskSizeGb"] is not None:
         config["diskSizeGb"] = pool["diskSizeGb"]
     if pool["role"] == pools.GPU:
-        config["labels"] |= {DRA_LABEL: "true", **(DRA_LABELS if dra_labels else {})}
-        config["accelerators"] = [
-            {
-                "acceleratorType": pool["gpu"]["acceleratorType"],
-                # A number of 64 bits, which is a text in JSON.
-                "acceleratorCount": str(pool["gpu"]["acceleratorCount"]),
-                "gpuDriverInstallationConfig": {"gpuDriverVersion": DRIVER_VERSION},
-            }
-        ]
+        config["labels"] |= {DRA_LABEL: "true"}
+        config["accelerators"] = [_accelerator(pool["gpu"])]
+    for field in ("maxRunDuration", "shieldedInstanceConfig"):
+        if pool.get(field):
+            config[field] = deepcopy(pool[field])
+    if pool.get("gvnic") is not None:
+        config["gvnic"] = {"enabled": pool["gvnic"]}
+    reservation = _reservation_affinity(pool)
+    if reservation:
+        config["reservationAffinity"] = reservation
     return config
+
+
+def _accelerator(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "acceleratorType": gpu["acceleratorType"],
+        # A number of 64 bits, which is a text in JSON.
+        "acceleratorCount": str(gpu["acceleratorCount"]),
+        "gpuDriverInstallationConfig": {"gpuDriverVersion": DRIVER_VERSION},
+    }
+
+
+def _upgrade_settings(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the upgrade settings of a pool: for GPUs such as need no spare machine. GKE's own default adds one first,
+    and the upgrade fails where there is none."""
+    chosen = pool.get("upgradeSettings")
+    if chosen is None and pool["role"] == pools.GPU and not pool.get("flexStart"):
+        chosen = {"maxSurge": 0, "maxUnavailable": 1}
+    return {"strategy": "SURGE", **chosen} if chosen else {}
+
+
+def _reservation_affinity(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reservations of a pool; machines of flex-start are never reserved ones, and GKE wants that said."""
+    chosen = pool.get("reservationAffinity") or {}
+    kind = chosen.get("consumeReservationType") or (NONE if pool.get("flexStart") else "")
+    if kind == SPECIFIC:
+        return {"consumeReservationType": kind, "key": RESERVATION_KEY, "values": list(chosen["values"])}
+    return {"consumeReservationType": kind} if kind else {}
+
+
+def has_networks(pool: Mapping[str, Any]) -> bool:
+    """Return whether nodes of a pool have more than one interface."""
+    return bool(_networks(pool))
+
+
+def _networks(pool: Mapping[str, Any]) -> dict[str, Any]:
+    networks: dict[str, Any] = {}
+    if pool.get("acceleratorNetworkProfile"):
+        networks["acceleratorNetworkProfile"] = pool["acceleratorNetworkProfile"]
+    if pool.get("additionalNodeNetworkConfigs"):
+        networks["additionalNodeNetworkConfigs"] = [dict(each) for each in pool["additionalNodeNetworkConfigs"]]
+    return networks

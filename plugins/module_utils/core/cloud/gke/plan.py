@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults, names, node_pools, reading
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 
@@ -18,17 +20,19 @@ FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"
 FILESTORE = "file.googleapis.com"
 ROLE = "roles/container.admin"
+DATAPATH = "ADVANCED_DATAPATH"
+"""Dataplane V2, which enforces network policies; a cluster has it from the start or never."""
+NODE_ROLES = ("roles/container.defaultNodeServiceAccount", "roles/artifactregistry.reader")
+"""Rights of nodes: what GKE itself needs of them (logs, metrics), and images of the project."""
 PODS, SERVICES = "pods", "services"
 """Names of the secondary ranges of the subnetwork."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`labels`: more of them for everything in Google Cloud that takes labels. `dra_labels`: whether nodes with GPUs
-    get also the labels that keep GKE's own device plugin off them."""
+    """Options of a plan. `labels`: more of them for everything in Google Cloud that takes labels."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
-    dra_labels: bool = False
 
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -63,7 +67,10 @@ def plan(
         "version": read.version,
         "labels": labels,
         "service_account": email,
-        "resources": _resources(read, project, name, labels, email, dra_labels=chosen.dra_labels),
+        "node_account": read.settings.node_service_account
+        or names.email(names.node_account_id(read.namespace, read.name), project),
+        "obsolete": [] if _has_nat(read) else [_router_of(read, project, name, labels)],
+        "resources": _resources(read, project, name, labels, email),
         "storage_class": _storage_class(name),
         "secrets": {
             "kubeconfig": {"namespace": read.namespace, "name": kubeconfig_secret(read.name), "key": "kubeconfig"},
@@ -77,51 +84,103 @@ def plan(
 
 
 def _resources(
-    read: reading.Read, project: str, name: str, labels: Mapping[str, str], email: str, *, dra_labels: bool
+    read: reading.Read, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[dict[str, Any]]:
     """What is made, each after what it needs."""
     inside, region = f"projects/{project}", f"projects/{project}/regions/{read.region}"
     location = f"projects/{project}/locations/{read.region}"
     mark = names.description(labels)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    made = [node_pools.node_pool(pool, labels, read.version, dra_labels=dra_labels) for pool in ordered]
+    named = read.settings.node_service_account or ""
+    own = "" if named else names.email(names.node_account_id(read.namespace, read.name), project)
+    made = [
+        (node_pools.node_pool(pool, labels, read.version, named), node_pools.initial(pool, own)) for pool in ordered
+    ]
+    rights = list(_node_account(read, own, inside, mark)) if own else []
+    router = [_router(name, region, inside, mark)] if _has_nat(read) else []
     return [
         _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": mark}),
         _entry("service-filestore", "service", FILESTORE, inside, {}),
         _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, mark), ("network",)),
+        *router,
+        *rights,
         _entry(
             "cluster",
             "cluster",
             name,
             location,
-            _cluster(read, project, name, labels, made[0]),
-            ("network", "subnetwork"),
+            _cluster(read, project, name, labels, merged(*made[0])),
+            ("network", "subnetwork", *(entry["key"] for entry in (*router, *rights))),
+            {} if read.settings.datapath_provider else {"networkConfig": {"datapathProvider": DATAPATH}},
         ),
         *(
-            _entry(f"pool-{pool['name']}", "node-pool", pool["name"], f"{location}/clusters/{name}", pool, ("cluster",))
-            for pool in made
+            _entry(
+                f"pool-{pool['name']}",
+                "node-pool",
+                pool["name"],
+                f"{location}/clusters/{name}",
+                pool,
+                ("cluster",),
+                initial,
+            )
+            for pool, initial in made
         ),
-        _entry(
-            "service-account",
-            "service-account",
-            email,
-            inside,
-            {"displayName": _display_name(read.name), "description": mark},
-        ),
-        _entry(
-            "iam-member",
-            "iam-member",
-            f"{ROLE} of {email}",
-            inside,
-            {"role": ROLE, "member": f"serviceAccount:{email}"},
-            ("service-account",),
-        ),
+        *_fleet_account(read, email, inside, mark),
     ]
 
 
+def _router_of(read: reading.Read, project: str, name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the router that the cluster had when its nodes were private, for removing it with the cluster."""
+    inside = f"projects/{project}"
+    return _router(name, f"{inside}/regions/{read.region}", inside, names.description(labels))
+
+
+def _has_nat(read: reading.Read) -> bool:
+    return read.settings.private_nodes and read.settings.cloud_nat
+
+
+def _router(name: str, region: str, inside: str, mark: str) -> dict[str, Any]:
+    """Return the router of the network, with a NAT for all that has no address of its own."""
+    nat = {
+        "name": "nat",
+        "natIpAllocateOption": "AUTO_ONLY",
+        "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+        # Many pods of a node open many connections; 64 ports, the default, are soon used up.
+        "enableDynamicPortAllocation": True,
+        "enableEndpointIndependentMapping": False,
+    }
+    body = {"description": mark, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
+    return _entry("router", "router", name, region, body, ("network",))
+
+
+def _fleet_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+    """Yield the service account by which the fleet logs in to the cluster, and its right."""
+    body = {"displayName": _display_name(read.name), "description": mark}
+    yield _entry("service-account", "service-account", email, inside, body)
+    right = {"role": ROLE, "member": f"serviceAccount:{email}"}
+    yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
+
+
+def _node_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+    """Yield the service account of nodes, and its rights in the project."""
+    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": mark}
+    yield _entry("node-service-account", "service-account", email, inside, body)
+    for role in NODE_ROLES:
+        right = {"role": role, "member": f"serviceAccount:{email}"}
+        key = f"node-iam-member-{role.rpartition('.')[2].lower()}"
+        yield _entry(key, "iam-member", f"{role} of {email}", inside, right, ("node-service-account",))
+
+
 def _entry(
-    key: str, kind: str, name: str, parent: str, body: Mapping[str, Any], needs: Sequence[str] = ()
+    key: str,
+    kind: str,
+    name: str,
+    parent: str,
+    body: Mapping[str, Any],
+    needs: Sequence[str] = (),
+    initial: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
+    """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
     named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
     return {
         "key": key,
@@ -130,6 +189,7 @@ def _entry(
         "parent": parent,
         "body": {**named, **body},
         "needs": list(needs),
+        **({"initial": initial} if initial else {}),
     }
 
 
@@ -138,6 +198,8 @@ def _subnetwork(read: reading.Read, inside: str, name: str, mark: str) -> dict[s
         "description": mark,
         "network": f"{inside}/global/networks/{name}",
         "ipCidrRange": read.node_cidr,
+        # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.
+        "privateIpGoogleAccess": True,
         "secondaryIpRanges": [
             {"rangeName": PODS, "ipCidrRange": read.pod_cidr},
             {"rangeName": SERVICES, "ipCidrRange": read.service_cidr},
@@ -162,9 +224,26 @@ def _cluster(
         "workloadIdentityConfig": {"workloadPool": f"{project}.svc.id.goog"},
         "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
         "resourceLabels": dict(labels),
+        **_of_settings(read),
         # Its version is that of the cluster.
         "nodePools": [{key: deepcopy(value) for key, value in first.items() if key != "version"}],
     }
+
+
+def _of_settings(read: reading.Read) -> dict[str, Any]:
+    """Return the fields of a cluster for settings of the manifest."""
+    settings = read.settings
+    fields: dict[str, Any] = {"networkConfig": {"defaultEnablePrivateNodes": settings.private_nodes}}
+    if settings.datapath_provider:
+        fields["networkConfig"]["datapathProvider"] = settings.datapath_provider
+    if any(node_pools.has_networks(pool) for pool in read.pools):
+        fields["networkConfig"]["enableMultiNetworking"] = True
+    if settings.master_authorized_networks:
+        blocks = [api.wire(each) for each in settings.master_authorized_networks]
+        fields["masterAuthorizedNetworksConfig"] = {"enabled": True, "cidrBlocks": blocks}
+    if settings.database_encryption:
+        fields["databaseEncryption"] = {"state": "ENCRYPTED", "keyName": settings.database_encryption.key_name}
+    return fields
 
 
 def _display_name(name: str) -> str:

@@ -148,20 +148,37 @@ def _lacks(roles: Mapping[str, Sequence[str]]) -> str:
 
 
 def _node_account(plan: Wire, found: Found, account: str) -> Iterator[Line]:
-    """Whether nodes can run as what they do run as: Compute Engine's default service account of the project."""
-    place, email = f"project {plan['project']}", found.node_account
-    if not found.node_account_there:
+    """Yield why nodes cannot run as the service account that the plan has for them."""
+    place, email, who = f"project {plan['project']}", found.node_account, account or "who runs this"
+    created = any(entry["name"] == email for entry in plan["resources"])
+    if created and not found.node_account_there:
+        if found.permissions is not None and rights.ACTING not in found.permissions:
+            yield Line(
+                f"{place}: {who} may not have nodes run as {email}, which is created with the cluster. Give it the "
+                "role roles/iam.serviceAccountUser in the project, or set nodeServiceAccount to an account on which it "
+                "has that role",
+                problem=not found.version,
+            )
+    elif not found.node_account_there:
         yield Line(
-            f"{place}: the service account {email}, which nodes run as, does not exist. Undelete it (gcloud iam "
-            "service-accounts undelete), or disable and enable the API compute.googleapis.com",
+            f"{place}: the service account {email}, which nodes run as, does not exist. {_undelete(plan)}",
             problem=not found.version,
         )
     elif not found.may_act_as_it:
         yield Line(
-            f"{place}: {account or 'who runs this'} may not have nodes run as {email}. Give it the role "
-            "roles/iam.serviceAccountUser on that service account",
+            f"{place}: {who} may not have nodes run as {email}. Give it the role roles/iam.serviceAccountUser on that "
+            "service account",
             problem=not found.version,
         )
+
+
+def _undelete(plan: Wire) -> str:
+    if plan["node_account"] != "default":
+        return "Create it, or correct nodeServiceAccount"
+    return (
+        "Undelete it (gcloud iam service-accounts undelete), or disable and enable the API compute.googleapis.com, or "
+        "remove nodeServiceAccount: nodes then get an account of their own"
+    )
 
 
 def _region(plan: Wire, found: Found) -> Iterator[Line]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKENetworking
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
 
 KIND = "GKECluster"
@@ -22,6 +23,7 @@ class Read(reading.Cluster):
     node_cidr: str
     pod_cidr: str
     service_cidr: str
+    settings: GKEClusterSettings
 
 
 def read(cluster: Mapping[str, Any]) -> Read:
@@ -34,4 +36,5 @@ def read(cluster: Mapping[str, Any]) -> Read:
         node_cidr=networking.node_cidr,
         pod_cidr=networking.pod_cidr,
         service_cidr=networking.service_cidr,
+        settings=resource.spec,
     )

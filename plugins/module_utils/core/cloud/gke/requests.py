@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
 
 Found = Mapping[str, Any]
@@ -50,7 +51,7 @@ def present(kind: str, have: Found | None) -> bool:
 
 def create(resource: Resource, have: Found | None = None) -> Request:
     """The call that makes an object. `have`: the policy that a member is added to."""
-    kind, body = resource["kind"], dict(resource["body"])
+    kind, body = resource["kind"], merged(resource["body"], resource.get("initial") or {})
     told = f"make {title(resource)}"
     if kind == "service":
         return _request(resource, "POST", f"{path(resource)}:enable", {}, f"enable the API {resource['name']}")
@@ -159,6 +160,16 @@ def _ranges(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_C
     yield "PATCH", "", body, told, "fingerprint"
 
 
+def _private_access(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    access = want["privateIpGoogleAccess"]
+    body = {"privateIpGoogleAccess": access}
+    yield "POST", "/setPrivateIpGoogleAccess", body, "let nodes reach Google's APIs without addresses of their own", ""
+
+
+def _nats(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    yield "PATCH", "", {"nats": [dict(each) for each in want["nats"]]}, "set the NAT", ""
+
+
 def _cluster_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     labels = {**(have.get("resourceLabels") or {}), **want["resourceLabels"]}
     body = {"resourceLabels": labels, "labelFingerprint": have.get("labelFingerprint", "")}
@@ -169,7 +180,7 @@ def _desired(key: str, field: str, told: str) -> _Update:
     """GKE takes one of these in a call."""
 
     def update(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-        yield "PUT", "", {"update": {key: want[field]}}, told, ""
+        yield "PUT", "", {"update": {key: at(want, field)}}, told, ""
 
     return update
 
@@ -202,6 +213,17 @@ def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_
         # A number of 64 bits here, and of 32 where the pool is made.
         body["diskSizeGb"] = str(config["diskSizeGb"])
     yield "PUT", "", body, "make the nodes anew with other machines", ""
+
+
+def _upgrade_settings(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    settings = dict(want["upgradeSettings"])
+    told = f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
+    yield "PUT", "", {"upgradeSettings": settings}, told, ""
+
+
+def _gvnic(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    gvnic = want["config"]["gvnic"]
+    yield "PUT", "", {"gvnic": dict(gvnic)}, f"turn gVNIC {'on' if gvnic['enabled'] else 'off'} with other nodes", ""
 
 
 def _node_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -244,7 +266,8 @@ def _names(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Ca
 
 _UPDATES: dict[str, dict[str, _Update]] = {
     "network": {},
-    "subnetwork": {"expand": _expand, "ranges": _ranges},
+    "subnetwork": {"expand": _expand, "ranges": _ranges, "private access": _private_access},
+    "router": {"nats": _nats},
     "service": {},
     "cluster": {
         "labels": _cluster_labels,
@@ -252,11 +275,27 @@ _UPDATES: dict[str, dict[str, _Update]] = {
         "version": _cluster_version,
         "identity": _desired("desiredWorkloadIdentityConfig", "workloadIdentityConfig", "set the identity pool"),
         "addons": _desired("desiredAddonsConfig", "addonsConfig", "set the addons"),
+        "authorized networks": _desired(
+            "desiredMasterAuthorizedNetworksConfig",
+            "masterAuthorizedNetworksConfig",
+            "set the networks that reach the control plane",
+        ),
+        "encryption": _desired("desiredDatabaseEncryption", "databaseEncryption", "encrypt Secrets with the key"),
+        "multi-networking": _desired(
+            "desiredEnableMultiNetworking", "networkConfig.enableMultiNetworking", "enable multi-networking"
+        ),
+        "private nodes": _desired(
+            "desiredDefaultEnablePrivateNodes",
+            "networkConfig.defaultEnablePrivateNodes",
+            "set whether nodes of new pools are private",
+        ),
     },
     "node-pool": {
+        "upgrade settings": _upgrade_settings,
         "labels of machines": _machine_labels,
         "version": _pool_version,
         "machine": _machine,
+        "gvnic": _gvnic,
         "labels": _node_labels,
         "taints": _taints,
         "locations": _locations,

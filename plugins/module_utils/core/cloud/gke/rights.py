@@ -21,8 +21,12 @@ MAKING: dict[str, tuple[str, ...]] = {
         "compute.networks.updatePolicy",
         "compute.networks.use",
         "compute.regionOperations.list",
+        "compute.routers.create",
+        "compute.routers.get",
+        "compute.routers.update",
         "compute.subnetworks.create",
         "compute.subnetworks.get",
+        "compute.subnetworks.setPrivateIpGoogleAccess",
         "compute.subnetworks.update",
         "compute.subnetworks.use",
     ),
@@ -56,6 +60,7 @@ REMOVING: dict[str, tuple[str, ...]] = {
         "compute.forwardingRules.delete",
         "compute.networkEndpointGroups.delete",
         "compute.networks.delete",
+        "compute.routers.delete",
         "compute.subnetworks.delete",
         "compute.targetPools.delete",
     ),
@@ -67,16 +72,15 @@ REMOVING: dict[str, tuple[str, ...]] = {
 }
 """Those that remove it with all that was made beside it, the rest being in MAKING."""
 ACTING = "iam.serviceAccounts.actAs"
-"""What is needed on the service account that nodes run as."""
+"""Needed on the service account that nodes run as; in the project when that is created with the cluster."""
 ENABLING = "serviceusage.services.enable"
 """Only needed where an API is to be enabled."""
-EVERY = tuple(sorted({each for roles in (MAKING, REMOVING) for listed in roles.values() for each in listed}))
+EVERY = tuple(sorted({each for roles in (MAKING, REMOVING) for listed in roles.values() for each in listed} | {ACTING}))
 """All of them; Resource Manager tests 100 at most in one call."""
 
 
-def node_account(number: str) -> str:
-    """The address of the service account that nodes run as: Compute Engine's default one of the project with that
-    number."""
+def default_account(number: str) -> str:
+    """Return the address of Compute Engine's default service account of the project with that number."""
     return f"{number}-compute@developer.gserviceaccount.com"
 
 

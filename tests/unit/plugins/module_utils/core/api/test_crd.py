@@ -115,6 +115,13 @@ ADDITIONS = {
     r"InferenceCluster spec\.cluster\.gke\.project": "the project may differ from that of the credentials",
     r"GKECluster spec\.project": "the project may differ from that of the credentials",
     r"EKSCluster spec\.networking\.zones(\[\])?": "GPUs are bought in a zone, and EKS takes no subnets in some",
+    r"InferenceCluster spec\.nodePools\[\]\.gke(\..*)?": "machines are bought, placed and connected in several ways",
+    r"GKECluster spec\.nodePools\[\]\.(spot|flexStart|maxRunDuration|reservationAffinity|upgradeSettings"
+    r"|shieldedInstanceConfig|placementPolicy|gvnic|acceleratorNetworkProfile|additionalNodeNetworkConfigs)(\W.*)?": (
+        "machines are bought, placed and connected in several ways"
+    ),
+    r"(InferenceCluster spec\.cluster\.gke|GKECluster spec)\.(privateNodes|cloudNat|masterAuthorizedNetworks"
+    r"|nodeServiceAccount|databaseEncryption|datapathProvider)(\W.*)?": "clusters are hardened",
     r"InferenceCluster status\.gpuPools\[\]\.observedNodes": "what is there, besides what the pool may grow to",
     r"InferenceCluster spec\.nodePools\[\]\.fabric\.name": "pools may share a fabric that is no InfiniBand network",
     r"InferenceCluster status\.gpuPools\[\]\.fabric(\.\w+)?": "the scheduler asks which pools share a fabric",

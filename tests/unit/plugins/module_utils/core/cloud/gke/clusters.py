@@ -83,7 +83,7 @@ def _subnetwork(made: Object) -> Object:
     reserved = {"rangeName": "others", "ipCidrRange": "10.9.0.0/24"}
     ranges = [reserved, *reversed(made["secondaryIpRanges"])]
     filled = {"fingerprint": "Zk0=", "gatewayAddress": "10.0.0.1", "privateIpGoogleAccess": False, "state": "READY"}
-    return {**made, **filled, "network": url, "secondaryIpRanges": ranges, "stackType": "IPV4_ONLY"}
+    return {**filled, **made, "network": url, "secondaryIpRanges": ranges, "stackType": "IPV4_ONLY"}
 
 
 def _cluster(made: Object) -> Object:
@@ -100,6 +100,10 @@ def _cluster(made: Object) -> Object:
             "clusterIpv4CidrBlock": "10.1.0.0/16",
             "stackType": "IPV4",
         },
+        "networkConfig": {
+            **{key: value for key, value in made["networkConfig"].items() if value},
+            "network": made["network"],
+        },
         "addonsConfig": {**made["addonsConfig"], "gcePersistentDiskCsiDriverConfig": {"enabled": True}},
         "resourceLabels": {**made["resourceLabels"], "team": "ml"},
         "labelFingerprint": "a9dc16a7",
@@ -112,10 +116,12 @@ def _pool(made: Object) -> Object:
     config = made["config"]
     config["resourceLabels"]["goog-gke-node-pool-provisioning-model"] = "on-demand"
     config.setdefault("diskSizeGb", 100)
-    config.update(
-        diskType="pd-balanced", serviceAccount="default", shieldedInstanceConfig={"enableIntegrityMonitoring": True}
-    )
-    del config["taints"]
+    config.setdefault("serviceAccount", "default")
+    config["diskType"] = "pd-balanced"
+    config.setdefault("shieldedInstanceConfig", {"enableIntegrityMonitoring": True})
+    for false in ("spot", "flexStart", "taints"):
+        if not config[false]:
+            del config[false]
     if "accelerators" in config:
         config["taints"] = [{"key": "nvidia.com/gpu", "value": "present", "effect": "NO_SCHEDULE"}]
     bounds = {key: value for key, value in made["autoscaling"].items() if value}

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import updates
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import create, updates
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
     Object,
@@ -20,6 +20,11 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     gpu,
     resource,
     returned,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_plan import (
+    KEY,
+    OF_CLUSTER,
+    OFFICE,
 )
 
 ALL = [entry for entry in plan(gke(), PROJECT)["resources"] if entry["kind"] != "iam-member"]
@@ -56,6 +61,15 @@ def put(place: str, value: Any) -> Callable[[Object], None]:
     return change
 
 
+UPGRADES = {"strategy": "SURGE", "maxSurge": 0, "maxUnavailable": 1}
+EVERYTHING = gke(
+    gpu(gvnic=True, acceleratorNetworkProfile="auto"),
+    privateNodes=True,
+    **OF_CLUSTER["networks that reach it"][0],
+    **OF_CLUSTER["a key for Secrets"][0],
+)
+ENCRYPTED = {"state": "ENCRYPTED", "keyName": KEY}
+NAT = resource("router", EVERYTHING)["body"]["nats"][0]
 UPDATED: dict[str, Drift] = {
     "a missing secondary range": (
         "subnetwork",
@@ -225,6 +239,64 @@ UPDATED: dict[str, Drift] = {
         ("config.accelerators", [{key: L4[key] for key in ("acceleratorType", "acceleratorCount")}], [L4]),
         [("PUT", "", {"accelerators": [L4]})],
     ),
+    "upgrades that need a spare machine": (
+        "pool-gpu-l4",
+        put("upgradeSettings", {"strategy": "SURGE", "maxSurge": 1}),
+        ("upgradeSettings", {"strategy": "SURGE", "maxSurge": 1}, UPGRADES),
+        [("PUT", "", {"upgradeSettings": UPGRADES})],
+    ),
+    "no gVNIC": (
+        "pool-gpu-l4",
+        put("config.gvnic", None),
+        ("config.gvnic", None, {"enabled": True}),
+        [("PUT", "", {"gvnic": {"enabled": True}})],
+    ),
+    "networks that reach it": (
+        "cluster",
+        put("masterAuthorizedNetworksConfig", {"enabled": True, "cidrBlocks": [{"cidrBlock": "192.0.2.0/24"}]}),
+        (
+            "masterAuthorizedNetworksConfig",
+            {"enabled": True, "cidrBlocks": [{"cidrBlock": "192.0.2.0/24"}]},
+            {"enabled": True, "cidrBlocks": [OFFICE]},
+        ),
+        [
+            (
+                "PUT",
+                "",
+                {"update": {"desiredMasterAuthorizedNetworksConfig": {"enabled": True, "cidrBlocks": [OFFICE]}}},
+            )
+        ],
+    ),
+    "no key for Secrets": (
+        "cluster",
+        put("databaseEncryption", {"state": "DECRYPTED"}),
+        ("databaseEncryption", {"state": "DECRYPTED"}, ENCRYPTED),
+        [("PUT", "", {"update": {"desiredDatabaseEncryption": ENCRYPTED}})],
+    ),
+    "nodes that are not private": (
+        "cluster",
+        put("networkConfig.defaultEnablePrivateNodes", None),
+        ("networkConfig.defaultEnablePrivateNodes", None, True),
+        [("PUT", "", {"update": {"desiredDefaultEnablePrivateNodes": True}})],
+    ),
+    "one interface for each node": (
+        "cluster",
+        put("networkConfig.enableMultiNetworking", None),
+        ("networkConfig.enableMultiNetworking", None, True),
+        [("PUT", "", {"update": {"desiredEnableMultiNetworking": True}})],
+    ),
+    "no way to Google's APIs": (
+        "subnetwork",
+        put("privateIpGoogleAccess", False),
+        ("privateIpGoogleAccess", False, True),
+        [("POST", "/setPrivateIpGoogleAccess", {"privateIpGoogleAccess": True})],
+    ),
+    "another NAT": (
+        "router",
+        put("nats", [{**NAT, "natIpAllocateOption": "MANUAL_ONLY"}]),
+        ("nats", [{**NAT, "natIpAllocateOption": "MANUAL_ONLY"}], [NAT]),
+        [("PATCH", "", {"nats": [NAT]})],
+    ),
     "a name for people": (
         "service-account",
         put("displayName", "Robot"),
@@ -281,6 +353,20 @@ IMMUTABLE: dict[str, tuple[str, Callable[[Object], Any], str, str]] = {
         "clusterSecondaryRangeName=mine",
     ),
     "routes": ("cluster", put("ipAllocationPolicy.useIpAliases", None), "ipAllocationPolicy", "useIpAliases=true"),
+    "spot machines": ("pool-gpu-l4", put("config.spot", True), "config.spot", "give the pool a new name"),
+    "machines of flex-start": ("pool-gpu-l4", put("config.flexStart", True), "config.flexStart", "a new name"),
+    "the older datapath": (
+        "cluster",
+        put("networkConfig.datapathProvider", None),
+        "networkConfig.datapathProvider",
+        "Remove spec.datapathProvider",
+    ),
+    "another account of nodes": (
+        "pool-gpu-l4",
+        put("config.serviceAccount", "other@my-project.iam.gserviceaccount.com"),
+        "config.serviceAccount",
+        "give the pool a new name",
+    ),
     "scopes": (
         "pool-gpu-l4",
         put("config.oauthScopes", ["https://www.googleapis.com/auth/devstorage.read_only"]),
@@ -330,7 +416,7 @@ def test_what_is_no_difference(key: str, change: Callable[[Object], Any]) -> Non
 def test_updates(
     key: str, change: Callable[[Object], Any], differs: tuple[str, Any, Any], calls: list[tuple[str, str, Object]]
 ) -> None:
-    entry = resource(key)
+    entry = resource(key, EVERYTHING)
     have = returned(entry)
     change(have)
     found = diff(KINDS[entry["kind"]], have, entry["body"])
@@ -352,7 +438,7 @@ def test_updates(
 
 @pytest.mark.parametrize(("key", "change", "field", "told"), IMMUTABLE.values(), ids=IMMUTABLE)
 def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field: str, told: str) -> None:
-    entry = resource(key)
+    entry = resource(key, gke(datapathProvider="ADVANCED_DATAPATH", nodeServiceAccount="default"))
     have = returned(entry)
     change(have)
     found = diff(KINDS[entry["kind"]], have, entry["body"])
@@ -360,6 +446,60 @@ def test_what_cannot_be_changed(key: str, change: Callable[[Object], Any], field
     assert told in str(found[0])
     assert "{" not in str(found[0])
     assert updates(entry, have, found) == []
+
+
+RAIL = {"network": "rail-0", "subnetwork": "rail-0-us-central1"}
+# A setting that a pool gets for good, and one that differs.
+FOR_GOOD: dict[str, tuple[Object, Object, str]] = {
+    "another reservation": (
+        {"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["a"]}},
+        {"reservationAffinity": {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["b"]}},
+        "config.reservationAffinity",
+    ),
+    "no secure boot": (
+        {"shieldedInstanceConfig": {}},
+        {"shieldedInstanceConfig": {"enableSecureBoot": False}},
+        "config.shieldedInstanceConfig",
+    ),
+    "another life": (
+        {"flexStart": True, "maxRunDuration": "3600s"},
+        {"flexStart": True, "maxRunDuration": "7200s"},
+        "config.maxRunDuration",
+    ),
+    "nodes anywhere": ({"placementPolicy": {"type": "COMPACT"}}, {}, "placementPolicy"),
+    "no networks of GKE": ({"acceleratorNetworkProfile": "auto"}, {}, "networkConfig.acceleratorNetworkProfile"),
+    "another network": (
+        {"additionalNodeNetworkConfigs": [RAIL]},
+        {"additionalNodeNetworkConfigs": [{**RAIL, "network": "rail-1"}]},
+        "networkConfig.additionalNodeNetworkConfigs",
+    ),
+    "a network less": (
+        {"additionalNodeNetworkConfigs": [RAIL, RAIL]},
+        {"additionalNodeNetworkConfigs": [RAIL]},
+        "networkConfig.additionalNodeNetworkConfigs",
+    ),
+}
+
+
+@pytest.mark.parametrize(("asked", "made", "field"), FOR_GOOD.values(), ids=FOR_GOOD)
+def test_settings_that_a_pool_has_for_good(asked: Object, made: Object, field: str) -> None:
+    entry = resource("pool-gpu-l4", gke(gpu(**asked)))
+    assert diff(KINDS["node-pool"], returned(entry), entry["body"]) == []
+    found = diff(KINDS["node-pool"], returned(resource("pool-gpu-l4", gke(gpu(**made)))), entry["body"])
+    assert [(one.field, one.action) for one in found] == [(field, "immutable")]
+    assert "give the pool a new name" in found[0].remediation
+
+
+def test_a_pool_of_an_earlier_release_keeps_what_it_was_created_with() -> None:
+    """Secure boot, gVNIC, an account of their own and Dataplane V2 are for what is new, unless the manifest asks."""
+    cluster = resource("cluster")
+    assert diff(KINDS["cluster"], {**returned(cluster), "networkConfig": {}}, cluster["body"]) == []
+    assert create(cluster).body["cluster"]["networkConfig"]["datapathProvider"] == "ADVANCED_DATAPATH"
+    h100 = {"machineType": "a3-highgpu-8g", "gpu": {"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": 8}}
+    entry = resource("pool-gpu-l4", gke(gpu(**h100)))
+    assert diff(KINDS["node-pool"], returned(entry), entry["body"]) == []
+    sent = create(entry).body["nodePool"]["config"]
+    assert (sent["gvnic"], sent["shieldedInstanceConfig"]["enableSecureBoot"]) == ({"enabled": True}, True)
 
 
 def test_a_pool_of_a_fixed_size() -> None:
@@ -440,13 +580,13 @@ def test_taints_that_are_wanted() -> None:
 
 
 def test_every_update_of_the_table_is_made_and_tested() -> None:
-    entries = {entry["kind"]: entry for entry in ALL}
+    entries = {entry["kind"]: entry for entry in plan(EVERYTHING, PROJECT)["resources"]}
     tested = set()
     for key, change, _differs, _calls in UPDATED.values():
-        entry = resource(key)
+        entry = resource(key, EVERYTHING)
         have = returned(entry)
         change(have)
         tested |= {(entry["kind"], one.update) for one in diff(KINDS[entry["kind"]], have, entry["body"])}
     known = {(kind, field.update) for kind, each in KINDS.items() for field in each.fields if field.update}
     assert tested == known
-    assert set(entries) | {"iam-member"} == set(KINDS)
+    assert set(entries) == set(KINDS)

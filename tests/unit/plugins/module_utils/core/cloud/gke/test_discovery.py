@@ -27,19 +27,29 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
     returned,
     system,
 )
-from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_diff import UPDATED
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_diff import (
+    EVERYTHING,
+    UPDATED,
+)
+from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.test_plan import (
+    OF_CLUSTER,
+    SETTINGS,
+)
 
 
 def calls() -> list[Request]:
     cluster = gke(gpu(diskSizeGb=200), system(zones=["us-central1-b"]), project="other-project")
+    settings = [gke(gpu(**settings)) for settings, _becomes in SETTINGS.values()]
+    settings += [gke(**settings) for settings, _becomes in OF_CLUSTER.values()]
     every = [
         *plan(gke(), PROJECT)["resources"],
-        *plan(cluster, options=Options(labels={"team": "ml"}, dra_labels=True))["resources"],
+        *plan(cluster, options=Options(labels={"team": "ml"}))["resources"],
+        *(entry for each in settings for entry in plan(each, PROJECT)["resources"]),
     ]
     made = [call(entry) for entry in every for call in (find, create, delete)]
     made += [siblings(entry) for entry in every if entry["kind"] != "iam-member"]
     for key, change, _differs, _calls in UPDATED.values():
-        entry = resource(key)
+        entry = resource(key, EVERYTHING)
         have = returned(entry)
         change(have)
         made += updates(entry, have, diff(KINDS[entry["kind"]], have, entry["body"]))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
@@ -25,6 +26,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 NAME = "modelplane-system-gke-us-central-g-f8ba7"
+NODES = names.email(names.node_account_id("modelplane-system", "gke-us-central"), "my-project")
 EMAIL = "modelplane-system-gke-us-f8ba7@my-project.iam.gserviceaccount.com"
 NETWORK = f"projects/my-project/global/networks/{NAME}"
 LABELS = {
@@ -44,8 +46,17 @@ SYSTEM: dict[str, Any] = {
         "labels": {"modelplane.ai/pool": "system"},
         "taints": [],
         "resourceLabels": LABELS,
+        "spot": False,
+        "flexStart": False,
     },
 }
+SHIELDED = {
+    "config": {
+        "serviceAccount": NODES,
+        "shieldedInstanceConfig": {"enableSecureBoot": True, "enableIntegrityMonitoring": True},
+    }
+}
+FIRST = {**SYSTEM, "config": {**SYSTEM["config"], **SHIELDED["config"]}}
 GPU: dict[str, Any] = {
     "name": "gpu-l4",
     "initialNodeCount": 1,
@@ -62,6 +73,8 @@ GPU: dict[str, Any] = {
         },
         "taints": [],
         "resourceLabels": LABELS,
+        "spot": False,
+        "flexStart": False,
         "accelerators": [
             {
                 "acceleratorType": "nvidia-l4",
@@ -71,6 +84,7 @@ GPU: dict[str, Any] = {
         ],
     },
     "locations": ["us-central1-a", "us-central1-c"],
+    "upgradeSettings": {"strategy": "SURGE", "maxSurge": 0, "maxUnavailable": 1},
 }
 CLUSTER = f"projects/my-project/locations/us-central1/clusters/{NAME}"
 RESOURCES: list[dict[str, Any]] = [
@@ -100,6 +114,7 @@ RESOURCES: list[dict[str, Any]] = [
             "description": MARK,
             "network": NETWORK,
             "ipCidrRange": "10.0.0.0/24",
+            "privateIpGoogleAccess": True,
             "secondaryIpRanges": [
                 {"rangeName": "pods", "ipCidrRange": "10.1.0.0/16"},
                 {"rangeName": "services", "ipCidrRange": "10.2.0.0/16"},
@@ -107,6 +122,28 @@ RESOURCES: list[dict[str, Any]] = [
         },
         "needs": ["network"],
     },
+    {
+        "key": "node-service-account",
+        "kind": "service-account",
+        "name": NODES,
+        "parent": "projects/my-project",
+        "body": {"displayName": "Nodes of GKECluster gke-us-central", "description": MARK},
+        "needs": [],
+    },
+    *(
+        {
+            "key": f"node-iam-member-{key}",
+            "kind": "iam-member",
+            "name": f"{role} of {NODES}",
+            "parent": "projects/my-project",
+            "body": {"role": role, "member": f"serviceAccount:{NODES}"},
+            "needs": ["node-service-account"],
+        }
+        for key, role in (
+            ("defaultnodeserviceaccount", "roles/container.defaultNodeServiceAccount"),
+            ("reader", "roles/artifactregistry.reader"),
+        )
+    ),
     {
         "key": "cluster",
         "kind": "cluster",
@@ -126,9 +163,17 @@ RESOURCES: list[dict[str, Any]] = [
             "workloadIdentityConfig": {"workloadPool": "my-project.svc.id.goog"},
             "addonsConfig": {"gcpFilestoreCsiDriverConfig": {"enabled": True}},
             "resourceLabels": LABELS,
-            "nodePools": [SYSTEM],
+            "networkConfig": {"defaultEnablePrivateNodes": False},
+            "nodePools": [FIRST],
         },
-        "needs": ["network", "subnetwork"],
+        "needs": [
+            "network",
+            "subnetwork",
+            "node-service-account",
+            "node-iam-member-defaultnodeserviceaccount",
+            "node-iam-member-reader",
+        ],
+        "initial": {"networkConfig": {"datapathProvider": "ADVANCED_DATAPATH"}},
     },
     {
         "key": "pool-system",
@@ -137,6 +182,7 @@ RESOURCES: list[dict[str, Any]] = [
         "parent": CLUSTER,
         "body": {**SYSTEM, "version": "1.35"},
         "needs": ["cluster"],
+        "initial": SHIELDED,
     },
     {
         "key": "pool-gpu-l4",
@@ -145,6 +191,7 @@ RESOURCES: list[dict[str, Any]] = [
         "parent": CLUSTER,
         "body": {**GPU, "version": "1.35"},
         "needs": ["cluster"],
+        "initial": SHIELDED,
     },
     {
         "key": "service-account",
@@ -163,6 +210,27 @@ RESOURCES: list[dict[str, Any]] = [
         "needs": ["service-account"],
     },
 ]
+ROUTER: dict[str, Any] = {
+    "key": "router",
+    "kind": "router",
+    "name": NAME,
+    "parent": "projects/my-project/regions/us-central1",
+    "body": {
+        "name": NAME,
+        "description": MARK,
+        "network": NETWORK,
+        "nats": [
+            {
+                "name": "nat",
+                "natIpAllocateOption": "AUTO_ONLY",
+                "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+                "enableDynamicPortAllocation": True,
+                "enableEndpointIndependentMapping": False,
+            }
+        ],
+    },
+    "needs": ["network"],
+}
 DEFAULT: dict[str, Any] = {
     "object": {"namespace": "modelplane-system", "name": "gke-us-central"},
     "name": NAME,
@@ -171,6 +239,8 @@ DEFAULT: dict[str, Any] = {
     "version": "1.35",
     "labels": LABELS,
     "service_account": EMAIL,
+    "node_account": NODES,
+    "obsolete": [ROUTER],
     "resources": RESOURCES,
     "storage_class": {
         "apiVersion": "storage.k8s.io/v1",
@@ -320,7 +390,8 @@ def test_pools_of_every_sort() -> None:
         "locations": ["us-central1-b"],
     }
     pools = made["cluster"]["nodePools"]
-    assert pools == [{key: value for key, value in made["pool-controllers"].items() if key != "version"}]
+    first = merged(made["pool-controllers"], SHIELDED)
+    assert pools == [{key: value for key, value in first.items() if key != "version"}]
     assert made["pool-h100"]["config"]["accelerators"][0]["acceleratorCount"] == "8"
     sizes = {
         key: (made[key]["initialNodeCount"], *(made[key]["autoscaling"][f"{end}NodeCount"] for end in ("min", "max")))
@@ -352,14 +423,144 @@ def test_labels_of_ones_own() -> None:
     assert made["network"]["description"] == MARK.replace("fleet=default", "fleet=blue")
 
 
-def test_labels_for_dra() -> None:
-    made = bodies(plan(gke(), PROJECT, options=Options(dra_labels=True)))
-    assert made["pool-system"]["config"]["labels"] == SYSTEM["config"]["labels"]
-    assert made["pool-gpu-l4"]["config"]["labels"] == {
-        **GPU["config"]["labels"],
-        "gke-no-default-nvidia-gpu-device-plugin": "true",
-        "nvidia.com/gpu.present": "true",
-    }
+RESERVED = {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["h100"]}
+RAIL = {"network": "rail-0", "subnetwork": "rail-0-us-central1"}
+# A setting of a pool, and what it becomes in the body of the node pool.
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "spot": ({"spot": True}, {"config": {"spot": True}}),
+    "flex-start": (
+        {"flexStart": True, "maxRunDuration": "86400s"},
+        {
+            "config": {
+                "flexStart": True,
+                "maxRunDuration": "86400s",
+                "reservationAffinity": {"consumeReservationType": "NO_RESERVATION"},
+            },
+            "autoscaling": {"enabled": True, "minNodeCount": 0, "maxNodeCount": 8, "locationPolicy": "ANY"},
+            "management": {"autoRepair": False, "autoUpgrade": True},
+            "initialNodeCount": 0,
+            "upgradeSettings": None,
+        },
+    ),
+    "a reservation": (
+        {"reservationAffinity": RESERVED},
+        {
+            "config": {
+                "reservationAffinity": {**RESERVED, "key": "compute.googleapis.com/reservation-name"},
+            }
+        },
+    ),
+    "any reservation": (
+        {"reservationAffinity": {"consumeReservationType": "ANY_RESERVATION"}},
+        {"config": {"reservationAffinity": {"consumeReservationType": "ANY_RESERVATION"}}},
+    ),
+    "a spare machine for upgrades": (
+        {"upgradeSettings": {"maxSurge": 1, "maxUnavailable": 0}},
+        {"upgradeSettings": {"strategy": "SURGE", "maxSurge": 1, "maxUnavailable": 0}},
+    ),
+    "no secure boot": (
+        {"shieldedInstanceConfig": {"enableSecureBoot": False}},
+        {"config": {"shieldedInstanceConfig": {"enableSecureBoot": False, "enableIntegrityMonitoring": True}}},
+    ),
+    "nodes that are close to each other": (
+        {"placementPolicy": {"type": "COMPACT"}},
+        {"placementPolicy": {"type": "COMPACT"}},
+    ),
+    "gVNIC": ({"gvnic": True}, {"config": {"gvnic": {"enabled": True}}}),
+    "networks that GKE creates": (
+        {"acceleratorNetworkProfile": "auto"},
+        {"networkConfig": {"acceleratorNetworkProfile": "auto"}},
+    ),
+    "networks of one's own": (
+        {"additionalNodeNetworkConfigs": [RAIL]},
+        {"networkConfig": {"additionalNodeNetworkConfigs": [RAIL]}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "becomes"), SETTINGS.values(), ids=SETTINGS)
+def test_settings_of_pools(settings: dict[str, Any], becomes: dict[str, Any]) -> None:
+    expected = {**deepcopy(GPU), "version": "1.35", **becomes}
+    expected["config"] = {**GPU["config"], **becomes.get("config", {})}
+    expected = {key: value for key, value in expected.items() if value is not None}
+    assert bodies(plan(gke(gpu(**settings)), PROJECT))["pool-gpu-l4"] == expected
+
+
+def test_settings_of_pools_of_an_inference_cluster() -> None:
+    """They are written at the pool, and are those of a GKECluster."""
+    pool = {"name": "gpu-l4", "className": "l4", "zones": ["us-central1-a"], "minNodeCount": 0, "maxNodeCount": 2}
+    for settings, _becomes in SETTINGS.values():
+        cluster = inference_cluster({**pool, "gke": settings})
+        made = cluster_objects(cluster, {"l4": inference_class()})[0]["spec"]["nodePools"][1]
+        assert {key: made[key] for key in settings} == settings
+
+
+KEY = "projects/my-project/locations/us-central1/keyRings/fleet/cryptoKeys/secrets"
+OFFICE = {"cidrBlock": "203.0.113.0/24", "displayName": "office"}
+# Settings of a cluster, and what they become in its body.
+OF_CLUSTER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "private nodes": ({"privateNodes": True}, {"networkConfig": {"defaultEnablePrivateNodes": True}}),
+    "networks that reach it": (
+        {"masterAuthorizedNetworks": [OFFICE]},
+        {"masterAuthorizedNetworksConfig": {"enabled": True, "cidrBlocks": [OFFICE]}},
+    ),
+    "a key for Secrets": (
+        {"databaseEncryption": {"keyName": KEY}},
+        {"databaseEncryption": {"state": "ENCRYPTED", "keyName": KEY}},
+    ),
+    "the older datapath": (
+        {"datapathProvider": "LEGACY_DATAPATH"},
+        {"networkConfig": {"defaultEnablePrivateNodes": False, "datapathProvider": "LEGACY_DATAPATH"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("settings", "becomes"), OF_CLUSTER.values(), ids=OF_CLUSTER)
+def test_settings_of_clusters(settings: dict[str, Any], becomes: dict[str, Any]) -> None:
+    assert bodies(plan(gke(**settings), PROJECT))["cluster"] == {**bodies(DEFAULT)["cluster"], **becomes}
+
+
+def test_settings_of_clusters_of_an_inference_cluster() -> None:
+    for settings, _becomes in OF_CLUSTER.values():
+        made = cluster_objects(inference_cluster(**settings), {"l4": inference_class()})[0]["spec"]
+        assert {key: made[key] for key in settings} == settings
+
+
+def test_private_nodes_reach_the_internet_by_a_nat() -> None:
+    """It is there before the nodes, and goes with the cluster when its nodes are no longer private."""
+    found = plan(gke(privateNodes=True), PROJECT)
+    router, cluster = (next(each for each in found["resources"] if each["key"] == key) for key in ("router", "cluster"))
+    assert (router, found["obsolete"]) == (ROUTER, [])
+    assert "router" in cluster["needs"]
+    without = plan(gke(privateNodes=True, cloudNat=False), PROJECT)
+    assert "router" not in bodies(without)
+    assert without["obsolete"] == [ROUTER]
+
+
+@pytest.mark.parametrize("account", ["default", "nodes@my-project.iam.gserviceaccount.com"])
+def test_a_service_account_of_ones_own_choice(account: str) -> None:
+    found = plan(gke(nodeServiceAccount=account), PROJECT)
+    made = bodies(found)
+    assert not [key for key in made if key.startswith("node-")]
+    assert made["pool-gpu-l4"]["config"]["serviceAccount"] == account
+    assert made["cluster"]["nodePools"][0]["config"]["serviceAccount"] == account
+    assert found["node_account"] == account
+
+
+def test_nodes_with_more_interfaces_need_a_cluster_that_has_them() -> None:
+    found = bodies(plan(gke(gpu(additionalNodeNetworkConfigs=[RAIL])), PROJECT))["cluster"]["networkConfig"]
+    assert found == {"defaultEnablePrivateNodes": False, "enableMultiNetworking": True}
+
+
+def initial(cluster: dict[str, Any]) -> dict[str, Any]:
+    return next(entry for entry in plan(cluster, PROJECT)["resources"] if entry["key"] == "pool-gpu-l4")["initial"]
+
+
+def test_only_new_pools_get_what_a_manifest_leaves_open() -> None:
+    h100 = {"machineType": "a3-highgpu-8g", "gpu": {"acceleratorType": "nvidia-h100-80gb", "acceleratorCount": 8}}
+    assert initial(gke(gpu(**h100))) == {"config": {**SHIELDED["config"], "gvnic": {"enabled": True}}}
+    shielded = {"shieldedInstanceConfig": {"enableSecureBoot": False}}
+    assert initial(gke(gpu(**h100, gvnic=False, **shielded), nodeServiceAccount="default")) == {"config": {}}
 
 
 def test_descriptions_fit() -> None:
@@ -379,9 +580,9 @@ def test_the_same_each_time() -> None:
         again = {**cluster, "spec": {key: cluster["spec"][key] for key in keys}}
         assert json.dumps(plan(again, PROJECT)) == json.dumps(first)
     assert cluster == before
-    first["resources"][4]["body"]["config"]["resourceLabels"]["x"] = "y"
+    bodies(first)["pool-a"]["config"]["resourceLabels"]["x"] = "y"
     assert "x" not in first["labels"]
-    assert "x" not in bodies(first)["pool-a"]["config"]["resourceLabels"]
+    assert "x" not in bodies(first)["pool-b"]["config"]["resourceLabels"]
     assert "x" not in bodies(first)["cluster"]["nodePools"][0]["config"]["resourceLabels"]
 
 

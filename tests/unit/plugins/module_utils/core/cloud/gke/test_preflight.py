@@ -59,7 +59,7 @@ ACCELERATORS: Types = {
 GOOD = Found(
     apis=frozenset(rights.APIS),
     permissions=frozenset(rights.EVERY),
-    node_account=rights.node_account("7"),
+    node_account=plan(gke(), PROJECT)["node_account"],
     zones=(*ZONES, "us-east4-a"),
     machines=MACHINES,
     accelerators=ACCELERATORS,
@@ -149,10 +149,27 @@ def test_resource_manager_takes_all_permissions_at_once() -> None:
     ("field", "words"), [("node_account_there", "does not exist"), ("may_act_as_it", "roles/iam.serviceAccountUser")]
 )
 def test_the_account_of_nodes(field: str, words: str) -> None:
-    found = replace(GOOD, **{field: False})
-    assert words in problem(told(found=found))
-    assert "7-compute@developer.gserviceaccount.com" in problem(told(found=found))
-    assert words in warning(told(found=replace(found, **THERE)))
+    default = {"nodeServiceAccount": "default"}
+    found = replace(GOOD, node_account=rights.default_account("7"), **{field: False})
+    assert words in problem(told(found=found, **default))
+    assert "7-compute@developer.gserviceaccount.com" in problem(told(found=found, **default))
+    assert words in warning(told(found=replace(found, **THERE), **default))
+
+
+def test_an_account_of_nodes_that_is_created_with_the_cluster() -> None:
+    """It may be missing; who creates nodes has to have a right in the project then."""
+    assert told(found=replace(GOOD, node_account_there=False)) == Verdict((), ())
+    found = replace(GOOD, node_account_there=False, permissions=GOOD.permissions - {rights.ACTING})
+    assert "roles/iam.serviceAccountUser in the project, or set nodeServiceAccount" in problem(told(found=found))
+    assert "may not have nodes run as" in problem(told(found=replace(GOOD, may_act_as_it=False)))
+
+
+def test_an_account_of_nodes_that_somebody_named() -> None:
+    email = "nodes@my-project.iam.gserviceaccount.com"
+    found = replace(GOOD, node_account=email, node_account_there=False)
+    assert f"{email}, which nodes run as, does not exist. Create it" in problem(
+        told(found=found, nodeServiceAccount=email)
+    )
 
 
 # Places and versions

@@ -15,6 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     policies,
     requests,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
@@ -49,7 +50,7 @@ CALLS: dict[str, tuple[str, str, str, set[str]]] = {
         "compute",
         "compute/v1/projects/my-project/regions/us-central1/subnetworks",
         "",
-        {"name", "description", "network", "ipCidrRange", "secondaryIpRanges"},
+        {"name", "description", "network", "ipCidrRange", "privateIpGoogleAccess", "secondaryIpRanges"},
     ),
     "cluster": ("container", CLUSTERS, "", {"cluster"}),
     "pool-system": ("container", f"{CLUSTERS}/{NAME}/nodePools", "", {"nodePool"}),
@@ -84,8 +85,10 @@ def test_calls(key: str, calls: tuple[str, str, str, set[str]]) -> None:
 
 def test_bodies() -> None:
     cluster, pool, account = (resource(key) for key in ("cluster", "pool-gpu-l4", "service-account"))
-    assert requests.create(cluster).body == {"cluster": cluster["body"]}
-    sent = {key: value for key, value in pool["body"].items() if key != "version"}
+    assert requests.create(cluster).body == {"cluster": merged(cluster["body"], cluster["initial"])}
+    body = merged(pool["body"], pool["initial"])
+    assert body["config"]["shieldedInstanceConfig"]["enableSecureBoot"]
+    sent = {key: value for key, value in body.items() if key != "version"}
     assert requests.create(pool).body == {"nodePool": sent}
     assert requests.create(account).body == {
         "accountId": "modelplane-system-gke-us-f8ba7",
