@@ -190,12 +190,12 @@ def _cloud_cluster(
 ) -> Object:
     kind = f"{cluster.spec.cluster.source}Cluster"
     pools = [_cloud_pool(block, pool, classes) for pool in cluster.spec.node_pools or ()]
-    spec: dict[str, Any] = {"region": block.region}
-    if isinstance(block, GKESource) and block.project:
-        spec["project"] = block.project
-    spec["kubernetesVersion"] = block.kubernetes_version
-    if block.credentials:
-        spec["credentials"] = api.wire(block.credentials)
+    spec: dict[str, Any] = {
+        "region": block.region,
+        **({"project": block.project} if isinstance(block, GKESource) and block.project else {}),
+        "kubernetesVersion": block.kubernetes_version,
+        **({"credentials": api.wire(block.credentials)} if block.credentials else {}),
+    }
     if isinstance(block, GKESource):
         spec |= _gke_settings(block)
     gpus = sum(
