@@ -162,17 +162,17 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    told = declared_resources.declared(module, _KINDS)
-    live = told.live
-    written = [api.wire(resource, set_only=True) for resource in told.loaded.resources]
+    declared = declared_resources.declared(module, _KINDS)
+    live = declared.live
+    written = [api.wire(resource, set_only=True) for resource in declared.loaded.resources]
     if module.params["path"] and module.params["control"] is None:
         try:
             live = [*live, *map(api.wire, build.scheduled(module.params["path"]))]
         except StoreError as error:
             module.fail_json(msg=str(error))
-    found = fleet.clusters(live, written, told.loaded.locate)
-    sound = {name: cluster for name, cluster in found.items() if name not in told.held}
-    module.exit_json(changed=False, clusters=sound, held=sorted(told.held))
+    found = fleet.clusters(live, written, declared.loaded.locate)
+    sound = {name: cluster for name, cluster in found.items() if name not in declared.held}
+    module.exit_json(changed=False, clusters=sound, held=sorted(declared.held))
 
 
 def main() -> None:

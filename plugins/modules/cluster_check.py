@@ -237,8 +237,8 @@ def work(module: AnsibleModule) -> None:
             return _checked(client, desired(client.name), module.params["recorded_in"] or "")
 
         found = per_cluster.on_each(module, checked)
-        for name, told in found.items():
-            told.setdefault("report", [f"{name}: it could not be looked at", f"  error: {told['msg']}"])
+        for name, result in found.items():
+            result.setdefault("report", [f"{name}: it could not be looked at", f"  error: {result['msg']}"])
         per_cluster.end(module, found)
 
 
@@ -299,10 +299,10 @@ def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
 
 def _resources(module: AnsibleModule) -> list[Object]:
     """Those on the control cluster, with the manifests over them."""
-    told = declared_resources.declared(module, _KINDS)
+    declared = declared_resources.declared(module, _KINDS)
     # Of one that is in both, the manifest counts.
-    found = {identity(value): value for value in (*told.live, *map(api.wire, told.loaded.resources))}
-    for ref in told.loaded.unusable:
+    found = {identity(value): value for value in (*declared.live, *map(api.wire, declared.loaded.resources))}
+    for ref in declared.loaded.unusable:
         if ref.kind in _RUNNING:
             # What runs of one with errors goes on, and needs what it needed.
             value = {

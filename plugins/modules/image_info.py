@@ -62,10 +62,10 @@ def work(module: AnsibleModule) -> None:
     prepare(module)
     if module.params["control"]:
         libraries.need(module, "kubernetes")
-    told = declared_resources.declared(module, _KINDS)
-    written = (api.wire(resource) for resource in told.loaded.resources if resource.kind in _KINDS)
+    declared = declared_resources.declared(module, _KINDS)
+    written = (api.wire(resource) for resource in declared.loaded.resources if resource.kind in _KINDS)
     found: dict[str, set[str]] = {}
-    for value in (*written, *told.live):
+    for value in (*written, *declared.live):
         place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
         # Arguments of engines name models, some of which look like images.
         found.setdefault(f"{text(value, 'kind')} {place}", set()).update(in_object(value, texts=False))

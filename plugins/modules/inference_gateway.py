@@ -163,10 +163,10 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
         with connect(given, write_cache=not module.check_mode) as client:
             live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
-            wanted, _ = declared_gateway(loaded.resources, [live] if live else [])
-            if wanted is None and not (live and module.params["state"] == "absent"):
+            desired, _ = declared_gateway(loaded.resources, [live] if live else [])
+            if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
-            look = _waited(module, client, wanted)
+            look = _waited(module, client, desired)
             _end(module, look, _write(client, look, check_mode=module.check_mode) if look.live else {})
     except api.InvalidResource as error:
         fail(module, error.problems)

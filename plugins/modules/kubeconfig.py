@@ -183,15 +183,15 @@ def work(module: AnsibleModule) -> None:
 
 
 def _wanted(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """The clusters whose files are wanted, the control cluster as `control`."""
+    """The clusters whose files are asked for, the control cluster as `control`."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if control is not None and cluster_options.CONTROL in connections:
         raise cluster_options.ArgumentsError("clusters has one named control, whose file would be that of control")
-    wanted = connections if "clusters" in params["parts"] else {}
+    chosen = connections if "clusters" in params["parts"] else {}
     if control is not None and "control" in params["parts"]:
-        wanted = {**wanted, cluster_options.CONTROL: control}
-    return wanted
+        chosen = {**chosen, cluster_options.CONTROL: control}
+    return chosen
 
 
 def main() -> None:

@@ -153,15 +153,15 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "kubernetes")
     prepare(module)
-    told = declared_resources.declared(module, _KINDS)
+    declared = declared_resources.declared(module, _KINDS)
     try:
-        gateway = _gateway(told.loaded.resources, told.live)
+        gateway = _gateway(declared.loaded.resources, declared.live)
     except api.InvalidResource as error:
         fail(module, error.problems)
-    found = _clusters([*told.live, *map(api.wire, told.loaded.resources)])
-    faulty = {ref.kind for ref in told.loaded.unusable}
-    # Which cluster a ServingStack with errors is of cannot be told.
-    held = told.held.union(found) if "ServingStack" in faulty else told.held
+    found = _clusters([*declared.live, *map(api.wire, declared.loaded.resources)])
+    faulty = {ref.kind for ref in declared.loaded.unusable}
+    # Which cluster a ServingStack with errors is of cannot be declared.
+    held = declared.held.union(found) if "ServingStack" in faulty else declared.held
     names = module.params["names"]
     asked = held.union(found) if names is None else frozenset(names)
     module.exit_json(
@@ -199,15 +199,15 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
 
 def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
     """What the InferenceGateway asks for. Raises InvalidResource."""
-    wanted, made_there = declared_gateway(resources, live)
-    if wanted is None:
+    desired, made_there = declared_gateway(resources, live)
+    if desired is None:
         return {}
-    settings = wanted.spec.traefik
-    backend = backend_of(wanted)
+    settings = desired.spec.traefik
+    backend = backend_of(desired)
     return {
-        "releases": [asdict(release) for release in backend.releases(wanted)],
-        "objects": list(backend.objects(wanted)),
-        "published": [] if made_there else [published_copy(wanted)],
+        "releases": [asdict(release) for release in backend.releases(desired)],
+        "objects": list(backend.objects(desired)),
+        "published": [] if made_there else [published_copy(desired)],
         "address_pool": settings.metallb.address_pool
         if settings and settings.load_balancer and settings.metallb
         else "",

@@ -159,8 +159,10 @@ def is_unused(variables: Mapping[str, Any]) -> bool:
 
 
 def provisioned(host: str, variables: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """What is `known` of the cluster of a host, by the name of the cluster, if the fleet creates it in a cloud; else
-    nothing. Raises ConnectionsError."""
+    """Return the entry of `known` for the cluster of a host if the fleet creates it in a cloud, else nothing.
+
+    Raises ConnectionsError.
+    """
     about = known.get(variables.get("fleet_cluster") or host) or {}
     if variables.get("fleet_provision", "managed") != "managed" or not about.get("provider"):
         return {}

@@ -177,12 +177,12 @@ def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
     return found
 
 
-def _alike(wanted: str, names: Iterable[str]) -> str:
-    """The name of a group that was meant to be another one, "" for none."""
-    others = [name for name in names if name not in _LIKE]
+def _alike(name: str, names: Iterable[str]) -> str:
+    """Return the name of the group that was meant, "" for none."""
+    others = [each for each in names if each not in _LIKE]
     # Kubespray's kube_control_plane is a group of its own.
-    near = nearest(wanted, others, MISSPELT)
-    return near or next((each for each in others if _LIKE[wanted].match(_folded(each))), "")
+    near = nearest(name, others, MISSPELT)
+    return near or next((each for each in others if _LIKE[name].match(_folded(each))), "")
 
 
 def _folded(name: str) -> str:

@@ -40,7 +40,7 @@ def on_each(
     Every result has `changed`, `failed` and `msg`; a cluster where it raised ApiError has no more. Raises
     ArgumentsError.
     """
-    wanted = cluster_options.connections(module.params) if connections is None else connections
+    chosen = cluster_options.connections(module.params) if connections is None else connections
 
     def task(connection: Connection, control: Client | None) -> Callable[[], dict[str, Any]]:
         def there() -> dict[str, Any]:
@@ -50,7 +50,7 @@ def on_each(
         return there
 
     with control_client(module) as control:
-        tasks = {name: task(connection, control) for name, connection in wanted.items()}
+        tasks = {name: task(connection, control) for name, connection in chosen.items()}
         outcomes = fan_out(tasks, cluster_options.forks(module.params))
     return {
         name: {"changed": False, "failed": isinstance(told, ApiError), "msg": ""}

@@ -16,7 +16,7 @@ class CloudError(Exception):
     """A cloud refuses something, cannot be reached, or something there failed.
 
     `code`: the error code of the API, the class of the library's exception where no answer came, or empty. `message`:
-    what was said, without code and advice. `str()` is all of it in one text. `too_early`: what the call waits for that
+    what was said, without code and hint. `str()` is all of it in one text. `too_early`: what the call waits for that
     was created a moment ago and is not known everywhere yet ("its role to be known everywhere"), empty when it failed
     for another reason; such a call is sent again for two minutes.
     """
@@ -60,7 +60,7 @@ class CloudError(Exception):
 
     @property
     def blocker(self) -> str:
-        """What a busy object is busy with, for messages."""
+        """Name what keeps a busy object busy, for messages."""
         return "another change"
 
 

@@ -18,8 +18,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 
 @dataclass(frozen=True)
 class Status:
-    """How far an operation is. `word`: in a few words (`RUNNING, 40 %`). `error`: why it failed; None while it goes on,
-    and when it went well."""
+    """Progress of an operation. `word`: in a few words (`RUNNING, 40 %`). `error`: why it failed; None while it goes
+    on, and when it went well."""
 
     word: str
     done: bool

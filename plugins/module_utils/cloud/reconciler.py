@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
 
 _ROUNDS = 10
-"""How often something is read and tried again that others change at the same time."""
+"""Attempts at an object that others change at the same time, each from a new reading."""
 _PAUSE = 5.0
 """Seconds between two of these rounds, at most: a read right after a change may still be of before it."""
 _BUSY_DELAY = 15.0
@@ -33,7 +33,7 @@ _NEW_SECONDS = 120.0
 @dataclass(frozen=True)
 class Done:
     """The result of one object. `created`, `changed`: by this run, the latter also when it was created. `begun`: it is
-    not done, and was not waited for; `pending` says so where nobody else does."""
+    not done, and was not waited for; `pending` says so where nothing else does."""
 
     actual: Actual | None = None
     created: bool = False
@@ -53,7 +53,7 @@ def refusals(title: str, changes: Sequence[Change]) -> list[str]:
 
 @dataclass(frozen=True)
 class Run:
-    """How objects are reconciled. `until_done`: whether to wait for what is begun."""
+    """Settings of one reconciliation. `until_done`: wait for what is begun."""
 
     provider: Provider
     changes: Changes
@@ -148,7 +148,7 @@ class Run:
             begun: Operation | None = first.value
             return begun
         if not self.until_done:
-            raise LaterError(f"{first.told}: run again")
+            raise LaterError(f"{first.message}: run again")
         limit = self.wait.timeout if first.value.busy else min(_NEW_SECONDS, self.wait.timeout)
         attempts = [first]
         wait = replace(self.wait, timeout=limit, delay=min(self.wait.delay, _BUSY_DELAY))

@@ -28,20 +28,20 @@ ARGUMENTS = arguments()
 
 @dataclass(frozen=True)
 class Seen:
-    """What one look found.
+    """Result of one reading.
 
-    `told`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why it
-    never will be, with what to do about it; empty while it may. `value`: the object as the cloud describes it.
+    `message`: the state in words, such as "node group gpu is CREATING". `done`: it is as it should be. `failure`: why
+    it never will be, with what to do about it; empty while it may. `value`: the object as the cloud describes it.
     """
 
-    told: str
+    message: str
     done: bool = False
     failure: str = ""
     value: Any = None
 
 
 class Progress:
-    """Takes what is told of a wait: into `lines`, for the result, and to the log, which -v shows while it lasts."""
+    """Sink of the messages of a wait: into `lines`, for the result, and to the log, which -v shows while it lasts."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -63,12 +63,12 @@ def wait_for(
 ) -> Seen:
     """Look every `delay` seconds until it is done; the last look.
 
-    `what` says what is waited for ("cluster west to become active"). Every change of what is told goes to `progress`.
+    `what` says what is waited for ("cluster west to become active"). Every change of its message goes to `progress`.
     Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is busy or out of
     reach for a while ends no wait. There is at least one look.
     """
     started = time.monotonic()
-    last, told, fault = "", "", ""
+    last, message, fault = "", "", ""
     while True:
         try:
             seen = poll()
@@ -77,19 +77,19 @@ def wait_for(
                 raise
             fault = str(caught)
         else:
-            fault, told = "", seen.told
+            fault, message = "", seen.message
             if seen.failure:
                 raise error(f"wait for {what}", seen.failure)
-            if told and told != last:
-                progress(f"{told} (after {_duration(time.monotonic() - started)})")
-                last = told
+            if message and message != last:
+                progress(f"{message} (after {_duration(time.monotonic() - started)})")
+                last = message
             if seen.done:
                 return seen
         left = timeout - (time.monotonic() - started)
         if left <= 0:
             raise error(
                 f"wait for {what}",
-                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (told, fault)))}",
+                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (message, fault)))}",
                 code="WaitTimeout",
                 hint=f"Nothing is lost: {error.cloud} goes on, and so does the next run. A longer wait_timeout waits "
                 "longer",
@@ -99,7 +99,7 @@ def wait_for(
 
 @dataclass(frozen=True)
 class Wait:
-    """How long things are waited for, in seconds, where progress goes, and the class of the errors."""
+    """Limits of waiting in seconds, where progress goes, and the class of the errors."""
 
     timeout: float
     delay: float

@@ -57,20 +57,20 @@ class AccountKeys:
 
     def bring(self, place: Place, now: datetime.datetime) -> str:
         """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
-        wanted = owned_secret.labels(place.labels)
+        labels = owned_secret.labels(place.labels)
         live = owned_secret.look(place.control, place.secret)
-        owned_secret.check_ours(place.control, place.secret, live, wanted, _WHAT)
+        owned_secret.check_ours(place.control, place.secret, live, labels, _WHAT)
         keys = self._listed()
         stored = _stored(live, place.secret.key, self._email)
         kept = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
         if kept is None:
-            return self._replace(place, live, wanted, keys, stored)
+            return self._replace(place, live, labels, keys, stored)
         have = dict(fields(live, "metadata", "labels"))
-        if any(have.get(name) != value for name, value in wanted.items()):
-            self._changes.tell("labels", have, {**have, **wanted})
+        if any(have.get(name) != value for name, value in labels.items()):
+            self._changes.tell("labels", have, {**have, **labels})
             if not self._changes.check_mode:
                 held = text(live, "data", place.secret.key)
-                owned_secret.write(place.control, place.secret, wanted, base64.b64decode(held).decode(), live)
+                owned_secret.write(place.control, place.secret, labels, base64.b64decode(held).decode(), live)
         self._delete_all([key for key in keys if key is not kept and _since(key) <= _since(kept)])
         return _id(kept)
 
@@ -90,7 +90,7 @@ class AccountKeys:
         return True
 
     def _replace(
-        self, place: Place, live: Object | None, wanted: Mapping[str, str], keys: Sequence[Key], stored: str
+        self, place: Place, live: Object | None, labels: Mapping[str, str], keys: Sequence[Key], stored: str
     ) -> str:
         """Make a new key, keep it in the Secret, and delete the others."""
         before = {"key": stored} if live is not None else None
@@ -102,7 +102,7 @@ class AccountKeys:
         self._delete_all(oldest[: max(len(oldest) - _LIMIT + 1, 0)])
         made = self._make()
         try:
-            owned_secret.write(place.control, place.secret, wanted, self._content(made), live)
+            owned_secret.write(place.control, place.secret, labels, self._content(made), live)
         except (ApiError, GoogleError):
             # Nobody will ever see its private part again.
             with contextlib.suppress(GoogleError):
@@ -117,10 +117,10 @@ class AccountKeys:
         """A new key. An account that was made a moment ago is not known everywhere, so it is asked for again."""
         attempts = Attempts(_ACCOUNT_RETRIES, _ACCOUNT_SECONDS)
         what = f"make a key of service account {self._email}"
-        wanted = {"privateKeyType": "TYPE_GOOGLE_CREDENTIALS_FILE"}
+        body = {"privateKeyType": "TYPE_GOOGLE_CREDENTIALS_FILE"}
         while True:
             try:
-                return self._client.send("iam", "POST", f"{self._path}/keys", wanted, what)
+                return self._client.send("iam", "POST", f"{self._path}/keys", body, what)
             except GoogleError as error:
                 if not (error.absent and attempts.again()):
                     raise

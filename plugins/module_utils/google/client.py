@@ -42,7 +42,7 @@ class Client:
 
     def call(self, request: Request, what: str = "") -> dict[str, Any]:
         """The answer; `what` says what is being done, where the request does not."""
-        return self.send(request.service, request.method, request.path, request.body, what or request.told)
+        return self.send(request.service, request.method, request.path, request.body, what or request.purpose)
 
     def send(
         self, service: str, method: str, path: str, body: Mapping[str, Any] | None = None, what: str = ""

@@ -121,7 +121,7 @@ class Leftovers:
                     self._tell(thing)
                 if not self._until_done:
                     return Seen("", done=True, value=False)
-                finish(self._client, thing.resource, answer, request.told, self._wait)
+                finish(self._client, thing.resource, answer, request.purpose, self._wait)
             except GoogleError as error:
                 if error.absent:
                     return Seen("", done=True, value=True)
@@ -134,7 +134,7 @@ class Leftovers:
         if first.done:
             return bool(first.value)
         if not self._until_done:
-            self.pending.append(f"{first.told}. Run again")
+            self.pending.append(f"{first.message}. Run again")
             return False
         looks = [first]
         return bool(self._wait.until(lambda: looks.pop() if looks else again(), f"{thing.title} to be gone"))

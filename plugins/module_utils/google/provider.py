@@ -118,9 +118,9 @@ class GoogleProvider:
 
     def _action(self, resource: Resource, request: Request) -> Action:
         def send() -> Operation | None:
-            return operation(self._client, resource, self._client.call(request), request.told)
+            return operation(self._client, resource, self._client.call(request), request.purpose)
 
-        return Action(request.told, send)
+        return Action(request.purpose, send)
 
     def _policy_change(self, resource: Resource, change: Any) -> Action:
         """A policy is read and written back as a whole, with its etag."""
@@ -134,7 +134,7 @@ class GoogleProvider:
                 raise
             return None
 
-        return Action(change(resource, {}).told, send)
+        return Action(change(resource, {}).purpose, send)
 
 
 def connect(module: Any) -> GoogleProvider:

@@ -24,7 +24,7 @@ class TransportError(Exception):
 
 
 def explain(error: Exception, url: str, proxy: str, timeout: float) -> TransportError:
-    """What happened, in words; whether the server may have seen the request, and whether another attempt may help."""
+    """Message of a failed call; whether the server may have seen the request, and whether another attempt may help."""
     kinds = urllib3.exceptions
     server = shown_url(url)
     by = f" through the proxy {shown_url(proxy)}" if proxy else ""
@@ -36,8 +36,8 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
     ):
         # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
-        told = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
-        said = told[0] if told else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        reasons = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
+        said = reasons[0] if reasons else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
         return TransportError(
             f"the certificate of {server} is not trusted: {_short(said)}",
             permanent=True,

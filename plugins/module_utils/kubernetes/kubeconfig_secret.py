@@ -56,20 +56,20 @@ def bring(
     in the Secret `google_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError; also for a Secret
     that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
     either."""
-    wanted = owned_secret.labels(labels)
+    desired = owned_secret.labels(labels)
     live = owned_secret.look(control, place)
-    owned_secret.check_ours(control, place, live, wanted, _WHAT)
+    owned_secret.check_ours(control, place, live, desired, _WHAT)
     if live is None and check_mode:
-        return Written(True, after={"labels": wanted, "keys": [place.key]})
+        return Written(True, after={"labels": desired, "keys": [place.key]})
     target = cluster.target()
     here = _without_user(kubeconfig_with(cluster.name, cluster.name, target, {}))
     before = _shown(live, place.key) if live is not None else {}
-    after = {"labels": {**before.get("labels", {}), **wanted}, "kubeconfig": here}
+    after = {"labels": {**before.get("labels", {}), **desired}, "kubeconfig": here}
     changed = before != after
     if not check_mode:
         if google_key is not None:
             target = replace(target, credentials=_of_key(control, google_key), impersonate="")
-        owned_secret.write(control, place, wanted, to_yaml(kubeconfig_of(cluster.name, target)), live)
+        owned_secret.write(control, place, desired, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
 

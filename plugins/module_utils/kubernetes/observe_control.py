@@ -61,8 +61,8 @@ class ControlLook:
     resources: Sequence[Object] = field(default=(), repr=False)
 
 
-def observe_control(client: Client, wanted: Expected) -> ControlLook:
-    """Look at the control cluster. `wanted` is what the resources that are known already expect; those that are found
+def observe_control(client: Client, desired: Expected) -> ControlLook:
+    """Look at the control cluster. `desired` is what the resources that are known already expect; those that are found
     there are added. Raises ApiError when it does not answer, or does not let us see what is ours."""
     version = client.version()
     resources = [
@@ -76,9 +76,9 @@ def observe_control(client: Client, wanted: Expected) -> ControlLook:
         if value["kind"] == "Deployment" and unsettled(value)
     }
     pods = troubled_pods(client, selectors(names.ENDPOINT_LABEL, endpoints), clock)
-    gateway = wanted.gateway or found.gateway
+    gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
-    secrets, unread = _secrets(client, _merged(wanted.secrets, found.secrets))
+    secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets))
     objects = [*(lean(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
     return ControlLook(
         entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
@@ -108,15 +108,15 @@ def no_control() -> ControlLook:
 
 
 def observe_gateway(
-    client: Client, wanted: api.InferenceGateway | None
+    client: Client, desired: api.InferenceGateway | None
 ) -> tuple[list[Object], dict[str, Any], list[str]]:
     """What there is of the control gateway that an InferenceGateway asks for: its objects, its controller (a Component
     in its written form), and what could not be looked at. Raises ApiError."""
     objects = _gateway(client)
-    controller, warnings = _controller(client, wanted)
-    if wanted and objects and not entries(objects[0], "status", "addresses"):
+    controller, warnings = _controller(client, desired)
+    if desired and objects and not entries(objects[0], "status", "addresses"):
         try:
-            addresses = _node_addresses(client, wanted)
+            addresses = _node_addresses(client, desired)
         except Forbidden as error:
             warnings = [*warnings, f"the address of the gateway was not looked for: {reason(error)}"]
         else:
@@ -124,9 +124,9 @@ def observe_gateway(
     return [lean(value) for value in objects], controller, warnings
 
 
-def _node_addresses(client: Client, wanted: api.InferenceGateway) -> list[str]:
+def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
     """Where the controller is reached through ports of nodes; empty when its Service is of another type."""
-    place = backend_of(wanted).own_service
+    place = backend_of(desired).own_service
     service = client.get("v1", "Service", place.name, place.namespace)
     if text(service, "spec", "type") != "NodePort":
         return []
@@ -173,11 +173,11 @@ def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
     return {key: one.get(key, frozenset()) | other.get(key, frozenset()) for key in {*one, *other}}
 
 
-def _secrets(client: Client, wanted: SecretKeys) -> tuple[list[dict[str, Any]], list[str]]:
-    """Which keys of Secrets have a value. Secrets that we may not read are taken to have what is wanted of them: a
+def _secrets(client: Client, desired: SecretKeys) -> tuple[list[dict[str, Any]], list[str]]:
+    """Which keys of Secrets have a value. Secrets that we may not read are taken to have what is expected of them: a
     running endpoint must not be withdrawn because of a missing permission."""
     found, unread = [], []
-    for key, keys in sorted(wanted.items()):
+    for key, keys in sorted(desired.items()):
         namespace, name = key
         try:
             secret = client.get("v1", "Secret", name, namespace)

@@ -81,7 +81,7 @@ _SGLANG_ATTENTION = "--enable-dp-attention"
 
 @dataclass(frozen=True)
 class CommandLine:
-    """What a container is started with. `variables` are the names of its environment."""
+    """Command line of a container. `variables` are the names of its environment."""
 
     command: Sequence[str] = ()
     args: Sequence[str] = ()

@@ -161,7 +161,7 @@ def repository_name(repository: str) -> str:
 
 
 def helm_finding(program: str, version: str, error: str) -> str:
-    """What is wrong with a Helm that printed this version, or failed with this error; empty if nothing is."""
+    """Return the problem of a Helm that printed this version, or failed with this error; empty if there is none."""
     hint = "Install Helm 3.17 or newer on the machine that runs Ansible, or name its program in mirror_helm."
     if error:
         return f"{program} does not run ({error}). {hint}"
@@ -183,7 +183,7 @@ def no_tool_finding(program: str, images: Sequence[Image]) -> str:
 
 
 def is_missing(error: str) -> bool:
-    """Whether the error of a registry means that it does not have what was asked for."""
+    """Return true if the error of a registry means that it does not have what was asked for."""
     return bool(_MISSING.search(error))
 
 
@@ -212,7 +212,7 @@ def check_lock(chart: Chart, checksum: str, known: str, lock: str, folder: str) 
 
 
 def check_copy(chart: Chart, checksum: str, copied: str, *, replace: bool) -> bool:
-    """Whether an archive has to be pushed over the one that the registry has. Raises MirrorError where it must not."""
+    """Return true if an archive has to replace the one in the registry. Raises MirrorError where it must not."""
     if checksum != copied and not replace:
         raise MirrorError(
             f"{chart.destination}/{chart.chart} has version {chart.version} with sha256 {copied}, and that of "

@@ -50,7 +50,7 @@ def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
 
 
 def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
-    """All that is wrong with an EKSCluster (wire form), by itself and beside `others`, told where the user wrote it."""
+    """Return the problems of an EKSCluster (wire form), by itself and beside `others`, where the user wrote them."""
     try:
         read = reading.read(cluster)
     except api.InvalidResource as error:
@@ -93,9 +93,11 @@ def of_zones(
     `available`: the zones that a control plane can be in, empty when they are not known."""
     if len(zones) < len(cidrs):
         count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
-        told = f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
+        message = (
+            f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
+        )
         hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
-        return [where_written(Problem(told, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
+        return [where_written(Problem(message, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
     problems = [
         *(_unusable(zone, f"{_ZONES}[{index}]", available) for index, zone in _missing(read.zones, available)),
         *(
@@ -120,8 +122,8 @@ def _without_subnet(
     if available and zone not in available:
         return _unusable(zone, path, available)
     more = _directly(read) if read.composed else f"or add a range to {_CIDRS}{' and its zone' if read.zones else ''}"
-    told = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
-    return Problem(told, path, short_value(zone), f"Choose one of these, {more}")
+    message = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
+    return Problem(message, path, short_value(zone), f"Choose one of these, {more}")
 
 
 def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
@@ -147,8 +149,10 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
         elif len(key) > 128 or len(str(tags[key])) > 256:
             problems.append(Problem("must be at most 128 characters, its value at most 256", f"tags.{key[:60]}"))
         elif not key or not _TAG.fullmatch(key) or not _TAG.fullmatch(str(tags[key])):
-            told = "must be letters, digits, spaces and any of _ . : / = + - @, and so must its value"
-            problems.append(Problem(told, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out"))
+            message = "must be letters, digits, spaces and any of _ . : / = + - @, and so must its value"
+            problems.append(
+                Problem(message, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out")
+            )
     for name, given in addons.items():
         addon = {} if given is None else given
         if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
@@ -240,13 +244,13 @@ def _of_place(read: reading.Read) -> Iterator[Problem]:
 
 def _of_addresses(read: reading.Read) -> Iterator[Problem]:
     vpc_path = "spec.networking.vpcCidr"
-    vpc, told = of_range(read.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
-    yield from told
+    vpc, problems = of_range(read.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
+    yield from problems
     ranges: dict[str, IPv4Network] = {}
     for index, cidr in enumerate(read.subnet_cidrs):
         path = f"{_CIDRS}[{index}]"
-        each, told = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
-        yield from told
+        each, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
+        yield from problems
         if each is None:
             continue
         ranges[path] = each
@@ -277,7 +281,7 @@ def _outside(
 
 
 def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4Network | None) -> Iterator[Problem]:
-    """Ranges that share addresses, told at the later one that the user wrote. Twins of ranges that collide do too,
+    """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
     which is not worth a second line."""
     written = [path for path in ranges if path.startswith(_CIDRS)]
     for place, path in enumerate(written):
@@ -319,8 +323,8 @@ def _of_networking_zones(read: reading.Read) -> Iterator[Problem]:
         return
     yield from of_pool_zones(read, {"zones": read.zones}, "spec.networking", regions.REGION, "{}{}")
     if len(read.zones) != len(read.subnet_cidrs):
-        told = f"must be as many as the ranges of {_CIDRS}, which are {len(read.subnet_cidrs)}"
-        yield Problem(told, _ZONES, short_value(len(read.zones)), "Give one zone for each range")
+        message = f"must be as many as the ranges of {_CIDRS}, which are {len(read.subnet_cidrs)}"
+        yield Problem(message, _ZONES, short_value(len(read.zones)), "Give one zone for each range")
 
 
 def _of_pools(read: reading.Read) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ KIND = "EKSCluster"
 
 @dataclass(frozen=True)
 class Read(reading.Cluster):
-    """What an EKSCluster says. `own_cidrs`: whether the user wrote the ranges. `zones`: those that the user wrote."""
+    """Fields of an EKSCluster. `own_cidrs`: whether the user wrote the ranges. `zones`: those that the user wrote."""
 
     vpc_cidr: str
     subnet_cidrs: tuple[str, ...]

@@ -20,7 +20,7 @@ Actual = Mapping[str, Any]
 Compare = Callable[[Any, Any], bool]
 """A comparison of the actual with the desired value, in this order."""
 Phase = Literal["ready", "creating", "changing", "degraded", "failed", "deleting"]
-"""What the state of an object comes to. `degraded`: it works in part, and stays. `failed`: it never became usable,
+"""Meaning of the state of an object. `degraded`: it works in part, and stays. `failed`: it never became usable,
 so it is deleted and created again. `changing`: it can be used, and is not at rest."""
 
 REPLACE = "replace"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 UNKNOWN = "(known after creation)"
-"""Stands for a value that nobody knows yet, in check mode and before the object is created."""
+"""Stands for a value that is not known yet, in check mode and before the object is created."""
 _KEYS = {"ref", "field"}
 
 

@@ -22,12 +22,12 @@ class State:
 
     @property
     def usable(self) -> bool:
-        """Whether there is nothing to wait for: it is at rest, well or not."""
+        """Return true if there is nothing to wait for: it is at rest, well or not."""
         return self.phase in ("ready", "degraded", "failed")
 
     @property
     def ending(self) -> bool:
-        """Whether it has to be created again: it is being deleted, or never became usable."""
+        """Return true if it has to be created again: it is being deleted, or never became usable."""
         return self.phase in ("failed", "deleting")
 
     @property

@@ -84,7 +84,7 @@ def authorized_networks(have: Any, want: Any) -> bool:
 
 
 def nats(have: Any, want: Any) -> bool:
-    """Gateways of a router, each with the fields that are wanted."""
+    """Gateways of a router, each with the desired fields."""
     held = _by(have, "name")
     return set(held) == set(_by(want, "name")) and all(compare.subset(held[entry["name"]], entry) for entry in want)
 
@@ -139,7 +139,7 @@ def more_ranges(have: Any, want: Any) -> bool:
 
 
 def accelerators(have: Any, want: Any) -> bool:
-    """Accelerators of machines, without an order, each with the fields that are wanted."""
+    """Accelerators of machines, without an order, each with the desired fields."""
     held = _by(have, "acceleratorType")
     return set(held) == {entry["acceleratorType"] for entry in want} and all(
         compare.subset(held[entry["acceleratorType"]], entry) for entry in want

@@ -22,7 +22,7 @@ Found = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """One call. `path` is added to the base URL of the `service`. `told`: what it does, for people.
+    """One call. `path` is added to the base URL of the `service`. `purpose`: what it does, for people.
 
     `fingerprint`: the field of the body that repeats what the object itself says there; when something was changed
     since the object was read, it has to be read again for this. It is also a field of the object.
@@ -32,7 +32,7 @@ class Request:
     method: str
     path: str
     body: dict[str, Any] | None = None
-    told: str = ""
+    purpose: str = ""
     fingerprint: str = ""
 
 
@@ -52,20 +52,20 @@ def present(kind: str, have: Found | None) -> bool:
 def create(resource: Resource, have: Found | None = None) -> Request:
     """The call that makes an object. `have`: the policy that a member is added to."""
     kind, body = resource["kind"], merged(resource["body"], resource.get("initial") or {})
-    told = f"make {title(resource)}"
+    purpose = f"make {title(resource)}"
     if kind == "service":
         return _request(resource, "POST", f"{path(resource)}:enable", {}, f"enable the API {resource['name']}")
     if kind == "iam-member":
-        told = f"give {body['role']} to {body['member']}"
+        purpose = f"give {body['role']} to {body['member']}"
         policy = policies.added(have or {}, body["role"], body["member"])
-        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
+        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, purpose)
     known = EVERY[kind]
     sent = {key: value for key, value in body.items() if key not in known.update_only}
     if known.wrap:
         sent = {known.wrap: sent}
     if kind == "service-account":
         sent = {"accountId": resource["name"].partition("@")[0], **sent}
-    return _request(resource, "POST", collection(resource), sent, told)
+    return _request(resource, "POST", collection(resource), sent, purpose)
 
 
 def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[Request]:
@@ -77,12 +77,12 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
             method,
             f"{path(resource)}{suffix}",
             body,
-            f"{told} of {title(resource)}",
+            f"{purpose} of {title(resource)}",
             fingerprint,
         )
         for name, update in _UPDATES[resource["kind"]].items()
         if name in wanted
-        for method, suffix, body, told, fingerprint in update(have, resource["body"], changes)
+        for method, suffix, body, purpose, fingerprint in update(have, resource["body"], changes)
     ]
 
 
@@ -93,8 +93,8 @@ def delete(resource: Resource, have: Found | None = None) -> Request | None:
     if resource["kind"] == "iam-member":
         body = resource["body"]
         policy = policies.removed(have or {}, body["role"], body["member"])
-        told = f"take {body['role']} from {body['member']}"
-        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, told)
+        purpose = f"take {body['role']} from {body['member']}"
+        return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, purpose)
     return _request(resource, "DELETE", path(resource), None, f"delete {title(resource)}")
 
 
@@ -103,8 +103,8 @@ def under_way(resource: Resource) -> Request | None:
     as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
     if EVERY[resource["kind"]].operations != "compute":
         return None
-    told = f"list the operations of {resource['parent']}"
-    return _request(resource, "GET", f"{_base(resource)}/operations?filter=status%21%3DDONE", None, told)
+    purpose = f"list the operations of {resource['parent']}"
+    return _request(resource, "GET", f"{_base(resource)}/operations?filter=status%21%3DDONE", None, purpose)
 
 
 def siblings(resource: Resource) -> Request:
@@ -133,9 +133,9 @@ def _base(resource: Resource) -> str:
 
 
 def _request(
-    resource: Resource, method: str, place: str, body: dict[str, Any] | None = None, told: str = ""
+    resource: Resource, method: str, place: str, body: dict[str, Any] | None = None, purpose: str = ""
 ) -> Request:
-    return Request(EVERY[resource["kind"]].service, method, place, body, told or f"read {title(resource)}")
+    return Request(EVERY[resource["kind"]].service, method, place, body, purpose or f"read {title(resource)}")
 
 
 # Updates: of what is there, what is wanted and the changes, the calls: method, what is added to the path, body, what it
@@ -156,8 +156,8 @@ def _ranges(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_C
     names = {entry["rangeName"] for entry in held_ranges}
     missing = [dict(entry) for entry in want["secondaryIpRanges"] if entry["rangeName"] not in names]
     body = {"secondaryIpRanges": [*held_ranges, *missing], "fingerprint": have.get("fingerprint", "")}
-    told = f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
-    yield "PATCH", "", body, told, "fingerprint"
+    purpose = f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
+    yield "PATCH", "", body, purpose, "fingerprint"
 
 
 def _private_access(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -176,11 +176,11 @@ def _cluster_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Ite
     yield "POST", ":setResourceLabels", body, "set the labels", "labelFingerprint"
 
 
-def _desired(key: str, field: str, told: str) -> _Update:
+def _desired(key: str, field: str, purpose: str) -> _Update:
     """GKE takes one of these in a call."""
 
     def update(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-        yield "PUT", "", {"update": {key: at(want, field)}}, told, ""
+        yield "PUT", "", {"update": {key: at(want, field)}}, purpose, ""
 
     return update
 
@@ -190,8 +190,8 @@ def _cluster_version(have: Found, want: Found, _changes: Sequence[Change]) -> It
     wanted = want["initialClusterVersion"]
     (major, minor), (_, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(wanted)[:2]
     for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), wanted]:
-        told = f"upgrade the control plane to {version}"
-        yield "PUT", "", {"update": {"desiredMasterVersion": version}}, told, ""
+        purpose = f"upgrade the control plane to {version}"
+        yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""
 
 
 def _pool_version(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -217,8 +217,8 @@ def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_
 
 def _upgrade_settings(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     settings = dict(want["upgradeSettings"])
-    told = f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
-    yield "PUT", "", {"upgradeSettings": settings}, told, ""
+    purpose = f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
+    yield "PUT", "", {"upgradeSettings": settings}, purpose, ""
 
 
 def _gvnic(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -254,8 +254,8 @@ def _autoscaling(_have: Found, want: Found, _changes: Sequence[Change]) -> Itera
     least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
     if least == most:
         yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone", ""
-    told = f"let the autoscaler keep {least} to {most} nodes in each zone"
-    yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, told, ""
+    purpose = f"let the autoscaler keep {least} to {most} nodes in each zone"
+    yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, purpose, ""
 
 
 def _names(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:

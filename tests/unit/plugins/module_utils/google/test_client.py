@@ -36,8 +36,8 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
 
 pytestmark = pytest.mark.integration
 
-LOOK = Call("compute", "GET", "compute/v1/projects/p/global/networks/n", told="look for network n")
-MAKE = Call("compute", "POST", "compute/v1/projects/p/global/networks", {"name": "n"}, told="make network n")
+LOOK = Call("compute", "GET", "compute/v1/projects/p/global/networks/n", purpose="look for network n")
+MAKE = Call("compute", "POST", "compute/v1/projects/p/global/networks", {"name": "n"}, purpose="make network n")
 BUSY = Reply(503, {"error": {"code": 503, "message": "Try again.", "status": "UNAVAILABLE"}}, {"Retry-After": "0"})
 
 

@@ -431,7 +431,7 @@ def test_updates(
     ]
     assert {call.service for call in made} == {KINDS[entry["kind"]].service}
     for call in made:
-        assert entry["name"] in call.told
+        assert entry["name"] in call.purpose
         assert call.fingerprint in {"", *(call.body or {})}
         assert not call.fingerprint or (call.body or {})[call.fingerprint] == have[call.fingerprint]
 

@@ -79,8 +79,8 @@ def test_calls(key: str, calls: tuple[str, str, str, set[str]]) -> None:
     else:
         assert gone
         assert (gone.service, gone.method, gone.path, gone.body) == (service, "DELETE", found.path, None)
-    assert made.told.startswith(("make ", "enable "))
-    assert entry["name"] in made.told
+    assert made.purpose.startswith(("make ", "enable "))
+    assert entry["name"] in made.purpose
 
 
 def test_bodies() -> None:
