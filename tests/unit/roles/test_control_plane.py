@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.traefik import TRAEFIK
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load_balancer import (
     load_balancer_annotations,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, StackError, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run
+from ansible_collections.modelplane.fleet.tests.written import gateway_objects, gateway_releases
 
 ROLES = Path(__file__).parents[3] / "roles"
 ROLE = ROLES / "control_plane"
@@ -167,11 +167,11 @@ def test_the_releases_are_those_that_a_plan_of_the_fleet_names(planned: Mapping[
         }
         wanted = {
             each.name: (each.chart, each.repository, each.version, each.namespace)
-            for each in TRAEFIK.releases(manifest)
+            for each in gateway_releases(manifest)
         }
         assert found == wanted
         traefik = planned[name]["plan"]["traefik"]
-        assert traefik["values"] == dict(TRAEFIK.releases(manifest)[-1].values)
+        assert traefik["values"] == dict(gateway_releases(manifest)[-1].values)
 
 
 def test_the_objects_are_those_that_a_fleet_applies(planned: Mapping[str, Any]) -> None:
@@ -190,7 +190,7 @@ def test_the_objects_are_those_that_a_fleet_applies(planned: Mapping[str, Any]) 
             "modelplane.ai/published": "true",
         }
         rest = [value for value in found if value is not published]
-        assert sorted(rest, key=str) == sorted(TRAEFIK.objects(manifest), key=str)
+        assert sorted(rest, key=str) == sorted(gateway_objects(manifest), key=str)
 
 
 def test_a_service_that_clients_reach_through_nodes(planned: Mapping[str, Any]) -> None:

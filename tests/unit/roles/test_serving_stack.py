@@ -164,9 +164,13 @@ def found(monitor: Mapping[str, Any], pod: Mapping[str, Any]) -> list[int]:
 def test_what_is_scraped_are_the_pods_of_replicas() -> None:
     """Their labels and ports are those of what is composed."""
     spec = {"containers": [{"name": "engine", "image": "x"}]}
-    members = [{"role": "Standalone", "nodePoolName": "a", "deviceRequests": [], "template": {"spec": spec}}]
+    requests = [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "selectors": []}]
+    members = [{"role": "Standalone", "nodePoolName": "a", "deviceRequests": requests, "template": {"spec": spec}}]
     for phases in ((None,), ("Prefill", "Decode")):
-        engines = [{"name": f"e{phase}", "members": members, **({"phase": phase} if phase else {})} for phase in phases]
+        engines = [
+            {"name": str(phase or "all").lower(), "members": members, **({"phase": phase} if phase else {})}
+            for phase in phases
+        ]
         mode = "PrefillDecode" if len(phases) > 1 else "Unified"
         replica = {
             "metadata": {"name": "r", "namespace": "n"},

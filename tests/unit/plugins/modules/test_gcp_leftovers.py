@@ -26,7 +26,7 @@ class Project:
 
     def __init__(self, gcp: Double) -> None:
         self.gcp = gcp
-        self.plan = plan(gke(), gcp.project)
+        self.plan = plan(gke(nodeServiceAccount="default"), gcp.project)
         self.name = self.plan["name"]
         self.base = f"projects/{gcp.project}"
         self.network = f"{self.base}/global/networks/{self.name}"
