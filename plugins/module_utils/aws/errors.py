@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
@@ -51,14 +52,50 @@ _OF_SDK = (
 )
 
 
+# Answers that there is no such object, and that there is one already.
+_ABSENT = re.compile(r".*NotFound(Exception)?|NoSuchEntity|InvalidLaunchTemplate(Id|Name)\.NotFound.*")
+_EXISTS = re.compile(
+    r"EntityAlreadyExists|FileSystemAlreadyExists|MountTargetConflict|InvalidGroup\.Duplicate|InvalidPermission\.Duplicate"
+    r"|InvalidSubnet\.Conflict|Resource\.AlreadyAssociated|RouteAlreadyExists"
+    r"|InvalidLaunchTemplateName\.AlreadyExistsException"
+)
+# Answers that another change has to end first. What is in use may be let go of a moment later.
+_BUSY = re.compile(r"FileSystemInUse|Incorrect(FileSystemLifeCycle|MountTarget)?State|.*ConcurrentModification.*")
+Meaning = Literal["absent", "exists", "outdated", "busy", ""]
+
+
 class AwsError(CloudError):
-    """AWS refuses something, cannot be reached, or something there failed."""
+    """AWS refuses something, cannot be reached, or something there failed. `meaning`: the meaning of the answer where
+    its code alone does not say it."""
 
     cloud = "AWS"
 
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
+        super().__init__(what, message, code=code, hint=hint, passing=passing)
+        self.meaning: Meaning = ""
+
     @property
     def passing(self) -> bool:
-        return self.code in _PASSING
+        return (self.code in _PASSING or super().passing) and not self.meaning
+
+    @property
+    def absent(self) -> bool:
+        return self._means("absent", _ABSENT)
+
+    @property
+    def exists(self) -> bool:
+        return self._means("exists", _EXISTS)
+
+    @property
+    def outdated(self) -> bool:
+        return self.meaning == "outdated"
+
+    @property
+    def busy(self) -> bool:
+        return self._means("busy", _BUSY)
+
+    def _means(self, meaning: Meaning, codes: re.Pattern[str]) -> bool:
+        return self.meaning == meaning if self.meaning else bool(codes.fullmatch(self.code))
 
 
 @contextmanager

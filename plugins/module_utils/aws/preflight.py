@@ -14,9 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import plain_tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import ours
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import holds_control_plane
 
@@ -112,10 +111,13 @@ def _zones(account: Account) -> tuple[str, ...]:
 
 def _subnets(account: Account, plan: Plan) -> dict[str, str]:
     """Return the zones of the subnets that the cluster has already, by range. They are all in one VPC."""
+    plan_owner = OWNERS.of(KINDS["subnet"], {"Tags": plan["tags"]})
     with guarded(f"list the subnets of {plan['name']} in {account.region}"):
         filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [plan["name"]]}]
         pages = account.client("ec2").get_paginator("describe_subnets").paginate(Filters=filters)
-        found = [subnet for page in pages for subnet in page["Subnets"] if ours(plain_tags(subnet.get("Tags")), plan)]
+        found = [
+            subnet for page in pages for subnet in page["Subnets"] if OWNERS.of(KINDS["subnet"], subnet) == plan_owner
+        ]
     vpcs = Counter(subnet["VpcId"] for subnet in found)
     vpc = max(sorted(vpcs), key=vpcs.__getitem__, default="")
     return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in found if subnet["VpcId"] == vpc}

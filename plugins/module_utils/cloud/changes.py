@@ -15,6 +15,7 @@ class Changes:
         self.check_mode = check_mode
         self._before: dict[str, Any] = {}
         self._after: dict[str, Any] = {}
+        self.actions: list[str] = []
         self.problems: list[str] = []
         self.warnings: list[str] = []
 
@@ -28,6 +29,12 @@ class Changes:
             if fields is not None:
                 side[name] = {**side.get(name, {}), **fields}
 
+    def report(self, action: str) -> None:
+        """Add what was done, or in check mode would be, in words; once."""
+        if action not in self.actions:
+            self.actions.append(action)
+
     def result(self) -> dict[str, Any]:
-        """`changed` and `diff` of a module's result."""
-        return {"changed": self.changed, "diff": {"before": self._before, "after": self._after}}
+        """`changed`, `actions` and `diff` of a module's result."""
+        diff = {"before": self._before, "after": self._after}
+        return {"changed": self.changed, "actions": self.actions, "diff": diff}

@@ -101,13 +101,18 @@ class Provider(Protocol):
     def state(self, resource: Resource, actual: Actual) -> State:
         """Return the state of an object, with the causes of a bad one and what to do about them."""
 
-    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterable[str]:
+    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource], /) -> Iterable[str]:
         """Return what about an object keeps the list from being created or deleted, besides its owner and its fields;
         a sentence each. `listed`: all objects of the list."""
 
+    def warnings(self, resource: Resource, actual: Actual, /) -> Iterable[str]:
+        """Return what about an object is not as desired and stays, as it cannot go back and does no harm; a sentence
+        each."""
+
     def creation(self, resource: Resource) -> Action:
         """Return the change that creates an object. It reads by itself what it has to write back as a whole; when that
-        was changed meanwhile, it raises an `outdated` error, and is built and sent again."""
+        was changed meanwhile, it raises an `outdated` error, and is built and sent again. The engine compares the new
+        object, and updates what the call did not set."""
 
     def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
         """Return the changes that make an object what is desired, in their order. All have an `update`; none has
@@ -116,7 +121,7 @@ class Provider(Protocol):
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
 
-    def creation_under_way(self, resource: Resource) -> Operation | None:
+    def creation_under_way(self, resource: Resource, /) -> Operation | None:
         """Return the operation by which an earlier run creates an object that `find` does not find yet."""
 
     def siblings(self, resource: Resource) -> Iterable[tuple[Resource, Actual]]:

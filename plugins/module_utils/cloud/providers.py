@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provider as aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google
 
 PROVIDERS: Mapping[str, Entry] = {
+    "eks": aws.ENTRY,
     "gke": google.ENTRY,
 }
 

@@ -87,6 +87,8 @@ class Run:
         state = self.state(resource, actual)
         if state.phase in ("degraded", "failed"):
             self.changes.warnings.append(self.failure(resource, state))
+        if actual:
+            self.changes.warnings.extend(self.provider.warnings(resource, actual))
 
     def failure(self, resource: Resource, state: State) -> str:
         """Return a sentence about a bad state, with what to do."""
@@ -96,12 +98,21 @@ class Run:
     def tell_created(self, resource: Resource) -> None:
         """Report an object as created: its fields, or its name where it has none."""
         self.changes.tell(resource["key"], None, resource["body"] or {"name": resource["name"]})
+        self.changes.report(f"create {self.provider.title(resource)}")
+
+    def tell_deleted(self, resource: Resource) -> None:
+        """Report an object as deleted."""
+        self.changes.tell(resource["key"], resource["body"] or {"name": resource["name"]}, None)
+        self.changes.report(f"delete {self.provider.title(resource)}")
 
     def tell_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
         if changes:
             before = {each.field: each.before for each in changes}
             self.changes.tell(resource["key"], before, {each.field: each.after for each in changes})
+            fields = ", ".join(each.field for each in changes)
+            effects = dict.fromkeys(each.effect for each in changes if each.effect)
+            self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
 
     def find_begun(self, resource: Resource) -> Actual | None:
         """Return an object once nothing creates it any more; empty for one that is being created and not waited for."""
@@ -252,7 +263,8 @@ class Reconciler:
                 continue
             self._created()
             self._run.finish(operation)
-            return self._until_ready(new=True)
+            # What a call that creates does not take is an update.
+            return self._update(self._until_ready(new=True))
         assert last is not None
         raise last
 
@@ -276,17 +288,20 @@ class Reconciler:
         When it is busy, or was changed meanwhile, it is read and compared again.
         """
         reading: list[Actual] = [actual]
+        began = time.monotonic()
 
         def attempt() -> Seen:
             actual = reading.pop() if reading else self._read_again()
             try:
                 return Seen("", done=True, value=self._updated(actual))
             except CloudError as error:
-                if not (error.busy or error.outdated or error.absent):
+                too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
+                if not (error.busy or error.outdated or error.absent or too_early):
                     raise
-                if error.busy and not self._run.until_done:
+                if (error.busy or too_early) and not self._run.until_done:
                     raise LaterError(f"{_waiting(self._title, error)}: run again") from None
-                return Seen(_waiting(self._title, error) if error.busy else f"{self._title}: changed meanwhile")
+                waits = error.busy or too_early
+                return Seen(_waiting(self._title, error) if waits else f"{self._title}: changed meanwhile")
 
         wait = replace(self._run.wait, delay=min(self._run.wait.delay, _BUSY_DELAY))
         updated: Actual = wait.until(attempt, f"update {self._title}")
@@ -316,8 +331,9 @@ class Reconciler:
         return self._until_ready()
 
     def _changed(self, changes: Sequence[Change]) -> None:
+        if not self._done.created:
+            self._run.tell_changes(self._resource, changes)
         self._done = replace(self._done, changed=True)
-        self._run.tell_changes(self._resource, changes)
 
     # Deletion
 
@@ -348,7 +364,7 @@ class Reconciler:
             operation = self._run.send(action)
             self._done = replace(self._done, changed=True)
             if tell:
-                self._run.changes.tell(self._resource["key"], self._resource["body"], None)
+                self._run.tell_deleted(self._resource)
             self._run.finish(operation)
 
     # Waiting

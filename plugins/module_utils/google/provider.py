@@ -75,6 +75,9 @@ class GoogleProvider:
                 if other["kind"] == "subnetwork":
                     yield from owners.elsewhere(other, actual)
 
+    def warnings(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
+        return ()
+
     def creation(self, resource: Resource) -> Action:
         if resource["kind"] == "iam-member":
             return self._policy_change(resource, requests.create)

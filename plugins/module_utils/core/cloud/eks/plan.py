@@ -5,25 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
     faults,
-    identity,
     launch_templates,
     names,
     network,
     node_groups,
     reading,
-    regions,
+    resources,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 
-ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
 STORAGE_CLASS = "modelplane-rwx-efs"
 FLEET = "default"
 
@@ -32,12 +29,14 @@ FLEET = "default"
 class Options:
     """`tags`: more of them for everything in AWS. `zones`: those of the region that a control plane can be in, empty
     when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range. `addons`: by
-    name, `version` and `configuration` of an addon; one of another name is added."""
+    name, `version` and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges
+    that reach the public endpoint of the API server; empty: as they are."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     zones: Sequence[str] = ()
     subnet_zones: Mapping[str, str] = field(default_factory=dict)
     addons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    public_access_cidrs: Sequence[str] = ()
 
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
@@ -56,67 +55,36 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
     faulty = [*faults.of_options(chosen.tags, chosen.addons), *faults.of_zones(read, cidrs, zones, chosen.zones)]
     if faulty:
         raise EksError(faulty)
-    name, namespace, region = read.name, read.namespace, read.region
-    aws_name = names.cluster_name(namespace, name)
-    efa = any(launch_templates.has_efa(pool) for pool in read.pools)
-    subnets = network.subnets(name, zones, cidrs)
+    aws_name = names.cluster_name(read.namespace, read.name)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
-    return {
-        "object": {"namespace": namespace, "name": name},
+    efa = any(launch_templates.has_efa(pool) for pool in read.pools)
+    described = {
+        "object": {"namespace": read.namespace, "name": read.name},
         "name": aws_name,
-        "region": region,
-        "partition": regions.partition(region),
+        "region": read.region,
         "version": read.version,
         "zones": zones,
         "tags": {**chosen.tags, **names.tags(aws_name, fleet)},
         "vpc": {"name": aws_name, "cidr": read.vpc_cidr},
-        "subnets": subnets,
-        "internet_gateway": {"name": aws_name},
-        "nat_gateway": {"name": aws_name, "subnet": subnets[0]["name"]},
-        "route_tables": [{"name": f"{aws_name}-{tier}", "tier": tier} for tier in (network.PUBLIC, network.PRIVATE)],
-        "security_groups": network.security_groups(name, read.vpc_cidr, efa=efa),
-        "roles": identity.roles(namespace, name, region),
-        "policies": identity.policies(namespace, name),
-        "cluster": {
-            "name": aws_name,
-            "version": read.version,
-            "authentication_mode": "API_AND_CONFIG_MAP",
-            "bootstrap_admin": True,
-            "private_access": True,
-            "public_access": True,
-        },
+        "subnets": network.subnets(read.name, zones, cidrs),
         "launch_templates": [
-            launch_templates.launch_template(name, pool) for pool in ordered if launch_templates.needs_template(pool)
+            launch_templates.launch_template(read.name, pool)
+            for pool in ordered
+            if launch_templates.needs_template(pool)
         ],
-        "node_groups": [node_groups.node_group(name, pool, zones) for pool in ordered],
-        "addons": _addons(chosen.addons),
-        "pod_identities": [dict(entry) for entry in identity.POD_IDENTITIES],
-        "file_system": {
-            "name": aws_name,
-            "creation_token": aws_name,
-            "encrypted": True,
-            "throughput_mode": "elastic",
-        },
-        "storage_class": _storage_class(),
-        "secret": {"namespace": namespace, "name": kubeconfig_secret(name), "key": "kubeconfig"},
+        "node_groups": [node_groups.node_group(read.name, pool, zones) for pool in ordered],
         "efa": efa,
+    }
+    return {
+        **described,
+        "resources": resources.resources(described, chosen.addons, chosen.public_access_cidrs),
+        "storage_class": _storage_class(),
+        "secret": {"namespace": read.namespace, "name": kubeconfig_secret(read.name), "key": "kubeconfig"},
     }
 
 
-def _addons(chosen: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    every = [*ADDONS, *sorted(set(chosen) - set(ADDONS))]
-    return [
-        {
-            "name": name,
-            "version": str((chosen.get(name) or {}).get("version") or ""),
-            "configuration": deepcopy(dict((chosen.get(name) or {}).get("configuration") or {})),
-        }
-        for name in every
-    ]
-
-
 def _storage_class() -> dict[str, Any]:
-    """Of volumes on EFS, one access point for each. The ID of the file system is missing."""
+    """Return the StorageClass of volumes on EFS, an access point each. The id of the file system is missing."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

@@ -76,6 +76,7 @@ class Kind(kinds.Kind):
 
 
 _DATAPATH = f"Google cannot change it. Remove spec.datapathProvider, {_ANEW}"
+_RENEWED = "all its nodes are replaced"
 _POOL_ANEW = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
 KINDS: dict[str, Kind] = {
@@ -177,10 +178,10 @@ KINDS: dict[str, Kind] = {
             Field("config.resourceLabels", compare.labels, update="labels of machines"),
             Field("config.labels", google.node_labels, update="labels", compared=google.own_node_labels),
             Field("config.taints", google.taints, update="taints", compared=google.own_taints),
-            Field("config.machineType", update="machine"),
-            Field("config.diskSizeGb", update="machine"),
-            Field("config.imageType", update="machine"),
-            Field("config.accelerators", google.accelerators, update="machine"),
+            Field("config.machineType", update="machine", effect=_RENEWED),
+            Field("config.diskSizeGb", update="machine", effect=_RENEWED),
+            Field("config.imageType", update="machine", effect=_RENEWED),
+            Field("config.accelerators", google.accelerators, update="machine", effect=_RENEWED),
             Field("config.gvnic", compare.subset, update="gvnic"),
             Field("config.serviceAccount", google.node_account, remediation=_POOL_ANEW),
             Field("config.spot", remediation=_POOL_ANEW),
@@ -194,7 +195,7 @@ KINDS: dict[str, Kind] = {
             Field("upgradeSettings", compare.subset, update="upgrade settings"),
             Field("locations", compare.members, update="locations"),
             Field("autoscaling", compare.subset, update="autoscaling"),
-            Field("version", google.version, update="version"),
+            Field("version", google.version, update="version", effect=_RENEWED),
         ),
     ),
     "service-account": Kind(

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults, names, node_pools, reading
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 
