@@ -31,6 +31,9 @@ options:
   session_token:
     description: The session token of O(access_key), where that is of a role that was assumed.
     type: str
+  role_arn:
+    description: A role to assume. Its sessions are renewed while the task lasts.
+    type: str
   endpoint_url:
     description: A URL that all calls go to, instead of those of AWS.
     type: str
