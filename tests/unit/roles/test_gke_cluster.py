@@ -112,17 +112,17 @@ def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_m
     assert fleet.gcp.objects() == []
     assert ran.changed == 1
     told = (
-        f"network ({NAME}) is made",
+        f"create VPC network {NAME}",
         "autoCreateSubnetworks: false",
-        f"subnetwork ({NAME}) is made",
+        f"create subnetwork {NAME}",
         "ipCidrRange: 10.0.0.0/24",
-        f"cluster ({NAME}) is made",
+        f"create GKE cluster {NAME}",
         "initialClusterVersion: '1.35'",
-        "pool-gpu-l4 (gpu-l4) is made",
+        "create node pool gpu-l4",
         "acceleratorType: nvidia-l4",
-        "pool-system (system) is made",
-        "service-filestore (file.googleapis.com) is enabled",
-        "storage-class is brought into the cluster",
+        "create node pool system",
+        "create API file.googleapis.com",
+        "storage-class is installed in the cluster",
         "role: roles/container.admin",
         "removing the cluster needs more",
         "Give it the role roles/file.editor",
@@ -251,7 +251,7 @@ def test_projects_and_credentials_are_those_that_are_written_or_those_of_the_acc
     assert fleet.projects(ran) == {"second-project"}
     assert f"project: {PROJECT}" not in ran.output
     for cluster in ("gke-us-central", "written"):
-        assert f"cluster ({connections.gke_name(cluster)}) is made" in ran.output
+        assert f"create GKE cluster {connections.gke_name(cluster)}" in ran.output
     assert ran.failed == 1
     assert "keys/missing.json: no such file or directory" in ran.output
     assert (
