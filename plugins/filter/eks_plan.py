@@ -60,7 +60,7 @@ EXAMPLES = r"""
   modelplane.fleet.cloud_resources:
     provider: eks
     region: us-west-2
-    resources: "{{ (cluster | modelplane.fleet.eks_plan(fleet='production', options={'tags': {'team': 'ml'}})).resources }}"
+    resources: "{{ (cluster | modelplane.fleet.eks_plan(fleet='production')).resources }}"
     purge: true
   vars:
     cluster:

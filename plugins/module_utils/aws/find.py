@@ -252,10 +252,19 @@ class Finder:
     # Files
 
     def file_system(self, resource: Resource) -> Found | None:
-        found = self.pages(
-            "efs", "describe_file_systems", "FileSystems", f"find {title(resource)}", CreationToken=resource["name"]
-        )
-        return next((form.tagged(each) for each in found if each["LifeCycleState"] != "deleted"), None)
+        purpose, token = f"find {title(resource)}", resource["name"]
+        listed = self.pages("efs", "describe_file_systems", "FileSystems", purpose, CreationToken=token)
+        found = next((each for each in listed if each["LifeCycleState"] != "deleted"), None)
+        if found is None:
+            return None
+        identity = found["FileSystemId"]
+        try:
+            answer = self.call("efs", "describe_file_system_policy", f"read {title(resource)}", FileSystemId=identity)
+        except AwsError as error:
+            if not error.absent:
+                raise
+            answer = {}
+        return form.file_system(found, answer.get("Policy", ""))
 
     def mount_target(self, resource: Resource) -> Found | None:
         system, subnet = resource["body"]["FileSystemId"], resource["body"]["SubnetId"]

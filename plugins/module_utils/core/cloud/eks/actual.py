@@ -102,6 +102,11 @@ def node_group(found: Described) -> dict[str, Any]:
     return {"capacityType": "ON_DEMAND", **found, "templated": bool(found.get("launchTemplate"))}
 
 
+def file_system(found: Described, policy: str) -> dict[str, Any]:
+    """Return a file system with its policy as data; empty without one."""
+    return {**tagged(found), "Policy": compare.policy_document(policy) if policy else {}}
+
+
 def addon(found: Described, offered: Iterable[Described]) -> dict[str, Any]:
     """Return an addon with the Kubernetes versions that its version is for (`kubernetesVersions`), and the default
     version of the addon for each Kubernetes version (`defaults`). `offered`: versions as EKS lists them."""

@@ -323,6 +323,7 @@ KINDS: dict[str, Kind] = {
                 "so that it is created again",
             ),
             Field("ThroughputMode", update="throughput mode"),
+            Field("Policy", aws.document, update="policy"),
             _TAGS,
         ),
     ),

@@ -47,7 +47,11 @@ def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
     """The launch template of a pool of the EKSCluster of that name, but for its network interfaces."""
     data: dict[str, Any] = {
         "InstanceType": pool["instanceType"],
-        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"]}}],
+        "BlockDeviceMappings": [
+            {"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"], "Encrypted": True}}
+        ],
+        # Pods do not reach the credentials of their node.
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
     }
     if reservation(pool):
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}

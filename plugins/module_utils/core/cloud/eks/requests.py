@@ -430,6 +430,11 @@ def _throughput(resource: Resource, actual: Actual, _fields: set[str]) -> Iterat
     yield "update_file_system", config, f"set the throughput mode {mode}"
 
 
+def _file_system_policy(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    policy = json.dumps(resource["body"]["Policy"])
+    yield "put_file_system_policy", {"FileSystemId": actual["FileSystemId"], "Policy": policy}, "set the policy"
+
+
 def _groups_of_target(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
     groups = list(resource["body"]["SecurityGroups"])
     config = {"MountTargetId": actual["MountTargetId"], "SecurityGroups": groups}
@@ -464,6 +469,7 @@ _UPDATES: dict[tuple[str, str], _Update] = {
     ("addon", "addon"): _addon_config,
     ("pod-identity", "role"): _identity_role,
     ("file-system", "throughput mode"): _throughput,
+    ("file-system", "policy"): _file_system_policy,
     ("mount-target", "security groups"): _groups_of_target,
 }
 

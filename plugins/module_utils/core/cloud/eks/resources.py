@@ -261,7 +261,8 @@ def _pod_identities(plan: Plan) -> Iterator[Entry]:
 
 def _files(plan: Plan) -> Iterator[Entry]:
     name, region = plan["name"], plan["region"]
-    body = {"Encrypted": True, "ThroughputMode": "elastic", "Tags": _tags(plan, name)}
+    policy = identity.file_system_policy()
+    body = {"Encrypted": True, "ThroughputMode": "elastic", "Policy": policy, "Tags": _tags(plan, name)}
     yield _entry("file-system", "file-system", name, region, body)
     for zone in plan["zones"]:
         body = {
