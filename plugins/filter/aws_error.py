@@ -61,13 +61,13 @@ def aws_error(result: Any) -> str:
 
 
 def _told(result: Mapping[str, Any]) -> str:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
     message = str(result.get("msg") or _UNKNOWN).strip()
     error = result.get("error")
     if not isinstance(error, Mapping):
         return message
-    what = advice(str(error.get("code") or ""), str(error.get("message") or ""))
+    what = hint_for(str(error.get("code") or ""), str(error.get("message") or ""))
     return f"{message.rstrip('.')}. {what}" if what else message
 
 

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.eks import AB
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.parts import Parts
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
 # Its pods have no node yet: it gets well by itself once there is one.
 _NO_NODES = "InsufficientNumberOfReplicas"
@@ -250,7 +250,7 @@ class Addons(Parts):
         found: dict[str, dict[str, Any]] = self._waited(look, "to become active") if wanted else {}
         for name, addon in found.items():
             if addon["status"] == "DEGRADED":
-                hint = advice(_NO_NODES, "")
+                hint = hint_for(_NO_NODES, "")
                 told = _issues(addon) or "EKS gives no reason"
                 self._changes.warnings.append(f"addon {name} of cluster {self._cluster} is DEGRADED: {told}. {hint}")
         return found
@@ -366,5 +366,5 @@ def _told(issues: Iterable[tuple[str, str]]) -> str:
 
 def _advised(issues: Iterable[tuple[str, str]]) -> str:
     """What to do about them, each advice once, with a full stop and a space at its end."""
-    found = dict.fromkeys(filter(None, (advice(code, message) for code, message in issues)))
+    found = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in issues)))
     return "".join(f"{text}. " for text in found)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
 ABSENT = "ResourceNotFoundException"
 IN_USE = "ResourceInUseException"
@@ -143,7 +143,7 @@ def issue_text(code: Any, message: Any, resources: Any) -> str:
     said = str(message or "").strip().rstrip(".")
     about = ", ".join(str(resource) for resource in resources or () if str(resource) not in said)
     text = ": ".join(part for part in (str(code or ""), said) if part) + (f" ({about})" if about else "")
-    hint = advice(str(code or ""), said)
+    hint = hint_for(str(code or ""), said)
     return f"{text}. {hint}" if hint else text
 
 

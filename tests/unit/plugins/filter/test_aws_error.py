@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.filter.aws_error import aws_error
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
 LIMIT = {"code": "VpcLimitExceeded", "message": "The maximum number of VPCs has been reached."}
 DENIED = {"code": "UnauthorizedOperation", "message": "You are not authorized to perform this operation."}
@@ -18,7 +18,7 @@ DENIED = {"code": "UnauthorizedOperation", "message": "You are not authorized to
 @pytest.mark.parametrize(
     ("result", "expected"),
     [
-        ({"msg": "No VPC.", "error": LIMIT}, f"No VPC. {advice(**LIMIT)}"),
+        ({"msg": "No VPC.", "error": LIMIT}, f"No VPC. {hint_for(**LIMIT)}"),
         ({"msg": "No VPC", "error": {"code": "Unheard", "message": "of"}}, "No VPC"),
         ({"msg": " Unsupported parameters "}, "Unsupported parameters"),
         ({}, "It failed, and nothing is told why"),
@@ -32,7 +32,7 @@ DENIED = {"code": "UnauthorizedOperation", "message": "You are not authorized to
                     {"failed": True, "msg": "No zone"},
                 ],
             },
-            f"No subnet. {advice(**DENIED)}\nNo zone",
+            f"No subnet. {hint_for(**DENIED)}\nNo zone",
         ),
     ],
 )
