@@ -106,8 +106,8 @@ _LISTS = ("public_access_cidrs", "zones")
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what an EKSCluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))
@@ -135,7 +135,7 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
                 public_access_cidrs=tuple(plain(chosen.get("public_access_cidrs") or [])),
             ),
         )
-    except EksError as error:
+    except InvalidClusterError as error:
         raise AnsibleFilterError(f"this EKSCluster cannot be built:\n{error}") from None
 
 

@@ -136,7 +136,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import LEFT
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.leftovers import Leftovers
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.orphans import Leftovers
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

@@ -142,7 +142,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session, waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.leftovers import Found, Sweep
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.orphans import Found, Sweep
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
 # What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
 _FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)
@@ -39,7 +39,7 @@ _PASSING = {
 }
 # What to do about exceptions of the SDK itself, by the beginning of their names.
 _OF_SDK = (
-    (("SSO", "UnauthorizedSSO", "Token", "Login"), advice("ExpiredToken", "")),
+    (("SSO", "UnauthorizedSSO", "Token", "Login"), hint_for("ExpiredToken", "")),
     (("SSLError",), "Give the certificates that AWS is reached with as aws_ca_bundle, or in AWS_CA_BUNDLE"),
     (
         ("Endpoint", "Connect", "ReadTimeout", "Proxy", "HTTPClient"),
@@ -110,11 +110,11 @@ def guarded(what: str) -> Iterator[None]:
     except aws.ClientError as error:
         told = error.response.get("Error", {})
         code, message = str(told.get("Code") or "Unknown"), _shown(str(told.get("Message") or ""))
-        raise AwsError(what, message, code=code, hint=advice(code, message)) from None
+        raise AwsError(what, message, code=code, hint=hint_for(code, message)) from None
     except aws.BotoCoreError as error:
         code, message = type(error).__name__, _shown(str(error))
         hint = next((told for names, told in _OF_SDK if code.startswith(names)), "")
-        raise AwsError(what, message, code=code, hint=hint or advice(code, message)) from None
+        raise AwsError(what, message, code=code, hint=hint or hint_for(code, message)) from None
 
 
 def is_code(error: AwsError, *codes: str) -> bool:

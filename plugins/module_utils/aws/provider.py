@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session impor
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
@@ -66,7 +66,7 @@ class AwsProvider:
         if found.phase not in ("degraded", "failed"):
             return found
         causes = _causes(actual)
-        hints = dict.fromkeys(filter(None, (advice(code, message) for code, message in causes)))
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         return replace(found, causes=causes, remediation=". ".join(hints))
 
     def problems(self, resource: Resource, actual: Actual, _listed: Iterable[Resource]) -> Iterator[str]:
@@ -191,7 +191,7 @@ class AwsProvider:
         causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
         if causes and all(code == _NO_NODES for code, _ in causes):
             return Status(word, done=True)
-        hints = dict.fromkeys(filter(None, (advice(code, message) for code, message in causes)))
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         why = State(causes=causes).message or "EKS gives no reason"
         return Status(word, True, AwsError(call.purpose, f"the update is {word}: {why}", hint=". ".join(hints)))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 # Limits of the rate of calls, which some services answer with 403.
@@ -108,12 +108,12 @@ def told(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """What went wrong of codes and messages, and what to do about it, each advice once."""
     listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
     said = "; ".join(": ".join(filter(None, each)) for each in listed if any(each))
-    return said, ". ".join(dict.fromkeys(filter(None, (advice(code, message) for code, message in listed))))
+    return said, ". ".join(dict.fromkeys(filter(None, (hint_for(code, message) for code, message in listed))))
 
 
 def _hint(codes: Iterable[str], message: str) -> str:
     """The advice on the code that says most: they come with the most telling one first."""
-    return next(filter(None, (advice(code, message) for code in codes)), "") or advice("", message)
+    return next(filter(None, (hint_for(code, message) for code in codes)), "") or hint_for("", message)
 
 
 def _error(body: bytes) -> Mapping[str, Any]:

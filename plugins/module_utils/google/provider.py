@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     policies,
     requests,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
@@ -65,7 +65,7 @@ class GoogleProvider:
         if found.phase not in ("degraded", "failed"):
             return found
         causes = tuple((code, shown(message)) for code, message in operations.causes(actual))
-        hints = dict.fromkeys(filter(None, (advice(code, message) for code, message in causes)))
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         return replace(found, causes=causes, remediation=". ".join(hints))
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:

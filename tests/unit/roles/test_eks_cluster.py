@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
 from ansible_collections.modelplane.fleet.tests.aws.double import Double
@@ -136,7 +136,7 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     fleet.aws.refuse(operation="CreateNatGateway", code="NatGatewayLimitExceeded", message="Too many.")
     first = fleet.run(**wanted)
     assert "NatGatewayLimitExceeded" in first.output
-    assert advice("NatGatewayLimitExceeded", "") in first.output
+    assert hint_for("NatGatewayLimitExceeded", "") in first.output
     second = fleet.run(**wanted)
     assert second.failed == 1
     assert "is not known. Check the address" in second.output

@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults as eks_faults
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults as gke_faults
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import validation as eks_validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import validation as gke_validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
@@ -35,8 +35,8 @@ PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
 _SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
 # By the provider: clusters beside which one is made, what is wrong with it there, and its name in the cloud.
-_NEIGHBOURS = {"eks": eks_faults.neighbours, "gke": gke_faults.neighbours}
-_FAULTS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_faults.found, "gke": gke_faults.found}
+_NEIGHBOURS = {"eks": eks_validation.neighbours, "gke": gke_validation.neighbours}
+_PROBLEMS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_validation.problems, "gke": gke_validation.problems}
 _NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}
 
 
@@ -72,7 +72,7 @@ def clusters(
     }
     for name, entry in found.items():
         if entry["object"]:
-            entry["problems"] += _FAULTS[entry["provider"]](entry["object"], beside[entry["provider"]])
+            entry["problems"] += _PROBLEMS[entry["provider"]](entry["object"], beside[entry["provider"]])
         entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
         entry["cloud_name"] = _NAMES[entry["provider"]](namespace, name) if entry["provider"] else ""

@@ -10,16 +10,16 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
-    faults,
     launch_templates,
     names,
     network,
     node_groups,
     reading,
     resources,
+    validation,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
 STORAGE_CLASS = "modelplane-rwx-efs"
 FLEET = "default"
@@ -41,20 +41,23 @@ class Options:
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """What is wrong with an EKSCluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in faults.found(cluster, faults.neighbours(others))]
+    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
 
 
 def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
-    """What an EKSCluster (wire form) becomes. Raises EksError with all that is wrong with it."""
+    """What an EKSCluster (wire form) becomes. Raises InvalidClusterError with all that is wrong with it."""
     chosen = options or Options()
-    faulty = faults.found(cluster)
+    faulty = validation.problems(cluster)
     if faulty:
-        raise EksError(faulty)
+        raise InvalidClusterError(faulty)
     read = reading.read(cluster)
-    cidrs, zones = faults.placed(read, chosen.zones, chosen.subnet_zones)
-    faulty = [*faults.of_options(chosen.tags, chosen.addons), *faults.of_zones(read, cidrs, zones, chosen.zones)]
+    cidrs, zones = validation.placed(read, chosen.zones, chosen.subnet_zones)
+    faulty = [
+        *validation.of_options(chosen.tags, chosen.addons),
+        *validation.of_zones(read, cidrs, zones, chosen.zones),
+    ]
     if faulty:
-        raise EksError(faulty)
+        raise InvalidClusterError(faulty)
     aws_name = names.cluster_name(read.namespace, read.name)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
     efa = any(launch_templates.has_efa(pool) for pool in read.pools)

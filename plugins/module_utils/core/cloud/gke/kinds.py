@@ -22,7 +22,7 @@ iam-member       cloudresourcemanager  POST P:setIamPolicy with what     the sam
 
 The modules beside this one are pure, too: requests.py has the calls that find, create, update, list and delete an
 object, compare.py what is compared Google's way, policies.py members of a policy, operations.py operations,
-leftovers.py what a cluster left, advice.py what to do about an error.
+orphans.py what a cluster left, hints.py what to do about an error.
 """
 
 from __future__ import annotations
@@ -238,6 +238,6 @@ LEFT: dict[str, Kind] = {
     "filestore": _left("instances", "Filestore instance", "file"),
     "firewall": _left("firewalls", "firewall rule"),
 }
-"""What no plan has, as a cluster makes it: it is looked for and deleted when the cluster is gone (leftovers.py)."""
+"""What no plan has, as a cluster makes it: it is looked for and deleted when the cluster is gone (orphans.py)."""
 
 EVERY: dict[str, Kind] = {**KINDS, **LEFT}

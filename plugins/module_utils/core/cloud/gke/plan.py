@@ -12,9 +12,14 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults, names, node_pools, reading
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    names,
+    node_pools,
+    reading,
+    validation,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
 FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"
@@ -37,7 +42,7 @@ class Options:
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
     """What is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in faults.found(cluster, faults.neighbours(others))]
+    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
 
 
 def plan(
@@ -45,17 +50,17 @@ def plan(
 ) -> dict[str, Any]:
     """What a GKECluster (wire form) becomes, in `project` unless it says one itself.
 
-    Raises GkeError with all that is wrong with it.
+    Raises InvalidClusterError with all that is wrong with it.
     """
     chosen = options or Options()
-    faulty = faults.found(cluster)
+    faulty = validation.problems(cluster)
     if faulty:
-        raise GkeError(faulty)
+        raise InvalidClusterError(faulty)
     read = reading.read(cluster)
     project = read.project or project
-    faulty = [*faults.of_project(read, project), *faults.of_options(chosen.labels)]
+    faulty = [*validation.of_project(read, project), *validation.of_options(chosen.labels)]
     if faulty:
-        raise GkeError(faulty)
+        raise InvalidClusterError(faulty)
     name = names.cluster_name(read.namespace, read.name)
     labels = {**chosen.labels, **names.labels(name, fleet)}
     email = names.email(names.account_id(read.namespace, read.name), project)

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import (
+    InvalidClusterError,
+    Options,
+    plan,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
@@ -526,7 +530,7 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
     """What is written in the InferenceCluster is told there."""
     composed = inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]})
     held = {f"10.0.{16 * index}.0/20": zone for index, zone in enumerate(ALL[:3])}
-    with pytest.raises(EksError) as refused:
+    with pytest.raises(InvalidClusterError) as refused:
         plan(cluster_objects(composed, {"l4": inference_class()})[0], options=Options(zones=ALL, subnet_zones=held))
     assert str(refused.value) == (
         "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in "
@@ -538,7 +542,7 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
 
 @pytest.mark.parametrize(("cluster", "available", "told"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)
 def test_zones_that_cannot_be(cluster: dict[str, Any], available: list[str], told: str) -> None:
-    with pytest.raises(EksError) as refused:
+    with pytest.raises(InvalidClusterError) as refused:
         plan(cluster, options=Options(zones=available))
     assert str(refused.value) == told
 
@@ -566,7 +570,7 @@ REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
 
 @pytest.mark.parametrize(("options", "told"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS)
 def test_options_that_cannot_be(options: Options, told: str) -> None:
-    with pytest.raises(EksError, match=told):
+    with pytest.raises(InvalidClusterError, match=told):
         plan(eks(), options=options)
 
 

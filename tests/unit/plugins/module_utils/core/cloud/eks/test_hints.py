@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import _BY_CODE, advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import _BY_CODE, hint_for
 
 KNOWN = [
     ("InsufficientInstanceCapacity", "", "add zones to the pool"),
@@ -54,7 +54,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("code", "message", "told"), KNOWN, ids=[code for code, _, _ in KNOWN])
 def test_what_to_do(code: str, message: str, told: str) -> None:
-    assert told in advice(code, message)
+    assert told in hint_for(code, message)
 
 
 # Codes that say that something failed, and the messages that say why.
@@ -102,23 +102,23 @@ WITHIN = [
 
 @pytest.mark.parametrize(("code", "message", "as_code"), WITHIN, ids=[f"{as_code}" for _, _, as_code in WITHIN])
 def test_the_message_of_a_vague_code_decides(code: str, message: str, as_code: str) -> None:
-    assert advice(code, message) == advice(as_code, "") != ""
+    assert hint_for(code, message) == hint_for(as_code, "") != ""
 
 
 def test_a_vague_code_without_a_reason() -> None:
-    assert "activity of the Auto Scaling group" in advice("AsgInstanceLaunchFailures", "launching failed")
-    assert "correct the field" in advice("InvalidParameterValue", "Value (x) is odd")
-    assert "trust policy" in advice("InvalidParameterException", "The provided role doesn't exist: Role is not valid")
-    assert advice("Unknown", "who knows") == ""
-    assert "deletion protection" in advice(
+    assert "activity of the Auto Scaling group" in hint_for("AsgInstanceLaunchFailures", "launching failed")
+    assert "correct the field" in hint_for("InvalidParameterValue", "Value (x) is odd")
+    assert "trust policy" in hint_for("InvalidParameterException", "The provided role doesn't exist: Role is not valid")
+    assert hint_for("Unknown", "who knows") == ""
+    assert "deletion protection" in hint_for(
         "OperationNotPermitted", "cannot be deleted because deletion protection is on"
     )
-    assert advice("OperationNotPermitted", "") == advice("AccessDenied", "")
+    assert hint_for("OperationNotPermitted", "") == hint_for("AccessDenied", "")
 
 
 @pytest.mark.parametrize("code", ["", "SomethingNew", "ResourceNotFoundException", "NoSuchEntity", "404"])
 def test_nothing_is_made_up(code: str) -> None:
-    assert advice(code, "InsufficientInstanceCapacity is only a word here") == ""
+    assert hint_for(code, "InsufficientInstanceCapacity is only a word here") == ""
 
 
 def test_every_advice_is_a_sentence_that_can_follow_another() -> None:

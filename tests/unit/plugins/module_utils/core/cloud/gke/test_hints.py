@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 
 STOCKOUT = "no such machine free in this zone"
 QUOTA = "A quota of the project is used up"
@@ -117,7 +117,7 @@ ADVICE = {
 
 @pytest.mark.parametrize(("code", "message", "told"), ADVICE.values(), ids=ADVICE)
 def test_advice(code: str, message: str, told: str) -> None:
-    found = advice(code, message)
+    found = hint_for(code, message)
     assert told in found
     assert bool(found) is bool(told)
     assert not found.endswith(".")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.advising import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import (
     Codes,
     Texts,
     among,
     of_code,
     of_text,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
 
 _QUOTA = "ask for a higher quota in the Google Cloud console (IAM & Admin, Quotas & System Limits)"
 _STOCKOUT = (
@@ -188,7 +188,7 @@ _VAGUE_ADVICE = {
 }
 
 
-def advice(code: str, message: str) -> str:
+def hint_for(code: str, message: str) -> str:
     """What to do about the error: a sentence without a full stop, or nothing for a code that is not known.
 
     `code` is the reason or the status of an answer, the code of an operation, or that of a condition; `message` is the

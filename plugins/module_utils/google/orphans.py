@@ -11,9 +11,9 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import leftovers, owners, requests
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.leftovers import Found, Thing, Where
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
@@ -71,7 +71,7 @@ class Leftovers:
             subnetwork=self._path("subnetwork"),
             gone=gone,
         )
-        found = leftovers.sort(self._all(where), where, network)
+        found = orphans.sort(self._all(where), where, network)
         for line in found.kept:
             self._changes.warnings.append(line)
         if self._volumes:
@@ -87,7 +87,7 @@ class Leftovers:
                     self._tell(thing)
             return list(found.ours)
         begun: dict[str, bool] = {}
-        needs = leftovers.needs(found.ours)
+        needs = orphans.needs(found.ours)
 
         def delete(path: str, _needed: Mapping[str, bool]) -> bool:
             first = [other for other in needs[path] if not begun.get(other)]
@@ -146,7 +146,7 @@ class Leftovers:
         """What is found, but for what has data in it."""
         alone, ours = list(found.left_alone), []
         for thing in found.ours:
-            if thing.kind not in leftovers.VOLUMES:
+            if thing.kind not in orphans.VOLUMES:
                 ours.append(thing)
                 continue
             line = f"{thing.title} was made for a volume of the cluster and stays, as volumes is false"
@@ -178,7 +178,7 @@ class Leftovers:
 
     def _all(self, where: Where) -> list[Thing]:
         """All things of the project that may be the cluster's."""
-        listings = {each.kind: each for each in leftovers.listings(where)}
+        listings = {each.kind: each for each in orphans.listings(where)}
 
         def things(kind: str) -> list[Thing]:
             listing = listings[kind]
@@ -186,14 +186,14 @@ class Leftovers:
             what = f"list {LEFT[kind].collection} of project {where.project}"
             try:
                 for answer in self._client.answers(listing.service, listing.path, what):
-                    lost = leftovers.unreachable(listing, answer, where)
+                    lost = orphans.unreachable(listing, answer, where)
                     if lost:
                         raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
                     found += listing.things(answer)
             except GoogleError as error:
                 if error.codes & _DISABLED:
                     return []
-                if error.status != _DENIED or kind not in leftovers.VOLUMES:
+                if error.status != _DENIED or kind not in orphans.VOLUMES:
                     raise
                 self._changes.warnings.append(
                     f"not looked at: {error}. If the cluster had any for its volumes, they stay"

@@ -7,7 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, plan, problems
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import (
+    InvalidClusterError,
+    plan,
+    problems,
+)
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,
@@ -250,7 +254,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
 def test_faults(cluster: dict[str, Any], told: list[str]) -> None:
     assert problems(cluster) == told
     if told:
-        with pytest.raises(EksError) as refused:
+        with pytest.raises(InvalidClusterError) as refused:
             plan(cluster)
         assert str(refused.value).splitlines() == told
 

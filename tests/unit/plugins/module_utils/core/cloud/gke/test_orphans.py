@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import leftovers
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.leftovers import Found, Thing, Where
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
 
 WHERE = Where(
     project="p",
@@ -39,7 +39,7 @@ def names(found: Found) -> set[str]:
 
 
 def sort(*things: Thing, where: Where = WHERE) -> Found:
-    return leftovers.sort(things, where, {})
+    return orphans.sort(things, where, {})
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_what_else_is_in_the_network() -> None:
         "subnetworks": [LINK + WHERE.subnetwork, f"{LINK}projects/p/regions/europe-west4/subnetworks/theirs"],
         "peerings": [{"name": "filestore-peer-123"}, {"name": "servicenetworking-googleapis-com"}],
     }
-    found = leftovers.sort([], WHERE, network)
+    found = orphans.sort([], WHERE, network)
     assert [line.split(" is in ")[0] for line in found.left_alone] == [
         "subnetwork theirs in europe-west4",
         "the peering servicenetworking-googleapis-com",
@@ -163,7 +163,7 @@ def test_what_has_to_be_gone_first() -> None:
     address = thing("address", SERVICE, "us-central1", users=[LINK + rule.path])
     firewall = thing("firewall", f"k8s-fw-{SERVICE}", inside=True)
     disk = thing("disk", "pvc-1", "us-central1-a")
-    found = leftovers.needs([firewall, disk, address, pool, rule])
+    found = orphans.needs([firewall, disk, address, pool, rule])
     assert found == {
         rule.path: [],
         pool.path: [rule.path],
@@ -174,7 +174,7 @@ def test_what_has_to_be_gone_first() -> None:
 
 
 def test_lists_of_all_scopes_are_read() -> None:
-    listings = {each.kind: each for each in leftovers.listings(WHERE)}
+    listings = {each.kind: each for each in orphans.listings(WHERE)}
     assert listings["firewall"].path == "compute/v1/projects/p/global/firewalls"
     assert listings["filestore"].path == "v1/projects/p/locations/-/instances"
     assert listings["disk"].path == (
@@ -191,7 +191,7 @@ def test_lists_of_all_scopes_are_read() -> None:
 
 
 def test_locations_that_cannot_be_asked() -> None:
-    listings = {each.kind: each for each in leftovers.listings(WHERE)}
+    listings = {each.kind: each for each in orphans.listings(WHERE)}
     answer = {"unreachable": ["projects/p/locations/europe-west4-a", "projects/p/locations/us-central1-b"]}
-    assert leftovers.unreachable(listings["filestore"], answer, WHERE) == "us-central1-b"
-    assert leftovers.unreachable(listings["filestore"], {}, WHERE) == ""
+    assert orphans.unreachable(listings["filestore"], answer, WHERE) == "us-central1-b"
+    assert orphans.unreachable(listings["filestore"], {}, WHERE) == ""

@@ -14,8 +14,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import leftovers as whose
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.leftovers import Balancer
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans as whose
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer
 
 Wire = Mapping[str, Any]
 

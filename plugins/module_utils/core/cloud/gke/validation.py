@@ -11,15 +11,14 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
-    CloudError,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
     Neighbours,
     of_pool_zones,
     of_pools,
     of_range,
     where_written,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
@@ -42,16 +41,12 @@ _KEPT = 4
 """Addresses of a subnetwork that Google keeps."""
 
 
-class GkeError(CloudError):
-    """A GKECluster cannot be built; `problems` says all that is wrong with it."""
-
-
 def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
     """Clusters beside which one may be made."""
     return Neighbours(clusters, reading.read, _claims)
 
 
-def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
+def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
     """All that is wrong with a GKECluster (wire form), by itself and beside `others`, told where the user wrote it."""
     try:
         read = reading.read(cluster)

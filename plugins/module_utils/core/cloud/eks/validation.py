@@ -12,15 +12,14 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.faults import (
-    CloudError,
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
     Neighbours,
     of_pool_zones,
     of_pools,
     of_range,
     where_written,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
@@ -40,16 +39,12 @@ _TAG = re.compile(r"[\w\s.:/=+@-]*")
 run."""
 
 
-class EksError(CloudError):
-    """An EKSCluster cannot be built; `problems` says all that is wrong with it."""
-
-
 def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
     """Clusters beside which one may be made."""
     return Neighbours(clusters, reading.read, _claims)
 
 
-def found(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
+def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
     """Return the problems of an EKSCluster (wire form), by itself and beside `others`, where the user wrote them."""
     try:
         read = reading.read(cluster)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.advising import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import (
     Codes,
     Texts,
     among,
@@ -326,7 +326,7 @@ _INVALID = (
 _VAGUE_ADVICE = {"AsgInstanceLaunchFailures": _LAUNCH}
 
 
-def advice(code: str, message: str) -> str:
+def hint_for(code: str, message: str) -> str:
     """What to do about the error: a sentence without a full stop, or nothing for a code that is not known.
 
     `code` is an error code of an answer, or that of a health issue; `message` is the text that came with it. Where a

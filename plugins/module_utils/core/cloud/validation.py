@@ -24,7 +24,7 @@ Read = TypeVar("Read", bound=Cluster)
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
 
 
-class CloudError(ValueError):
+class InvalidClusterError(ValueError):
     """A cluster cannot be built; `problems` says all that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
