@@ -228,7 +228,7 @@ _RUNNING = ("ModelCache", "ModelDeployment")
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     with per_cluster.telling_arguments(module):
         desired = _desired(module)

@@ -160,7 +160,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     params = module.params
     try:
         given = cluster_options.control_connection(params)

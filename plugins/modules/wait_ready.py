@@ -167,7 +167,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
     with per_cluster.telling_arguments(module):
         wanted = _wanted(module.params)

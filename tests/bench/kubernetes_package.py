@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Costs and limits of the Python package `kubernetes` beside the collection's own client (docs/architecture.md, Decisions).
+"""Costs and limits of the Python package `kubernetes` beside our own client (docs/architecture.md, Decisions).
 
 Prints processor time and memory of imports, requests of discovery, the end of answers that have none, and the errors of
 invalid kubeconfigs. It needs what tests need, and no cluster.
@@ -69,7 +69,7 @@ def main() -> None:
         discovery(folder)
         for sickness in ("an error packed a thousand times", "a body that drips"):
             exchange(folder, sickness)
-        kubeconfigs(folder)
+        kubeconfigs()
 
 
 def imported(code: str) -> tuple[float, float]:
@@ -202,7 +202,7 @@ def read(name: str, url: str, folder: Path) -> None:
     print(f"{error} after {time.monotonic() - began:.1f} s, {size:.0f} MiB more")
 
 
-def kubeconfigs(folder: Path) -> None:
+def kubeconfigs() -> None:
     """Invalid kubeconfigs of the tests: how many are refused, and how many of these with the name of the field."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
     from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.test_connection import (

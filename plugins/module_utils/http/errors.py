@@ -9,8 +9,8 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import urllib3
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError, TooLargeError
 
 
 class TransportError(Exception):
@@ -55,6 +55,8 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
     if any(isinstance(cause, EndlessError) for cause in causes):
         return TransportError(f"the answer of {server}{by} does not come to an end", sent=True, permanent=True)
+    if isinstance(error, TooLargeError):
+        return TransportError(f"{server}{by}: {error}", sent=True, permanent=True)
     if isinstance(error, kinds.ReadTimeoutError):
         return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
     if isinstance(error, kinds.SSLError | ssl.SSLError):

@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import TlsSocket, pools, within
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import deadline
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import whole, within
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
@@ -30,7 +32,6 @@ _SECONDS = 20.0
 # A token with less life than this is renewed.
 _FRESH_SECONDS = 300.0
 _CONNECTIONS = 32
-_CHUNK = 1 << 16
 # An answer may take longer than each wait for it, but not for ever.
 _ANSWER_TIMES = 3
 _LARGEST_ANSWER = 64 << 20
@@ -185,7 +186,7 @@ class Tokens:
             credentials.refresh(google.Request(_Ways(self._ca_file)))
         except google.GoogleAuthError as error:
             raise self._refused(error, unreachable=_unreachable(error)) from None
-        except google.HTTPError as error:
+        except HTTPError as error:
             raise self._refused(error, unreachable=True) from None
         except (OSError, *_NO_ANSWER) as error:
             raise self._refused(error) from None
@@ -246,13 +247,7 @@ def forget() -> None:
 @functools.lru_cache(maxsize=64)
 def connections(proxy: str, ca_file: str) -> Any:
     """Kept connections, through a proxy or (empty) without."""
-    google = load_google()
-    context = ssl.create_default_context(cafile=ca_file or None)
-    context.sslsocket_class = TlsSocket
-    settings: dict[str, Any] = {"maxsize": _CONNECTIONS, "ssl_context": context}
-    manager = google.ProxyManager(proxy, **settings) if proxy else google.PoolManager(**settings)
-    manager.pool_classes_by_scheme = pools()
-    return manager
+    return deadline.connections(ssl.create_default_context(cafile=ca_file or None), proxy, maxsize=_CONNECTIONS)
 
 
 @dataclass(frozen=True)
@@ -274,17 +269,7 @@ def ask(method: str, url: str, ca_file: str = "", *, seconds: float | None = Non
     settings = {"timeout": seconds, "retries": False, "redirect": False, **more, "preload_content": False}
     with within(seconds * _ANSWER_TIMES, _LARGEST_ANSWER):
         response = connections_to(url, ca_file).request(method, url, **settings)
-        try:
-            data = bytearray()
-            for piece in response.stream(_CHUNK, decode_content=True):
-                data += piece
-                if len(data) > _LARGEST_ANSWER:
-                    raise load_google().HTTPError(f"the answer is larger than {_LARGEST_ANSWER >> 20} MiB")
-        except BaseException:
-            response.close()
-            raise
-        response.release_conn()
-    return Answer(response.status, response.headers, bytes(data))
+        return Answer(response.status, response.headers, whole(response, _LARGEST_ANSWER))
 
 
 def connections_to(url: str, ca_file: str = "") -> Any:

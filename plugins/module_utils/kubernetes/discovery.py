@@ -1,10 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an API server serves: asked once per group and version, and remembered on disk for an hour.
-
-The client library's own discovery is not used: it asks for every group there is, and keeps its answers in a file of a
-predictable name in the shared temporary folder.
-"""
+"""Discovery of the kinds that an API server serves: asked once per group and version, cached on disk for an hour."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts

@@ -1,10 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a kubeconfig says of one context (Kubernetes, client configuration API v1), with every fault named by its field.
-
-The loader of the client library is not used: it takes whatever comes first for a fault of the credentials and goes on
-without them, waits for programs without end, and leaves keys in temporary files.
-"""
+"""Parser of kubeconfigs (Kubernetes, client configuration API v1): one context, and every error with its field."""
 
 from __future__ import annotations
 
