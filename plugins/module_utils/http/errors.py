@@ -32,14 +32,10 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
     if isinstance(error, kinds.ProxyError):
         said = str(causes[-1]) if causes else str(error)
         return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
-    if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
-        "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
-    ):
-        # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
-        reasons = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
-        said = reasons[0] if reasons else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
+    if untrusted:
         return TransportError(
-            f"the certificate of {server} is not trusted: {_short(said)}",
+            f"the certificate of {server} is not trusted: {_short(untrusted.verify_message)}",
             permanent=True,
             hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
         )

@@ -19,11 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import (
-    HTTPError,
-    certifi,
-    urllib3,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, certifi, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import (
     TooLargeError,
     connections,
@@ -99,7 +95,9 @@ class Transport:
             raise self._explain(error, timeout) from None
 
     @contextlib.contextmanager
-    def stream(self, path: str, *, query: Mapping[str, str], timeout: float, connect: float) -> Iterator[Any]:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout: float, connect: float
+    ) -> Iterator[Iterator[bytes] | Answer]:
         """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
         response = None
         try:
@@ -127,7 +125,7 @@ class Transport:
         body: Mapping[str, Any] | None,
         content_type: str,
         timeout: tuple[float, float],
-    ) -> Any:
+    ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": USER_AGENT}
         headers["Content-Type"] = content_type or "application/json"
         authorization = self._target.credentials.authorization()
