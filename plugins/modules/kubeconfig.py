@@ -131,7 +131,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, bring
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, ensure
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -164,7 +164,7 @@ def work(module: AnsibleModule) -> None:
     def bring_one(client: Client) -> dict[str, Any]:
         path = Path(module.params["folder"]) / f"{client.name}.kubeconfig"
         try:
-            written = bring(
+            written = ensure(
                 client,
                 Account(module.params["namespace"], module.params["account"]),
                 path,

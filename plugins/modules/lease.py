@@ -151,10 +151,10 @@ def _holder(module: AnsibleModule, client: Client) -> str:
         params["duration"],
     )
     if module.check_mode:
-        return lease.look()
+        return lease.read_holder()
     if params["state"] == "released":
         lease.release()
-        return lease.look()
+        return lease.read_holder()
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         if not params["create_namespace"]:
             return ""

@@ -44,7 +44,7 @@ LARGEST_ANSWER = 64 << 20
 500 objects; of large ones there are few."""
 _LARGEST_ERROR = 1 << 20
 # Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
-_FAULTS = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
+_BROKEN = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -69,7 +69,7 @@ class Transport:
         self._connections = _connections(target, self._proxy, self._certificate)
 
     def outdated(self) -> bool:
-        """Whether the client certificate is another one than that of these connections."""
+        """Return True if the client certificate is another one than that of these connections."""
         return self._target.credentials.certificate() != self._certificate
 
     def send(
@@ -91,7 +91,7 @@ class Transport:
             with within(timeout * _ANSWER_TIMES, self._limit):
                 response = self._request(method, path, query, body, content_type, (timeout, timeout))
                 return _whole(response, self._limit)
-        except _FAULTS as error:
+        except _BROKEN as error:
             raise self._explain(error, timeout) from None
 
     @contextlib.contextmanager
@@ -107,7 +107,7 @@ class Transport:
                     yield response.stream(_CHUNK, decode_content=True)
                 else:
                     yield _whole(response, self._limit)
-        except _FAULTS as error:
+        except _BROKEN as error:
             raise self._explain(error, timeout) from None
         finally:
             if response is not None:

@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Invalid,
     NotFound,
     NotServed,
-    ServerFault,
+    ServerError,
     Throttled,
     Unauthorized,
     Unreachable,
@@ -253,7 +253,7 @@ def test_the_server_says_how_long_to_wait(server: Server, client: Client) -> Non
 
 def test_a_fault_that_stays_is_told(server: Server, client: Client) -> None:
     server.always = lambda _request: Reply(503, status(503, "ServiceUnavailable", "etcd is away"))
-    with pytest.raises(ServerFault, match="etcd is away"):
+    with pytest.raises(ServerError, match="etcd is away"):
         get(client)
     assert 2 <= len(server.asked) <= 4
 

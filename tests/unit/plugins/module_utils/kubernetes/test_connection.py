@@ -289,7 +289,7 @@ def test_errors_of_a_kubeconfig_name_the_field(
 @pytest.mark.parametrize(
     ("connection", "told"),
     [
-        ({}, "it is not told how to reach it"),
+        ({}, "no way to reach it is given"),
         ({"server": "https://x", "kubeconfig": "/x"}, "kubeconfig and server are given"),
         ({"kubeconfig": "/no/such/file"}, "kubeconfig /no/such/file: No such file or directory"),
         ({"kubeconfig": "/no\0/file"}, "cannot be read"),
