@@ -30,6 +30,10 @@ class EndlessError(TimeoutError):
     """The time for a whole exchange is over, or its bytes are used up, and more come."""
 
 
+class NoSocksError(ValueError):
+    """A proxy speaks SOCKS, and the package that urllib3 needs for that is missing."""
+
+
 class TooLargeError(OSError):
     """The unpacked answer is larger than its limit."""
 
@@ -102,7 +106,7 @@ def connections(
 
     `tls`: None where no server is reached by TLS. `proxy`: a URL, which may hold user and password. `server_name`: name
     that the certificate has to be for, where it is not that of the URL. `settings`: those of urllib3's pools. Raises
-    ImportError where the proxy speaks SOCKS and PySocks is not installed.
+    NoSocksError.
     """
     if tls is not None:
         tls.sslsocket_class = _TlsSocket
@@ -110,7 +114,10 @@ def connections(
     if server_name:
         settings["server_hostname"] = server_name
     if proxy.startswith("socks"):
-        socks = importlib.import_module("urllib3.contrib.socks")
+        try:
+            socks = importlib.import_module("urllib3.contrib.socks")
+        except ImportError:
+            raise NoSocksError("a socks proxy needs the Python package PySocks") from None
         manager: urllib3.PoolManager = socks.SOCKSProxyManager(proxy, maxsize=maxsize, **settings)
         return manager
     if proxy:

@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, certifi, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import (
+    NoSocksError,
     TooLargeError,
     connections,
     whole,
@@ -171,8 +172,8 @@ def _connections(target: Target, proxy: str, certificate: ClientCertificate | No
             server_name=target.tls_server_name,
             socket_options=_socket_options(),
         )
-    except ImportError:
-        raise AccessError("a socks proxy needs the Python package PySocks", "pip install PySocks") from None
+    except NoSocksError as error:
+        raise AccessError(str(error), "pip install PySocks") from None
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
