@@ -40,8 +40,6 @@ ROOMS_TO_DO = (
     "plugins/module_utils/core/table.py",
     "plugins/module_utils/core/validation/",
     "plugins/module_utils/google/",
-    "plugins/module_utils/http/",
-    "plugins/module_utils/kubernetes/",
     "plugins/module_utils/usecases/",
     "plugins/modules/",
     "roles/control_plane/",

@@ -157,7 +157,7 @@ _LIMITS = r"""
 """
 _NEEDS = r"""
 requirements:
-  - kubernetes >= 34
+  - urllib3 >= 2.2.1, and certifi
 notes:
   - What a server serves is remembered for an hour in C(~/.cache/modelplane-fleet) (or below E(XDG_CACHE_HOME)), in
     files that only the user can read. In check mode nothing is written there.

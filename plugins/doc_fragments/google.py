@@ -36,7 +36,7 @@ options:
     type: path
 requirements:
   - google-auth >= 2.30
-  - kubernetes >= 34
+  - urllib3 >= 2.2.1, and certifi
 notes:
   - The proxy that E(HTTPS_PROXY) names is used, but for hosts that E(NO_PROXY) names and for the metadata server.
 author:

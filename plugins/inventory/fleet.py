@@ -33,7 +33,7 @@ notes:
     cluster changes then.
 requirements:
   - pydantic >= 2.10
-  - kubernetes (Python) >= 34, for O(control)
+  - urllib3 >= 2.2.1 and certifi, for O(control)
 options:
   plugin:
     description: The name of this plugin.
@@ -409,7 +409,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
     """
     if not control:
         return {}, []
-    # The client library takes most of a second to import, and manifests need none of it.
+    # Manifests need none of it.
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import connection
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError

@@ -297,7 +297,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "pydantic", "PyYAML", "kubernetes")
+    libraries.need(module, "pydantic", "PyYAML", "urllib3")
     try:
         result, warnings = apply_results.run(module.params, check_mode=module.check_mode, diff=module._diff)
     except apply_results.ApplyError as error:

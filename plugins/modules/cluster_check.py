@@ -203,7 +203,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -228,7 +228,7 @@ _RUNNING = ("ModelCache", "ModelDeployment")
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     with per_cluster.telling_arguments(module):
         desired = _desired(module)
@@ -243,7 +243,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, Any]:
-    snapshot = look(client, desired, recorded_in)
+    snapshot = take_snapshot(client, desired, recorded_in)
     findings = checks.check(snapshot, desired)
     wrong = errors(findings)
     needs = openshift.needs(desired) if snapshot.openshift else ()

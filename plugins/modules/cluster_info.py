@@ -208,9 +208,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterSnapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetLook,
+    FleetSnapshot,
     observe_fleet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
@@ -236,7 +236,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     try:
         look = _look(module)
@@ -261,7 +261,7 @@ def work(module: AnsibleModule) -> None:
     module.exit_json(**result)
 
 
-def _look(module: AnsibleModule) -> FleetLook:
+def _look(module: AnsibleModule) -> FleetSnapshot:
     params = module.params
     loaded = build.read_manifests(params["resources"])
     return observe_fleet(
@@ -275,7 +275,7 @@ def _look(module: AnsibleModule) -> FleetLook:
     )
 
 
-def _warn(module: AnsibleModule, look: FleetLook) -> None:
+def _warn(module: AnsibleModule, look: FleetSnapshot) -> None:
     lines = [f"control cluster: {line}" for line in look.control.warnings]
     for name, seen in look.clusters.items():
         lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
@@ -283,7 +283,7 @@ def _warn(module: AnsibleModule, look: FleetLook) -> None:
         module.warn(line)
 
 
-def _cluster(look: ClusterLook) -> dict[str, Any]:
+def _cluster(look: ClusterSnapshot) -> dict[str, Any]:
     if look.unreachable:
         return {"changed": False, "failed": True, "msg": look.unreachable}
     return {

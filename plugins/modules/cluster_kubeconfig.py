@@ -100,7 +100,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     path = Path(module.params["path"])
     try:
         if module.params["state"] == "present":

@@ -104,7 +104,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
 
     def look(client: Client) -> dict[str, Any]:
         return {"definitions": described(client, module.params["groups"], module.params["names"])}

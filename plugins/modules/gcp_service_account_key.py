@@ -127,7 +127,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes", "PyYAML")
+    libraries.need(module, "urllib3", "PyYAML")
     params = module.params
 
     def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:

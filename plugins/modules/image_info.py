@@ -61,7 +61,7 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     if module.params["control"]:
-        libraries.need(module, "kubernetes")
+        libraries.need(module, "urllib3")
     declared = declared_resources.declared(module, _KINDS)
     written = (api.wire(resource) for resource in declared.loaded.resources if resource.kind in _KINDS)
     found: dict[str, set[str]] = {}

@@ -152,7 +152,7 @@ _NO_ADDRESS = (
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     loaded = declared_resources.manifests(module)
     try:

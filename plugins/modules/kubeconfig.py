@@ -131,7 +131,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, bring
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, ensure
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -154,7 +154,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     duration, renew_before = module.params["duration"], module.params["renew_before"]
     if duration < 600 or not 0 <= renew_before < duration:
         module.fail_json(
@@ -164,7 +164,7 @@ def work(module: AnsibleModule) -> None:
     def bring_one(client: Client) -> dict[str, Any]:
         path = Path(module.params["folder"]) / f"{client.name}.kubeconfig"
         try:
-            written = bring(
+            written = ensure(
                 client,
                 Account(module.params["namespace"], module.params["account"]),
                 path,

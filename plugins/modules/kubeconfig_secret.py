@@ -160,7 +160,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     params = module.params
     try:
         given = cluster_options.control_connection(params)
@@ -193,7 +193,7 @@ def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Writte
         raise cluster_options.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
     key = SecretRef(**params["google_key"]) if params["google_key"] else None
     with connect(clusters[0], control, write_cache=not module.check_mode) as cluster:
-        return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)
+        return kubeconfig_secret.ensure(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     if module.params["duration"] < 1:
         module.fail_json(msg=f"duration is {module.params['duration']:g}, and must be at least 1")
     try:
@@ -151,10 +151,10 @@ def _holder(module: AnsibleModule, client: Client) -> str:
         params["duration"],
     )
     if module.check_mode:
-        return lease.look()
+        return lease.read_holder()
     if params["state"] == "released":
         lease.release()
-        return lease.look()
+        return lease.read_holder()
     if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
         if not params["create_namespace"]:
             return ""

@@ -151,7 +151,7 @@ _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStac
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)
     try:

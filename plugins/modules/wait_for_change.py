@@ -85,7 +85,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetLook,
+    FleetSnapshot,
     observe_fleet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, watch
@@ -105,7 +105,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     params = module.params
     for name in ("interval", "max_wait"):
@@ -116,7 +116,7 @@ def work(module: AnsibleModule) -> None:
     except ArgumentsError as error:
         module.fail_json(msg=str(error))
 
-    def look() -> FleetLook:
+    def look() -> FleetSnapshot:
         resources = [api.wire(resource) for resource in build.read_manifests(params["resources"]).resources]
         return observe_fleet(reached, control, resources, width=width, write_cache=not module.check_mode)
 

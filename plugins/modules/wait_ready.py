@@ -149,7 +149,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Wanted, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -167,10 +167,10 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
     with per_cluster.telling_arguments(module):
-        wanted = _wanted(module.params)
+        wanted = _awaited(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
             return _told(settle(client, wanted, time.monotonic() + seconds))
@@ -178,10 +178,10 @@ def work(module: AnsibleModule) -> None:
         per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
 
 
-def _wanted(params: Mapping[str, Any]) -> Wanted:
+def _awaited(params: Mapping[str, Any]) -> Awaited:
     if not 0 <= params["wait"] < float("inf"):
         raise cluster_options.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
-    return Wanted(
+    return Awaited(
         objects=_objects("objects", params["objects"], params["namespace"]),
         accepted=_objects("accepted", params["accepted"], params["namespace"]),
         conditions={str(kind): str(condition) for kind, condition in params["conditions"].items()},

@@ -52,7 +52,7 @@ FLOORS = [
     (
         "module_utils/_pydantic",
         "module_utils/_yaml",
-        "module_utils/_kubernetes",
+        "module_utils/_urllib3",
         "module_utils/_aws",
         "module_utils/_google",
     ),
@@ -60,7 +60,7 @@ FLOORS = [
 GUARDED = {
     "_pydantic.py": {"pydantic"},
     "_yaml.py": {"yaml"},
-    "_kubernetes.py": {"kubernetes", "urllib3"},
+    "_urllib3.py": {"certifi", "urllib3"},
     "_aws.py": {"boto3", "botocore"},
     "_google.py": {"google"},
 }

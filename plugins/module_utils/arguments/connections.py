@@ -75,7 +75,7 @@ OPTIONS: dict[str, Any] = {
     "impersonate": {"type": "str"},
 }
 """The keys of a connection, as an Ansible argument spec. Here, and not beside the modules' other arguments, because a
-filter runs in every task that uses it, and the client library takes a second to import."""
+filter is imported in every task that uses it."""
 
 CLUSTER_VARIABLES = (
     "fleet_target",

@@ -58,7 +58,7 @@ class AccountKeys:
     def bring(self, place: Place, now: datetime.datetime) -> str:
         """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
         labels = owned_secret.labels(place.labels)
-        live = owned_secret.look(place.control, place.secret)
+        live = owned_secret.read(place.control, place.secret)
         owned_secret.check_ours(place.control, place.secret, live, labels, _WHAT)
         keys = self._listed()
         stored = _stored(live, place.secret.key, self._email)
@@ -76,7 +76,7 @@ class AccountKeys:
 
     def remove(self, place: Place) -> bool:
         """Delete the Secret, and the key that is in it; whether it was there."""
-        live = owned_secret.look(place.control, place.secret)
+        live = owned_secret.read(place.control, place.secret)
         if live is None:
             return False
         owned_secret.check_ours(place.control, place.secret, live, owned_secret.labels(place.labels), _WHAT)

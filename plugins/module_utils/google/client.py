@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import load_google
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
@@ -98,7 +98,6 @@ class Client:
     def _once(
         self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str, old_token: str
     ) -> dict[str, Any]:
-        google = load_google()
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/json",
@@ -116,9 +115,9 @@ class Client:
                 seconds=_READ_SECONDS,
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
-                timeout=google.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
             )
-        except (google.HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
+        except (HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
             raise _RefusedError(_unreachable(what, url, error)) from None
         if not 200 <= answer.status < 300:
             refused = from_answer(what, answer.status, answer.data, filter(None, (token, old_token)))

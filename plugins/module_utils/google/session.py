@@ -27,7 +27,7 @@ _LOGIN = "log in to Google"
 
 def client(module: Any) -> Client:
     """The client that the arguments of a module name; fails the module where there is none."""
-    libraries.need(module, GOOGLE_PACKAGE, "kubernetes")
+    libraries.need(module, GOOGLE_PACKAGE, "urllib3")
     try:
         return from_params(module.params)
     except GoogleError as error:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to Google: access tokens of a key file, a workload identity, a user, or a metadata server, by google-auth.
+"""Google credentials and access tokens, by google-auth: of a key file, a workload identity, a user, a metadata server.
 
 A token serves everything that is asked for in the name of an identity: it is made once a process, and renewed by the
 first that needs it when it ends or is refused. No text holds a secret.
@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import TlsSocket, pools, within
+from ansible_collections.modelplane.fleet.plugins.module_utils.http import deadline
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import whole, within
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/userinfo.email")
@@ -30,7 +32,6 @@ _SECONDS = 20.0
 # A token with less life than this is renewed.
 _FRESH_SECONDS = 300.0
 _CONNECTIONS = 32
-_CHUNK = 1 << 16
 # An answer may take longer than each wait for it, but not for ever.
 _ANSWER_TIMES = 3
 _LARGEST_ANSWER = 64 << 20
@@ -43,9 +44,9 @@ _GIVE = (
     "service-account key or a workload identity federation file, or run: gcloud auth application-default login"
 )
 _USER_LOGIN = "Log in again: gcloud auth application-default login"
-_NETWORK = "Look at the network, the DNS, HTTPS_PROXY and NO_PROXY"
+_NETWORK = "Check the network, the DNS, HTTPS_PROXY and NO_PROXY"
 _ROLES = (
-    "Look whether the pool and the provider of the workload identity exist and are enabled, whether the audience in "
+    "Check whether the pool and the provider of the workload identity exist and are enabled, whether the audience in "
     "the file is theirs, and whether the identity has roles/iam.workloadIdentityUser on the service account"
 )
 # What the names of providers of federated identities begin with.
@@ -58,7 +59,7 @@ _TYPES = (
     "impersonated_service_account",
     "gdch_service_account",
 )
-# What to do when no token is given out: by the type of the credentials, what the answer says, and the advice.
+# What to do when no token is given out: the type of the credentials, a pattern of the answer, and the hint.
 _REFUSED: tuple[tuple[str, str, str], ...] = (
     (
         "service_account",
@@ -80,7 +81,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
     (
         "external_account",
         r"was not found|no such file|unable to (retrieve|parse)",
-        "Look at credential_source in the file",
+        "Check credential_source in the file",
     ),
     ("external_account", r"", _ROLES),
     ("authorized_user", r"", _USER_LOGIN),
@@ -133,15 +134,15 @@ class Tokens:
             return Token(str(credentials.token), max(30.0, _seconds_left(credentials)))
 
     def project(self) -> str:
-        """The project that the credentials belong to, as far as they tell; empty else."""
+        """Return the project that the credentials name; empty where they name none."""
         with self._lock:
             credentials = self._load()
             named = os.environ.get("GOOGLE_CLOUD_PROJECT", "")
             return named or str(self._info.get("project_id") or getattr(credentials, "fleet_project", "") or "")
 
     def account(self) -> str:
-        """Whose tokens these are: the address of an account, or the provider of a federated identity; empty where the
-        credentials do not tell."""
+        """Return the account of the tokens: its address, or the provider of a federated identity; empty where the
+        credentials name none."""
         with self._lock:
             credentials = self._load()
             named = str(self._info.get("client_email") or getattr(credentials, "service_account_email", "") or "")
@@ -164,8 +165,8 @@ class Tokens:
         try:
             return load_google().of_file(self._info, _SCOPES)
         except (_google_error(), ValueError, TypeError, KeyError, AttributeError) as error:
-            told = _text(error)
-            raise LoginError(f"credentials file {self._path}: {_without(told, self._info)}", _GIVE) from None
+            said = _without(_text(error), self._info)
+            raise LoginError(f"credentials file {self._path}: {said}", _GIVE) from None
 
     def _of_machine(self) -> Any:
         """Those of the machine that this runs on."""
@@ -185,21 +186,21 @@ class Tokens:
             credentials.refresh(google.Request(_Ways(self._ca_file)))
         except google.GoogleAuthError as error:
             raise self._refused(error, unreachable=_unreachable(error)) from None
-        except google.HTTPError as error:
+        except HTTPError as error:
             raise self._refused(error, unreachable=True) from None
         except (OSError, *_NO_ANSWER) as error:
             raise self._refused(error) from None
 
     def _refused(self, error: Exception, *, unreachable: bool = False) -> LoginError:
-        told = _without(_text(error), self._info)
+        said = _without(_text(error), self._info)
         kind = str(self._info.get("type") or "") if self._path else "metadata"
         passing = unreachable or bool(getattr(error, "retryable", False))
         if unreachable and kind != "metadata":
-            return LoginError(f"no token for {self._who()}: {told}", _NETWORK, passing=True)
+            return LoginError(f"no token for {self._who()}: {said}", _NETWORK, passing=True)
         hint = next(
-            advice for of, said, advice in _REFUSED if of in ("", kind) and re.search(said, told, re.IGNORECASE)
+            hint for of, pattern, hint in _REFUSED if of in ("", kind) and re.search(pattern, said, re.IGNORECASE)
         )
-        return LoginError(f"Google gives no token to {self._who()}: {told}", hint, passing=passing)
+        return LoginError(f"Google gives no token to {self._who()}: {said}", hint, passing=passing)
 
     def _who(self) -> str:
         if not self._path:
@@ -229,7 +230,7 @@ def _shared(path: str, ca_file: str, _version: tuple[int, int]) -> Tokens:
 
 
 def _stamp(path: str) -> tuple[int, int]:
-    """What differs when a file was written anew."""
+    """Return values that change when a file is written again."""
     try:
         found = os.stat(path)
     except OSError:
@@ -238,7 +239,7 @@ def _stamp(path: str) -> tuple[int, int]:
 
 
 def forget() -> None:
-    """Look identities and proxies up anew, as when the environment changed."""
+    """Forget identities and proxies, as when the environment changed."""
     _shared.cache_clear()
     connections.cache_clear()
 
@@ -246,13 +247,7 @@ def forget() -> None:
 @functools.lru_cache(maxsize=64)
 def connections(proxy: str, ca_file: str) -> Any:
     """Kept connections, through a proxy or (empty) without."""
-    google = load_google()
-    context = ssl.create_default_context(cafile=ca_file or None)
-    context.sslsocket_class = TlsSocket
-    settings: dict[str, Any] = {"maxsize": _CONNECTIONS, "ssl_context": context}
-    manager = google.ProxyManager(proxy, **settings) if proxy else google.PoolManager(**settings)
-    manager.pool_classes_by_scheme = pools()
-    return manager
+    return deadline.connections(ssl.create_default_context(cafile=ca_file or None), proxy, maxsize=_CONNECTIONS)
 
 
 @dataclass(frozen=True)
@@ -274,17 +269,7 @@ def ask(method: str, url: str, ca_file: str = "", *, seconds: float | None = Non
     settings = {"timeout": seconds, "retries": False, "redirect": False, **more, "preload_content": False}
     with within(seconds * _ANSWER_TIMES, _LARGEST_ANSWER):
         response = connections_to(url, ca_file).request(method, url, **settings)
-        try:
-            data = bytearray()
-            for piece in response.stream(_CHUNK, decode_content=True):
-                data += piece
-                if len(data) > _LARGEST_ANSWER:
-                    raise load_google().HTTPError(f"the answer is larger than {_LARGEST_ANSWER >> 20} MiB")
-        except BaseException:
-            response.close()
-            raise
-        response.release_conn()
-    return Answer(response.status, response.headers, bytes(data))
+        return Answer(response.status, response.headers, whole(response, _LARGEST_ANSWER))
 
 
 def connections_to(url: str, ca_file: str = "") -> Any:
@@ -296,7 +281,7 @@ def connections_to(url: str, ca_file: str = "") -> Any:
 
 
 class _Ways:
-    """What google-auth sends its requests by."""
+    """Transport of google-auth."""
 
     def __init__(self, ca_file: str) -> None:
         self._ca_file = ca_file
@@ -333,7 +318,7 @@ def _google_error() -> Any:
 
 
 def _seconds_left(credentials: Any) -> float:
-    """How long the token lasts; google-auth keeps its end as a naive time in UTC."""
+    """Seconds that the token lasts; google-auth keeps its end as a naive time in UTC."""
     if credentials.expiry is None:
         return 1800.0
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
@@ -341,11 +326,11 @@ def _seconds_left(credentials: Any) -> float:
 
 
 def _text(error: Exception) -> str:
-    """What was said: by google-auth, and by an answer of an API that it quotes without a word."""
+    """Message of an error of google-auth, and of the answer of an API that it quotes."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     said = next((str(part) for part in error.args if isinstance(part, (str, Exception)) and str(part)), "")
-    answered = next((told for told in map(_message, error.args[1:]) if told and told not in said), "")
+    answered = next((text for text in map(_message, error.args[1:]) if text and text not in said), "")
     return ": ".join(part for part in (said, answered) if part) or type(error).__name__
 
 
@@ -363,7 +348,7 @@ def _unreachable(error: Exception) -> bool:
 
 
 def _without(text: str, info: Mapping[str, Any]) -> str:
-    """The text without what is secret in a file, should somebody repeat it."""
+    """Return the text with a mask for what is secret in a file, should a server repeat it."""
     for key in ("private_key", "refresh_token", "client_secret"):
         value = str(info.get(key) or "")
         if len(value) >= 4:

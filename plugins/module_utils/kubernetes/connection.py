@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How to reach an API server, and the way from there to a client."""
+"""Connections: the settings of one, and the client that they lead to."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Gke:
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach one cluster: exactly one of kubeconfig, kubeconfig_text, secret, eks, gke, server.
+    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, eks, gke, server.
 
     A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
     arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
@@ -92,7 +92,7 @@ _HINT = "Give one of kubeconfig, kubeconfig_text, secret, eks, gke, server"
 
 
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
-    """A client for the cluster; what needs the network is looked up with the first request.
+    """A client for the cluster; what needs the network is resolved with the first request.
 
     `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode.
     Raises ConnectionInvalid for what is wrong with the connection itself, the files that it names included.
@@ -114,7 +114,7 @@ def connect(connection: Connection, control: Client | None = None, *, write_cach
 
 
 class _Resolver:
-    """Finds the target of a connection, anew with every call but for what was prepared."""
+    """Finds the target of a connection, again with every call but for what was prepared."""
 
     def __init__(self, connection: Connection, control: Client | None) -> None:
         self._connection = connection
@@ -122,21 +122,21 @@ class _Resolver:
         self._prepared: Target | None = None
 
     def prepare(self) -> str:
-        """Look up what needs no network: the server, empty where it does. Raises AccessError."""
+        """Resolve what needs no network; return the server, empty where that needs it. Raises AccessError."""
         given = self._connection
         _check_sources(given)
         if given.secret is not None and self._control is None:
             raise AccessError("its kubeconfig is in a Secret, and no control cluster is given", "Set control")
         if given.secret is not None or given.eks is not None or given.gke is not None:
             return given.server
-        self._prepared = self._look_up()
+        self._prepared = self._resolve()
         return self._prepared.server
 
     def __call__(self) -> Target:
         target, self._prepared = self._prepared, None
-        return target or self._look_up()
+        return target or self._resolve()
 
-    def _look_up(self) -> Target:
+    def _resolve(self) -> Target:
         given = self._connection
         if given.secret is not None:
             target = kubeconfig.load([self._from_secret(given.secret)], given.context)
@@ -184,7 +184,7 @@ class _Resolver:
 
 
 def _check_sources(given: Connection) -> None:
-    """Exactly one way; `server` along with eks or gke says where the cluster is, so that nobody is asked."""
+    """Exactly one way; `server` along with eks or gke says where the cluster is, so that no API of a cloud is asked."""
     named = {
         "kubeconfig": given.kubeconfig,
         "kubeconfig_text": given.kubeconfig_text,
@@ -197,7 +197,7 @@ def _check_sources(given: Connection) -> None:
     if len(ways) > 1:
         raise AccessError(f"{' and '.join(ways)} are given", "Give one way to reach the cluster")
     if not ways and not given.context and not given.standard:
-        raise AccessError("it is not told how to reach it", _HINT)
+        raise AccessError("no way to reach it is given", _HINT)
     if given.token and ways != ["server"]:
         raise AccessError("token is given without server", "A token goes with server")
     if given.context and (given.server or given.eks or given.gke):
@@ -224,19 +224,19 @@ def _user(name: str) -> str:
     return name
 
 
-def _eks(wanted: Eks, server: str) -> Target:
-    account = (wanted.region, wanted.profile, wanted.role_arn)
-    found, ca = (server, "") if server else eks.describe(wanted.cluster, *account, wanted.endpoint)
-    return Target(checked_url(found, "server", ("https",)), Minted(eks.minter(wanted.cluster, *account)), ca=ca)
+def _eks(desired: Eks, server: str) -> Target:
+    account = (desired.region, desired.profile, desired.role_arn)
+    found, ca = (server, "") if server else eks.describe(desired.cluster, *account, desired.endpoint)
+    return Target(checked_url(found, "server", ("https",)), Minted(eks.minter(desired.cluster, *account)), ca=ca)
 
 
-def _gke(wanted: Gke, server: str) -> Target:
+def _gke(desired: Gke, server: str) -> Target:
     if server:
         found, ca = server, ""
     else:
-        where = (wanted.project, wanted.location, wanted.cluster)
-        found, ca = gke.describe(*where, wanted.credentials_file, wanted.endpoint, wanted.ca_file)
-    mint = gke.minter(wanted.credentials_file, wanted.ca_file)
+        where = (desired.project, desired.location, desired.cluster)
+        found, ca = gke.describe(*where, desired.credentials_file, desired.endpoint, desired.ca_file)
+    mint = gke.minter(desired.credentials_file, desired.ca_file)
     return Target(checked_url(found, "server", ("https",)), Minted(mint), ca=ca)
 
 

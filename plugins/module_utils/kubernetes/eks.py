@@ -71,7 +71,7 @@ def describe(
 
 
 class _Account:
-    """Credentials and region. Looking them up takes a while, so that equal ones are looked up once a process."""
+    """Credentials and region. Finding them takes a while, so equal ones are found once a process."""
 
     def __init__(
         self,
@@ -129,10 +129,10 @@ def _session(
         raise AccessError("no AWS credentials were found", "Set AWS_PROFILE or AWS_ACCESS_KEY_ID, or give a profile")
     if role_arn:
         sts = session.create_client("sts", region_name=region, config=aws.Config(**_TIMEOUTS))
-        wanted = {"RoleArn": role_arn, "RoleSessionName": session_name or "modelplane-fleet"}
+        assumed = {"RoleArn": role_arn, "RoleSessionName": session_name or "modelplane-fleet"}
         if external_id:
-            wanted["ExternalId"] = external_id
-        refresher = aws.create_assume_role_refresher(sts, wanted)
+            assumed["ExternalId"] = external_id
+        refresher = aws.create_assume_role_refresher(sts, assumed)
         credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
     # A token names STS as EKS reaches it, which takes no other address, wherever calls from here are sent.
     public = session.create_client("sts", region_name=region, config=aws.Config(ignore_configured_endpoint_urls=True))
@@ -140,7 +140,7 @@ def _session(
 
 
 def forget() -> None:
-    """Look accounts up anew, as when the environment changed."""
+    """Forget accounts, as when the environment changed."""
     _session.cache_clear()
 
 
@@ -165,10 +165,10 @@ def _guarded(action: Callable[[], T]) -> T:
     try:
         return action()
     except aws.ClientError as error:
-        told = error.response.get("Error", {})
-        raise AccessError(f"AWS: {error.operation_name}: {told.get('Code')}: {told.get('Message')}") from None
+        said = error.response.get("Error", {})
+        raise AccessError(f"AWS: {error.operation_name}: {said.get('Code')}: {said.get('Message')}") from None
     except aws.BotoCoreError as error:
-        raise AccessError(f"AWS: {error}", "Look at the AWS profile, the credentials and the region") from None
+        raise AccessError(f"AWS: {error}", "Check the AWS profile, the credentials and the region") from None
 
 
 class _Parser(argparse.ArgumentParser):

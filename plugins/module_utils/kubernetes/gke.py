@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
@@ -30,12 +30,12 @@ def minter(credentials_file: str, ca_file: str = "") -> Mint:
     return functools.partial(_grant, credentials_file, ca_file=ca_file)
 
 
-def of_key(key: Mapping[str, Any], told: str) -> Grant:
-    """An access token of a key of a service account; raises AccessError. `told`: what the key is called.
+def of_key(key: Mapping[str, Any], name: str) -> Grant:
+    """An access token of a key of a service account; raises AccessError. `name`: that of the key, for messages.
 
     Google takes a key that was made a moment ago only after a minute or so.
     """
-    tokens = google_tokens.Tokens(told, info=key)
+    tokens = google_tokens.Tokens(name, info=key)
     attempts = Attempts(_KEY_RETRIES, _KEY_SECONDS)
     while True:
         try:

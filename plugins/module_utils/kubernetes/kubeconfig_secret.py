@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
 
-The token in it ends (that of EKS after 15 minutes), so that it is made anew with each run. That alone is no change:
+The token in it ends (that of EKS after 15 minutes), so it is renewed with each run. That alone is no change:
 where the cluster is and which certificate it has are.
 """
 
@@ -33,7 +33,7 @@ _WHAT = "the kubeconfig"
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
+    """Outcome for the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
     `renewed`: its token is a new one and all else is as it was. `server`: the URL, empty where it is not known."""
 
     changed: bool
@@ -43,7 +43,7 @@ class Written:
     after: Mapping[str, Any] = field(default_factory=dict)
 
 
-def bring(
+def ensure(
     control: Client,
     cluster: Client,
     place: SecretRef,
@@ -57,7 +57,7 @@ def bring(
     that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
     either."""
     desired = owned_secret.labels(labels)
-    live = owned_secret.look(control, place)
+    live = owned_secret.read(control, place)
     owned_secret.check_ours(control, place, live, desired, _WHAT)
     if live is None and check_mode:
         return Written(True, after={"labels": desired, "keys": [place.key]})
@@ -75,7 +75,7 @@ def bring(
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
     """Delete the Secret. Raises ApiError, also for one that is not ours."""
-    live = owned_secret.look(control, place)
+    live = owned_secret.read(control, place)
     if live is None:
         return Written(False)
     owned_secret.check_ours(control, place, live, owned_secret.labels(labels), _WHAT)
@@ -85,19 +85,19 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
 
 def _of_key(control: Client, place: SecretRef) -> Fixed:
     """A token of the key of a Google service account in a Secret. Raises ApiError and AccessError."""
-    told = f"(Secret {place.namespace}/{place.name}, key {place.key})"
+    origin = f"(Secret {place.namespace}/{place.name}, key {place.key})"
     try:
-        data = base64.b64decode(text(owned_secret.look(control, place), "data", place.key), validate=True)
+        data = base64.b64decode(text(owned_secret.read(control, place), "data", place.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None
     if not isinstance(key, dict) or key.get("type") != "service_account":
-        raise AccessError(f"there is no key of a Google service account in {told}")
-    return Fixed(bearer(gke.of_key(key, told).token))
+        raise AccessError(f"there is no key of a Google service account in {origin}")
+    return Fixed(bearer(gke.of_key(key, origin).token))
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:
-    """What is no secret in it."""
+    """Return the fields of it that are no secret."""
     labels = dict(fields(live, "metadata", "labels"))
     try:
         data = base64.b64decode(text(live, "data", key), validate=True)

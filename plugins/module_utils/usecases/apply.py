@@ -149,13 +149,13 @@ def _run(settings: Settings) -> Outcomes:
         for name, found in wanted.items():
             if isinstance(found, _Wanted):
                 copied = copies(plan, name, sources)
-                wanted[name] = _Wanted([*found.objects, *copied.wanted], copied)
+                wanted[name] = _Wanted([*found.objects, *copied.desired], copied)
         work: dict[str, Callable[[], Outcome]] = {
             f"cluster {target.name}": _on_cluster(settings, target, wanted[target.name], control)
             for target in settings.targets
         }
         # A control cluster that did not answer for a Secret is not asked again: it costs its timeout once.
-        fault = fault or (sources.fault if isinstance(sources.fault, Unreachable) else None)
+        fault = fault or (sources.error if isinstance(sources.error, Unreachable) else None)
         if control is not None and settings.on_control and fault is None:
             work["control"] = _on_control(settings, control, state)
         done = {

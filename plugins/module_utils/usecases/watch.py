@@ -10,7 +10,7 @@ from hashlib import sha256
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetLook
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
 MANIFESTS = "manifests"
@@ -32,7 +32,7 @@ def of_manifests(paths: Sequence[str]) -> str:
     return total.hexdigest()[:20]
 
 
-def of_look(look: FleetLook) -> dict[str, str]:
+def of_look(look: FleetSnapshot) -> dict[str, str]:
     """Digests of what was seen. A cluster that does not answer is always the same, whatever the reason is."""
     found = {
         f"cluster {name}": "unreachable" if seen.unreachable else digest(dict(seen.entry))
@@ -49,7 +49,7 @@ def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
 def wait(
     since: Fingerprint,
     paths: Sequence[str],
-    look: Callable[[], FleetLook],
+    look: Callable[[], FleetSnapshot],
     *,
     interval: float,
     timeout: float,

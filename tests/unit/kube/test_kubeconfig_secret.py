@@ -86,7 +86,7 @@ class Case:
             closing(self.control()) as control,
             closing(connect(Connection("west", kubeconfig=str(self.file)))) as west,
         ):
-            return kubeconfig_secret.bring(
+            return kubeconfig_secret.ensure(
                 control, west, self.place, labels, check_mode=check_mode, google_key=google_key
             )
 
@@ -205,9 +205,9 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
     with closing(case.control()) as control:
         nowhere = Connection("west", secret=SecretRef("nowhere", "nothing"))
         with closing(connect(nowhere, control)) as west:
-            assert kubeconfig_secret.bring(control, west, case.place, LABELS, check_mode=True).changed
+            assert kubeconfig_secret.ensure(control, west, case.place, LABELS, check_mode=True).changed
             with pytest.raises(ConnectionInvalid, match="nowhere/nothing"):
-                kubeconfig_secret.bring(control, west, case.place, LABELS, check_mode=False)
+                kubeconfig_secret.ensure(control, west, case.place, LABELS, check_mode=False)
     assert case.live() is None
 
 
@@ -217,7 +217,7 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
         ({}, "not made by modelplane.fleet"),
         (LABELS, "not made by modelplane.fleet"),
         ({MANAGED_BY_LABEL: MANAGED_BY, CLUSTER_LABEL: "east"}, "kubeconfig of another cluster .* names east"),
-        ({MANAGED_BY_LABEL: MANAGED_BY}, "kubeconfig of another cluster .* names nobody"),
+        ({MANAGED_BY_LABEL: MANAGED_BY}, "kubeconfig of another cluster .* names none"),
     ],
 )
 def test_what_is_not_ours_is_left_alone(case: Case, labels: dict[str, str], told: str) -> None:

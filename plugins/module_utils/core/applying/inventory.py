@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The record: every object that a fleet applied to one API server, so that what is no longer wanted can be found.
+"""The record: every object that a fleet applied to one API server, so that what is no longer desired can be found.
 
-It is text, a line of JSON each: a head, then `[apiVersion, kind, namespace, name, wanted, owned]` per object. `wanted`
-is the digest of what was applied, `owned` that of the fields which our manager owned in the live object afterwards;
-both are empty until that has happened, and for Secrets, of whose values no digest is written. A record that is too
-large for one ConfigMap is cut into parts, whose heads hold a digest of the whole, so that parts of two versions are
-never mixed.
+It is text, a line of JSON each: a head, then `[apiVersion, kind, namespace, name, desired, owned]` per object. In it,
+`desired` is the digest of what was applied, `owned` that of the fields which our manager owned in the live object
+afterwards; both are empty until that has happened, and for Secrets, of whose values no digest is written. A record that
+is too large for one ConfigMap is cut into parts, whose heads hold a digest of the whole, so that parts of two versions
+are never mixed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Entry:
     """What is known of an object that was applied."""
 
     api_version: str
-    wanted: str = ""
+    desired: str = ""
     owned: str = ""
 
 
@@ -60,7 +60,7 @@ class RecordError(ValueError):
 def to_parts(record: Record, limit: int = PART_BYTES) -> tuple[str, ...]:
     """The text of each part; none for an empty record. The same record gives the same texts."""
     lines = [
-        _json([entry.api_version, key.kind, key.namespace, key.name, entry.wanted, entry.owned])
+        _json([entry.api_version, key.kind, key.namespace, key.name, entry.desired, entry.owned])
         for key, entry in sorted(record.items())
     ]
     bodies: list[list[str]] = []
@@ -127,9 +127,9 @@ def _entry(line: str) -> tuple[Key, Entry]:
     found = _loaded(line)
     if len(found) != 6 or not all(isinstance(value, str) for value in found):
         raise RecordError("it has a line that is no object")
-    api_version, kind, namespace, name, wanted, owned = found
+    api_version, kind, namespace, name, desired, owned = found
     group, slash, _ = api_version.partition("/")
-    return Key(group if slash else "", kind, namespace, name), Entry(api_version, wanted, owned)
+    return Key(group if slash else "", kind, namespace, name), Entry(api_version, desired, owned)
 
 
 def _loaded(line: str) -> list[Any]:

@@ -322,7 +322,7 @@ def test_the_token_of_the_provider_has_ended(google: Server, tmp_path: Path) -> 
 def test_the_token_of_the_provider_is_not_there(google: Server, tmp_path: Path) -> None:
     error = fault(identity_file(google, tmp_path))
     assert str(tmp_path / "subject-token") in str(error)
-    assert error.hint == "Look at credential_source in the file"
+    assert error.hint == "Check credential_source in the file"
 
 
 def test_a_pool_that_is_not_known(google: Server, tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> N
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: no token for {WE} (credentials file {path}): ")
     assert "refused" in result["msg"]
-    assert result["msg"].endswith("Look at the network, the DNS, HTTPS_PROXY and NO_PROXY")
+    assert result["msg"].endswith("Check the network, the DNS, HTTPS_PROXY and NO_PROXY")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_token_of_the_provider_is_not_there(gcp: Double, tmp_path: Path) -> 
     result = login(gcp, written(tmp_path, config))
     assert result["failed"]
     assert "/nowhere/token" in result["msg"]
-    assert result["msg"].endswith("Look at credential_source in the file")
+    assert result["msg"].endswith("Check credential_source in the file")
 
 
 def test_a_provider_that_google_does_not_know(gcp: Double, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_token_server_of_federation_that_is_not_there(gcp: Double, tmp_path: P
     result = login(gcp, written(tmp_path, config))
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: no token for {WE} ")
-    assert result["msg"].endswith("Look at the network, the DNS, HTTPS_PROXY and NO_PROXY")
+    assert result["msg"].endswith("Check the network, the DNS, HTTPS_PROXY and NO_PROXY")
 
 
 # The metadata server. google-auth reads where it is once a process, so each of these has one of its own.

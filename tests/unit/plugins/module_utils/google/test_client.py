@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,
@@ -138,7 +138,7 @@ def test_reasons(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_left_of_a_pod_says_the_same(name: str) -> None:
     seen, reasons = CASES[name]
-    assert failures(lean(seen)) == reasons
+    assert failures(trim(seen)) == reasons
 
 
 def event(reason: str, message: str, time: str, kind: str = "Warning") -> dict[str, Any]:
@@ -154,9 +154,9 @@ def test_the_latest_event_that_tells_something() -> None:
         event("BackOff", "Back-off restarting failed container", "2026-01-01T00:03:00Z"),
         event("FailedMount", "not a warning", "2026-01-01T00:04:00Z", "Normal"),
     ]
-    seen = with_events(lean(pod()), events)
+    seen = with_events(trim(pod()), events)
     assert failures(seen) == ['FailedMount: MountVolume.SetUp failed for volume "ca" : secret "ca" not found']
-    assert with_events(lean(pod()), events[2:]) == lean(pod())
+    assert with_events(trim(pod()), events[2:]) == trim(pod())
 
 
 def test_what_is_known_of_a_container_wins_over_events() -> None:
@@ -187,7 +187,7 @@ def workload(kind: str = "Deployment", copies: int = 2, generation: int = 1, **s
 )
 def test_whose_pods_are_worth_a_look(seen: dict[str, Any], unrest: bool) -> None:
     assert unsettled(seen) is unrest
-    assert unsettled(lean(seen)) is unrest
+    assert unsettled(trim(seen)) is unrest
 
 
 def test_a_gang_that_nobody_looked_at() -> None:
