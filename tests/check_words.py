@@ -25,14 +25,14 @@ ROOMS_TO_DO = (
     "plugins/filter/aws_error.py",
     "plugins/filter/eks_plan.py",
     "plugins/filter/gke_plan.py",
-    "plugins/filter/stack_plan.py",
     "plugins/module_utils/arguments/",
     "plugins/module_utils/aws/",
     "plugins/module_utils/cloud/",
     "plugins/module_utils/core/applying/",
-    "plugins/module_utils/core/checks/components.py",
     "plugins/module_utils/core/cloud/",
-    "plugins/module_utils/core/compose/",
+    "plugins/module_utils/core/compose/cluster.py",
+    "plugins/module_utils/core/compose/hosts.py",
+    "plugins/module_utils/core/compose/load_balancer.py",
     "plugins/module_utils/core/conversion/",
     "plugins/module_utils/core/reconcile/",
     "plugins/module_utils/core/report/view_model.py",
@@ -72,8 +72,8 @@ RETIRED = {
     "tell|tells|telling|told": "report, say, message",
     "wanted": "desired",
 }
-PUBLIC = ("gcp_leftovers", "vpc_leftovers")
-"""Names that users write."""
+PUBLIC = ("gcp_leftovers", "vpc_leftovers", r'"told"', r"C\(told\)")
+"""Names that users write or read, among them keys of results."""
 _PUBLIC = re.compile("|".join(PUBLIC))
 _WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(RETIRED).replace(' ', '[ _]')})(?![a-z])", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

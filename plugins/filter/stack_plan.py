@@ -9,12 +9,12 @@ name: stack_plan
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: What becomes of each component of a serving stack
+short_description: Plan the components of a serving stack
 description:
-  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same form, and the variables of
-    a cluster into releases of Helm with charts and values, and, with what was seen of the cluster, into what has to be
-    done about each.
-  - All findings in the variables are reported at once.
+  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same format, and the variables
+    of a cluster into Helm releases with charts and values, and, with the observed releases of the cluster, into the
+    action for each.
+  - All findings in the variables are reported together.
 positional: choices
 options:
   _input:
@@ -26,8 +26,8 @@ options:
     description:
       - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(stack), the C(spec) of
         its ServingStack; C(charts_dir), C(archives) (the names of the files in it), C(charts_required),
-        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), what the names of variables
-        begin with in messages.
+        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), the prefix of the names of
+        variables in messages.
     type: dict
     required: true
   seen:
@@ -35,18 +35,18 @@ options:
       - The result of M(modelplane.fleet.helm_release_info) for the cluster.
     type: dict
   stuck_after:
-    description: Seconds after which a release that is half done is recovered.
+    description: Seconds after which a release with a pending operation is recovered.
     type: float
     default: 900
   adopt:
-    description: Components that may be taken over from others.
+    description: Components that may be adopted from other owners.
     type: list
     elements: str
     default: []
 """
 
 EXAMPLES = r"""
-- name: Say what would be installed
+- name: Show the components that would be installed
   ansible.builtin.debug:
     msg: "{{ components | modelplane.fleet.stack_plan({'drivers': ['gpu.nvidia.com']}) | map(attribute='key') }}"
   vars:
@@ -62,10 +62,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - Each component with C(state) and C(why) it is not installed, and, of a release, C(release), C(version), C(ref),
+    - Each component with C(state) and C(why) it is not installed, and, for a release, C(release), C(version), C(ref),
       C(repository) and C(values).
     - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)) and
-        C(told).
+      its message, C(told).
   type: list
   elements: dict
   returned: always
@@ -83,7 +83,7 @@ _NAME = "modelplane.fleet.stack_plan"
 def stack_plan(
     components: Any, choices: Any, seen: Any = None, stuck_after: float = 900.0, adopt: Any = ()
 ) -> list[dict[str, Any]]:
-    """Return what becomes of each component."""
+    """Return the plan of the components, with the action for each when `seen` is given."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
         Choices,
         StackError,

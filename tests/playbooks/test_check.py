@@ -210,7 +210,7 @@ def test_a_cluster_that_does_not_answer_and_wrong_variables_are_in_the_report(
     inventory = written(tmp_path, clusters, fleet_retries=0, serving_stack_states={"prometeus": "provided"})
     output = check(tmp_path, inventory, "--check")
     assert "bad: it could not be looked at" in output
-    assert "serving_stack_states.prometeus is no component. Did you mean prometheus?" in " ".join(output.split())
+    assert "serving_stack_states.prometeus is not a component. Did you mean prometheus?" in " ".join(output.split())
     assert all(recap(output, name)["failed"] == 1 for name in clusters)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
@@ -67,7 +67,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
     return _lines(_SERVICE_TITLES, rows, width)
 
 
-def _name(member: Member) -> str:
+def _name(member: MatchedEndpoint) -> str:
     return member.endpoint.name
 
 

@@ -303,9 +303,9 @@ def test_the_definitions_are_all_of_the_standard_channel() -> None:
     [
         (
             {"states": {"trafik": "managed"}},
-            "_states.trafik is no component. Did you mean traefik?",
+            "_states.trafik is not a component. Did you mean traefik?",
         ),
-        ({"versions": {"traefik": 40.2}}, "control_plane_gateway_versions.traefik is 40.2, which is no text"),
+        ({"versions": {"traefik": 40.2}}, "control_plane_gateway_versions.traefik is 40.2, which is not a string"),
         ({"versions": {"traefik": "37.4.0"}}, "has to be 38.0.0 or newer"),
         ({"states": {"keda": "on"}}, "control_plane_gateway_states.keda is on"),
     ],

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hosts that endpoints outside of the fleet have only where whoever runs the fleet allows it.
+"""Internal hosts that endpoints outside the fleet may use only if the operator of the fleet allows them.
 
-Requests for an endpoint come from the control cluster, and its author chooses their path. So an endpoint at the
-metadata service of a cloud would hand out the credentials of a node, and one in the cluster would pass its
+Requests for an endpoint come from the control cluster, and the author of the endpoint chooses their path. An endpoint
+at the metadata service of a cloud would disclose the credentials of a node, and one in the cluster would bypass its
 NetworkPolicies.
 """
 
@@ -61,25 +61,25 @@ machines."""
 
 
 def excluded_networks(version: int) -> list[str]:
-    """The ranges of addresses (4: IPv4, 6: IPv6) to which no egress proxy connects.
+    """Return the address ranges (4: IPv4, 6: IPv6) to which egress proxies do not connect.
 
-    Ranges of Services are not among them: network policies are about the addresses of pods behind them, and in another
+    Ranges of Services are not included: network policies apply to the addresses of the pods behind them, and in another
     cluster machines may have such addresses.
     """
-    return [text for text, said in _NETWORKS.items() if said != _SERVICES and ip_network(text).version == version]
+    return [text for text, reason in _NETWORKS.items() if reason != _SERVICES and ip_network(text).version == version]
 
 
 def inner_host(host: str) -> str:
-    """How the host (a name in lower case, or an address) belongs to a cloud's or the cluster's inside; else empty."""
+    """Return the reason why a host (a name in lower case, or an address) is internal; "" for an external host."""
     try:
         address = ip_address(host)
     except ValueError:
         return _inner_name(host)
-    return next((said for each in embedded(address) for network, said in _networks() if _holds(network, each)), "")
+    return next((reason for each in embedded(address) for network, reason in _networks() if _holds(network, each)), "")
 
 
 def embedded(address: Address) -> list[Address]:
-    """The address, and the IPv4 addresses that it stands for: mapped, compatible, of 6to4 and of NAT64."""
+    """Return the address and the IPv4 addresses embedded in it: mapped, compatible, 6to4 and NAT64."""
     if isinstance(address, IPv4Address):
         return [address]
     last = IPv4Address(int(address) & 0xFFFFFFFF)
@@ -93,22 +93,22 @@ def _inner_name(name: str) -> str:
     labels = name.split(".")
     if name in _NAMES:
         return _NAMES[name]
-    for suffix, said in _SUFFIXES.items():
+    for suffix, reason in _SUFFIXES.items():
         if name.endswith(f".{suffix}"):
-            return said
+            return reason
     if "svc" in labels[1:]:
-        # Of a cluster with a domain of its own.
+        # A Service of a cluster with a custom domain.
         return _CLUSTER
     last = labels[-1]
     if len(labels) == 2 and (last == "default" or not (last.isalpha() or last.startswith("xn--"))):
-        # A Service and its namespace: no top-level domain has a name like that (RFC 3696, section 2).
+        # A Service and its namespace: no top-level domain has such a name (RFC 3696, section 2).
         return _CLUSTER
     return _METADATA if labels[0] == "instance-data" else ""
 
 
 @functools.cache
 def _networks() -> tuple[tuple[Network, str], ...]:
-    return tuple((ip_network(text), said) for text, said in _NETWORKS.items())
+    return tuple((ip_network(text), reason) for text, reason in _NETWORKS.items())
 
 
 def _holds(network: Network, address: Address) -> bool:
@@ -117,7 +117,7 @@ def _holds(network: Network, address: Address) -> bool:
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """Hosts that endpoints may have although they belong to the inside: names, suffixes (`.example.com`) and ranges."""
+    """Internal hosts that endpoints may use: names, suffixes (`.example.com`) and address ranges."""
 
     names: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = ()
@@ -125,7 +125,7 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> AllowedHosts:
-        """Read hosts, `*.suffix` and CIDRs; raises ValueError, which says what is wrong with which entry."""
+        """Parse hosts, `*.suffix` and CIDRs. Raises ValueError with the invalid entry."""
         names, suffixes, networks = set(), [], []
         for entry in entries:
             text = str(entry).strip().lower().removesuffix(".")
@@ -134,7 +134,7 @@ class AllowedHosts:
                 networks.append(network)
             elif not all(is_dns_label(label) for label in text.removeprefix("*.").split(".")):
                 raise ValueError(
-                    f"{entry!r} is none of a host (a.example), '*.' and a suffix (*.a.example), and a CIDR"
+                    f"{entry!r} is neither a host (a.example), nor '*.' and a suffix (*.a.example), nor a CIDR"
                 )
             elif text.startswith("*."):
                 suffixes.append(text[1:])
@@ -143,7 +143,7 @@ class AllowedHosts:
         return cls(frozenset(names), tuple(suffixes), tuple(networks))
 
     def has(self, host: str) -> bool:
-        """Return True for a host (a name in lower case, or an address) that an entry names."""
+        """Return True for a host (a name in lower case, or an address) that an entry matches."""
         try:
             address = ip_address(host)
         except ValueError:

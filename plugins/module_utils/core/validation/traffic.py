@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import ModelEndpoint, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import endpoint_finding
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts, inner_host
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import HTTP, parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
 
 

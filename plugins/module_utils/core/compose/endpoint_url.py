@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where the URL of an endpoint leads: scheme, host and port, as Kubernetes and a gateway need them."""
+"""URL of an endpoint, parsed into scheme, host and port, as Kubernetes and a gateway need them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HTTP = "http"
 HTTPS = "https"
 _DEFAULT_PORTS = {HTTP: 80, HTTPS: 443}
 _HOST_LIMIT = 253
-# Resolvers take such a name for an IPv4 address (WHATWG URL, "ends in a number").
+# Resolvers read such a name as an IPv4 address (WHATWG URL, "ends in a number").
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]*")
 _EXAMPLE = "write a URL such as https://api.example.com or http://203.0.113.10:8000"
 
@@ -27,9 +27,9 @@ AddressType = Literal["IPv4", "IPv6", "FQDN"]
 
 @dataclass(frozen=True)
 class Target:
-    """A host and port that speaks HTTP; with `scheme` https inside of TLS.
+    """Host and port of an HTTP server, with TLS if `scheme` is https.
 
-    `host` is lower case, without a final dot, an IPv6 address without brackets and in its short form.
+    `host` is lower case, without a final dot; an IPv6 address is compressed and has no brackets.
     """
 
     scheme: str
@@ -43,22 +43,22 @@ class Target:
 
     @property
     def named(self) -> bool:
-        """Whether the host is a DNS name, no address."""
+        """True when the host is a DNS name, not an address."""
         return self.address_type == "FQDN"
 
     @property
     def authority(self) -> str:
-        """What a client of this URL sends as Host: without the default port of the scheme (RFC 9110, section 7.2)."""
+        """Host header of a request to this URL: without the default port of the scheme (RFC 9110, section 7.2)."""
         host = f"[{self.host}]" if self.address_type == "IPv6" else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 class InvalidUrl(ValueError):  # noqa: N818 - the name says what is wrong
-    """No request can be sent to this URL; the message says why, and never holds a password."""
+    """Reason why requests cannot be sent to a URL. The message never contains a password."""
 
 
 def parse_url(url: str) -> Target:
-    """The target of a URL. Path, query and fragment do not matter. Raises InvalidUrl."""
+    """Return the target of a URL. Path, query and fragment are ignored. Raises InvalidUrl."""
     if any(character.isspace() or not character.isprintable() for character in url):
         raise InvalidUrl(f"the url has spaces or characters that cannot be printed: {_EXAMPLE}")
     try:
@@ -77,8 +77,8 @@ def parse_url(url: str) -> Target:
     return Target(parts.scheme, host, _port(parts), address_type)
 
 
-def url_fault(url: str) -> str:
-    """What is wrong with the URL of an endpoint, or "" when requests can be sent there."""
+def url_finding(url: str) -> str:
+    """Return the reason why requests cannot be sent to the URL of an endpoint, "" when there is none."""
     try:
         parse_url(url)
     except InvalidUrl as error:
@@ -112,26 +112,26 @@ def _check_address(address: IPv4Address | IPv6Address) -> None:
     if getattr(address, "scope_id", None):
         raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
     inside = embedded(address)
-    faults = {
+    findings = {
         "means the machine itself": any(each.is_loopback or each.is_unspecified for each in inside),
-        "is good on one network link only": any(each.is_link_local for each in inside),
+        "is valid on one network link only": any(each.is_link_local for each in inside),
         "is a multicast address": any(each.is_multicast for each in inside),
     }
-    for fault, found in faults.items():
-        if found:
-            raise InvalidUrl(f"the host of the url, {address}, {fault}: use an address that the gateway can reach")
+    for finding, holds in findings.items():
+        if holds:
+            raise InvalidUrl(f"the host of the url, {address}, {finding}: use an address that the gateway can reach")
 
 
 def _name(text: str) -> str:
-    """A DNS name as an EndpointSlice takes it: two labels or more, of letters, digits and "-"."""
+    """Return a DNS name in the format of an EndpointSlice: two labels or more, of letters, digits and "-"."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if not name.isascii():
         raise InvalidUrl(f"the host of the url, {name}, has letters beyond a-z: write it in its xn-- form")
     if len(name) > _HOST_LIMIT or not all(is_dns_label(label) for label in labels):
-        raise InvalidUrl(f"the host of the url, {name}, is no DNS name and no IP address")
+        raise InvalidUrl(f"the host of the url, {name}, is neither a DNS name nor an IP address")
     if labels[-1].isdigit() or _HEXADECIMAL.fullmatch(labels[-1]):
-        raise InvalidUrl(f"the host of the url, {name}, is no IP address")
+        raise InvalidUrl(f"the host of the url, {name}, is not a valid IP address")
     if len(labels) == 1:
         raise InvalidUrl(f"the host of the url, {name}, has no domain: write it in full, such as {name}.example.com")
     return name

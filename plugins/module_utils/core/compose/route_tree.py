@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Backends of a service beyond what one rule can name: a tree of parts, each no wider than a rule."""
+"""Tree of backends for a service with more backends than one rule allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Generic, TypeVar
 
 WIDTH = 16
-"""Most backends of a rule (Gateway API reference, HTTPRouteRule.backendRefs)."""
+"""Maximum number of backends of a rule (Gateway API reference, HTTPRouteRule.backendRefs)."""
 _LEVEL_BITS = 4
 _DIGEST_BITS = 256
 
@@ -19,7 +19,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Leaf(Generic[Item]):
-    """One backend, found by its name."""
+    """Backend with a unique name."""
 
     name: str
     weight: int
@@ -28,29 +28,29 @@ class Leaf(Generic[Item]):
 
 @dataclass(frozen=True)
 class Part(Generic[Item]):
-    """Up to WIDTH backends or parts. `key` tells it from all other parts of the tree and is empty for its root."""
+    """Node with up to WIDTH backends or parts. `key` is unique in the tree and empty for its root."""
 
     key: str
     children: tuple[Leaf[Item] | Part[Item], ...]
 
     @property
     def weight(self) -> int:
-        """The sum of what is below."""
+        """Sum of the weights of the children."""
         return sum(child.weight for child in self.children)
 
     def parts(self) -> tuple[Part[Item], ...]:
-        """This part and all below it, parents first."""
+        """Return this part and all below it, parents first."""
         below = [part for child in self.children if isinstance(child, Part) for part in child.parts()]
         return (self, *below)
 
 
-def grow(leaves: Sequence[Leaf[Item]]) -> Part[Item]:
-    """The tree of these backends, whose names differ.
+def build_tree(leaves: Sequence[Leaf[Item]]) -> Part[Item]:
+    """Return the tree of these backends, which have unique names.
 
-    Up to WIDTH backends are all in the root, in the order given. More are parted by the first bits of the SHA-256 of
-    their names, by as few bits of a level (at most 4) as make every part small enough. So the tree does not depend on
-    the order, its parts are about equally large, and one backend more or less concerns the parts on its own way only,
-    but for the few counts at which a part takes one bit more.
+    Up to WIDTH backends are all in the root, in the order given. More are divided by the first bits of the SHA-256 of
+    their names, each level by the smallest number of bits (at most 4) that makes every part small enough. So the tree
+    does not depend on the order, its parts have about equal sizes, and adding or removing a backend changes only the
+    parts on its path, except at the few counts at which a part needs one more bit.
     """
     return _part("", [(_bits(leaf.name), leaf) for leaf in leaves])
 
@@ -66,7 +66,7 @@ def _part(key: str, leaves: Sequence[tuple[str, Leaf[Item]]]) -> Part[Item]:
 
 
 def _groups(key: str, leaves: Sequence[tuple[str, Leaf[Item]]]) -> dict[str, list[tuple[str, Leaf[Item]]]]:
-    """The leaves by the shortest start of their bits, beyond that of this part, that parts them well enough."""
+    """Group the leaves by the shortest prefix of their bits, longer than `key`, that makes every group small enough."""
     groups: dict[str, list[tuple[str, Leaf[Item]]]] = {}
     for length in range(len(key) + 1, len(key) + _LEVEL_BITS + 1):
         groups = {}

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import AddressType
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import AddressType
 
 
 def manual_slice(
     service_metadata: Mapping[str, Any], address_type: AddressType, port: int, addresses: Sequence[str]
 ) -> dict[str, Any]:
-    """The EndpointSlice, named like its Service, of a Service without selector that has one port without a name.
+    """Return the EndpointSlice of a Service without selector and with one unnamed port. It is named like the Service.
 
-    `ready` is written out: gateways skip an endpoint whose readiness is not known. The managed-by label tells
-    Kubernetes' own controllers that the slice is not theirs (Kubernetes documentation, "EndpointSlices").
+    `ready` is explicit: gateways skip an endpoint of unknown readiness. The managed-by label keeps the controllers of
+    Kubernetes away from the slice (Kubernetes documentation, "EndpointSlices").
     """
     labels = {
         **service_metadata["labels"],

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Graceful termination of pods: they serve on while routes leave them and streams finish."""
+"""Graceful termination of pods: they keep serving while routes drop them and streams finish."""
 
 from __future__ import annotations
 
@@ -20,46 +20,48 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.work
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 _STOP_SECONDS = 30
-"""What is left of the grace period when a program gets SIGTERM: Kubernetes' own default."""
+"""Rest of the grace period after SIGTERM: the default grace period of Kubernetes."""
 _PROGRESS_SECONDS = 600
-"""What a Deployment has by default (progressDeadlineSeconds)."""
+"""Default of a Deployment's progressDeadlineSeconds."""
 _GANG_PAUSE_SECONDS = 30
-"""For how long a leader serves on at most by default. LeaderWorkerSet deletes it after any restart of a container in
-its group too, and its workers at once: without them it finishes no stream, and holds the devices of a dead gang."""
+"""Default limit on the time that a leader keeps serving. LeaderWorkerSet also deletes it after a restart of any
+container in its group, and its workers at once: without them it finishes no stream, but still holds its devices."""
 
 
 def serve_on(spec: dict[str, Any], seconds: int) -> None:
-    """Let all containers of a pod (its spec, changed in place) serve on for that long after the pod was deleted.
+    """Let all containers of a pod (its spec, changed in place) keep serving for that long after its deletion.
 
-    Endpoints leave a pod as soon as it is deleted; what is under way there goes on. Programs that get SIGTERM cut it.
+    Endpoints drop a pod as soon as it is deleted; requests in flight continue until SIGTERM cuts them.
     """
     _end(spec, seconds, seconds + _STOP_SECONDS)
 
 
-def stop_well(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
-    """Let the pods of an engine's workload (changed in place) end as their members say, by default after
-    `stream_grace` seconds, or soon in a gang. Containers beside the engine last as long as the engine does."""
+def stop_gracefully(workload: dict[str, Any], parts: Sequence[Member], stream_grace: int) -> None:
+    """Set the termination of the pods of an engine's workload (changed in place) from their members.
+
+    The default is to keep serving for `stream_grace` seconds, or shortly in a gang. Sidecars run as long as the engine.
+    """
     for member in parts:
         template = member_template(workload, member.role)
         annotations = template["metadata"].get("annotations") or {}
-        # An autoscaler that empties a node would have the weights loaded anew on another one.
+        # An autoscaler that drains a node would make the weights load again on another one.
         template["metadata"]["annotations"] = {SAFE_TO_EVICT: "false", **annotations}
         _end_of(member, template["spec"], stream_grace)
     if workload["kind"] == "Deployment":
         grace = workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
-        # The devices of a new pod are free when the old one is gone.
+        # Devices for a new pod become free when the old pod has terminated.
         workload["spec"]["progressDeadlineSeconds"] = _PROGRESS_SECONDS + grace
 
 
 def stream_pause(workloads: Iterable[Mapping[str, Any]], stream_grace: int) -> int:
-    """For how long that serves on which the streams of all these workloads pass: as long as the one that takes longest,
-    and at least `stream_grace` seconds."""
+    """Return the time that a component in the path of these workloads' streams keeps serving: that of the longest
+    workload, and at least `stream_grace` seconds."""
     periods: list[int] = [serving_template(each)["spec"]["terminationGracePeriodSeconds"] for each in workloads]
     return max(stream_grace, *(period - _STOP_SECONDS for period in periods))
 
 
 def engine_budget(workload: Mapping[str, Any], parts: Sequence[Member], copies: int) -> tuple[dict[str, Any], ...]:
-    """The PodDisruptionBudget of an engine with several copies: nodes are drained one copy at a time."""
+    """Return the PodDisruptionBudget of an engine with several copies: one copy at a time is evicted."""
     if copies < 2:
         return ()
     metadata = serving_member(parts).owner.metadata(workload["metadata"]["name"])
@@ -71,7 +73,7 @@ def _end_of(member: Member, spec: dict[str, Any], stream_grace: int) -> None:
     written = member.container.lifecycle
     own_pause = written.pre_stop.sleep.seconds if written and written.pre_stop and written.pre_stop.sleep else 0
     if not member.serves:
-        # Streams are the leader's, which goes first. Kubernetes refuses a pause beyond the period.
+        # Only the leader, which is deleted first, has streams. Kubernetes refuses a pause longer than the period.
         if period or own_pause:
             spec["terminationGracePeriodSeconds"] = period or own_pause + _STOP_SECONDS
     elif period:
