@@ -24,6 +24,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     Zone,
     node_count_rule,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import (
+    EKSClusterSettings,
+    EKSPoolSettings,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
 
 
@@ -53,13 +57,20 @@ class EKSGPU(Model):
     )
 
 
-class EKSNodePool(Model):
+class EKSNodePool(EKSPoolSettings):
     """A group of equal nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("EK-1",), "role", "GPU", "gpu"),
         requires(("EK-2",), "role", "GPU", "zones"),
         node_count_rule("EK-3"),
+        Rule(
+            ids=("EK-4",),
+            message="capacityType SPOT and capacityBlock exclude each other",
+            cel="!(has(self.capacityBlock) && has(self.capacityType) && self.capacityType == 'SPOT')",
+            check=lambda pool: pool.capacity_block is None or pool.capacity_type != "SPOT",
+            hint="remove capacityType",
+        ),
     )
 
     name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
@@ -79,7 +90,7 @@ class EKSNodePool(Model):
     )
 
 
-class EKSClusterSpec(Spec):
+class EKSClusterSpec(EKSClusterSettings, Spec):
     """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
