@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
@@ -271,7 +272,7 @@ def _refuse_strangers(loaded: Loaded, hosts: Iterable[str]) -> None:
     """Raise StoreError for hosts that are no cluster of the fleet: nobody would look at one whose host is misspelt. A
     fleet without any cluster has not begun: its first run brings the definitions of its kinds."""
     refs = {*(each.ref for each in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
-    known = {ref.name for ref in refs if ref.kind in ("InferenceCluster", "EKSCluster", "GKECluster")}
+    known = {ref.name for ref in refs if ref.kind in registry.CLUSTER_KINDS}
     strangers = sorted(set(hosts) - known)
     if strangers and known:
         hints = dict.fromkeys(nearest_name(name, known) for name in strangers)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 NAMESPACE = "Namespace"
@@ -15,7 +16,7 @@ _STAGES = (
     (NAMESPACE,),
     (DEFINITION,),
     ("PriorityClass", "StorageClass", "DeviceClass", "ClusterRole", "GatewayClass"),
-    ("ModelReplica", "EKSCluster", "GKECluster", "ServingStack"),
+    ("ModelReplica", *registry.KINDS, "ServingStack"),
     ("ServiceAccount", "Secret", "ConfigMap", "Role"),
     ("RoleBinding", "ClusterRoleBinding"),
     ("PersistentVolumeClaim", "ResourceClaimTemplate"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     cluster_objects,
@@ -23,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-KINDS = ("EKSCluster", "GKECluster", "ServingStack")
+KINDS = (*registry.KINDS, "ServingStack")
 
 
 @dataclass(frozen=True)

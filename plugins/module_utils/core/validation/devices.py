@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Fabric
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
     TENSOR,
@@ -21,11 +23,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 Kind = Literal["gpu", "network", "fabric", ""]
 
-EFA_DEVICE_CLASS = "efa.networking.k8s.aws"
-# Images of Docker Hub that have neither libfabric nor aws-ofi-nccl.
+_FABRICS = tuple(fabric for cloud in CLOUDS for fabric in cloud.fabrics)
+# Images of Docker Hub that have the libraries of none of these fabrics.
 _STOCK_IMAGES = ("vllm/vllm-openai", "lmsysorg/sglang")
 _DOCKER_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
-_BRINGS_LIBRARIES = re.compile(r"(?<![a-z])efa(?![a-z])|libfabric|aws-ofi", re.IGNORECASE)
 _NETWORK_LABELS = frozenset(("net", "nic", "rdma", "efa", "roce", "sriov"))
 _DOMAIN = re.compile(
     r"""\bdevice\.(?:attributes|capacity)\[\s*(["'])([^"'\\]+)\1|\bdevice\.driver\s*==\s*(["'])([^"'\\]+)\3"""
@@ -164,16 +165,19 @@ def _fitting(started: Parallelism, total: int, pods: int) -> str:
 
 
 def _libraries(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
-    """Pods that talk over EFA need its libraries in their image."""
+    """Pods that talk over the fabric of a cloud need its libraries in their image."""
     container = member.template.spec.containers[0]
-    if not _is_stock(container.image) or not any(_is_efa(request, fleet) for request in _requests(member)):
+    if not _is_stock(container.image):
         return
     written = [*(container.command or ()), *(container.args or ())]
-    if any(_BRINGS_LIBRARIES.search(text) for text in written):
-        return
-    message = "has no libraries for EFA (libfabric, aws-ofi-nccl), so the pods will talk over TCP"
-    hint = "Use an image that has them, such as llm-d-aws or vLLM's of the AWS Deep Learning Containers"
-    yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
+    for each in _FABRICS:
+        if not any(_is_of(each, request, fleet) for request in _requests(member)):
+            continue
+        if any(each.pattern.search(text) for text in written):
+            continue
+        message = f"has no libraries for {each.type} ({each.libraries}), so the pods will talk over TCP"
+        hint = f"Use an image that has them, such as {each.images}"
+        yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
 
 
 def _is_stock(image: str) -> bool:
@@ -184,12 +188,12 @@ def _is_stock(image: str) -> bool:
     return f"{head}{slash}{tail.partition(':')[0]}" in _STOCK_IMAGES
 
 
-def _is_efa(request: Any, fleet: Classes) -> bool:
+def _is_of(fabric: Fabric, request: Any, fleet: Classes) -> bool:
     if _kind(request) == "fabric":
-        return any('"EFA"' in (selector.cel or "") for selector in request.selectors or ())
+        return any(f'"{fabric.type}"' in (selector.cel or "") for selector in request.selectors or ())
     class_name = getattr(request, "device_class_name", None)
     if class_name is not None:
-        return bool(class_name == EFA_DEVICE_CLASS)
+        return bool(class_name == fabric.device_class)
     if _kind(request) != "network" or not fleet.complete("InferenceClass"):
         return False
     domains = _sure_domains(request)
@@ -199,7 +203,7 @@ def _is_efa(request: Any, fleet: Classes) -> bool:
         for device in inference_class.spec.devices
         if device.driver in domains
     }
-    return named == {EFA_DEVICE_CLASS}
+    return named == {fabric.device_class}
 
 
 # --- alignment ---

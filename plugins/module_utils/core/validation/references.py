@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,
@@ -48,9 +50,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 )
 
 GATEWAY_NAME = "default"
-PROVISIONED_SOURCES = ("EKS", "GKE")
 LATER_SOURCES = ("AKS", "Nebius", "Vultr")
-EFA_SOURCES = ("EKS", "Existing")
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
 """Of what becomes objects in a namespace on workload clusters."""
@@ -274,10 +274,10 @@ def _nearest(name: str, names: Sequence[str], kind: str) -> str:
 
 def _catalogue(name: str, kind: str) -> str:
     """Where there may be a class of this name, when it is named as those that come with the collection."""
-    cloud = name.partition("-")[0]
-    if kind != "InferenceClass" or cloud not in ("eks", "gke"):
+    cloud = registry.BY_NAME.get(name.partition("-")[0])
+    if kind != "InferenceClass" or cloud is None:
         return ""
-    return f". Classes of {cloud.upper()} come with the collection, in playbooks/files/classes/{cloud}"
+    return f". Classes of {cloud.source} come with the collection, in playbooks/files/classes/{cloud.name}"
 
 
 def _match_labels(selector: Any) -> Selector:
@@ -316,7 +316,7 @@ def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     source = cluster.spec.cluster.source
     if source in LATER_SOURCES:
-        hint = f"Sources that are built: {', '.join(PROVISIONED_SOURCES)}; or make it yourself and use Existing"
+        hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or make it yourself and use Existing"
         yield warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 
 
@@ -329,13 +329,20 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield from _provisioning(pool, inference_class, source, path)
         else:
             yield from _class_reference(pool.class_name, f"{path}.className", fleet)
-        if source in PROVISIONED_SOURCES and not pool.zones:
+        if source in registry.BY_SOURCE and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
             yield warning("has no zones", path, hint, short(pool.name))
-        if pool.fabric is not None and pool.fabric.type == "EFA" and source not in EFA_SOURCES:
-            hint = f"EFA exists on AWS only: sources {' and '.join(EFA_SOURCES)}"
-            yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, "EFA")
+        home = _home(pool.fabric.type) if pool.fabric is not None else None
+        if home is not None and source not in (home.source, "Existing"):
+            fabric = pool.fabric.type
+            hint = f"{fabric} exists on {home.vendor} only: sources {home.source} and Existing"
+            yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, fabric)
     yield from _fabric_zones(cluster)
+
+
+def _home(fabric: str) -> Cloud | None:
+    """Return the only cloud that has a fabric of this type; None where there may be several."""
+    return next((cloud for cloud in registry.CLOUDS for each in cloud.fabrics if each.type == fabric), None)
 
 
 def _fabric_zones(cluster: Any) -> Iterator[Problem]:
@@ -344,7 +351,7 @@ def _fabric_zones(cluster: Any) -> Iterator[Problem]:
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         path = f"spec.nodePools[{index}]"
         fabric, zones = fabric_of(pool), sorted(set(pool.zones or ()))
-        if fabric is None or not zones or cluster.spec.cluster.source not in PROVISIONED_SOURCES:
+        if fabric is None or not zones or cluster.spec.cluster.source not in registry.BY_SOURCE:
             continue
         if len(zones) > 1:
             message = f"are several, and no fabric ({fabric[0]}) reaches from one zone into another"

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import system_nodes, with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     provider_config_name,
-    system_nodes,
-    with_system_pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.tests.written import cluster_objects, published_pools, storage_class
