@@ -11,6 +11,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
@@ -105,7 +106,11 @@ KNOWN = frozenset(
 )
 
 
-OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
+OF_PLAYBOOKS = (
+    "serving_stack_state",
+    "existing_cluster_state",
+    *(f"{name}_cluster_state" for name in registry.BY_NAME),
+)
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
 _NO_GROUPS: Mapping[str, Collection[str]] = {}

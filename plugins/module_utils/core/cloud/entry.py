@@ -31,6 +31,11 @@ class Login:
     defaults: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
 
+    def variables(self, cloud: str) -> tuple[str, ...]:
+        """Return the names of all variables of the inventory that the login at a cloud depends on."""
+        names = [name.partition(".")[0] for name in (*self.defaults, *self.overrides)]
+        return tuple(dict.fromkeys((f"{cloud}_cluster_accounts", *names)))
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -98,9 +103,10 @@ class Cloud:
     `name`: in connections, in blocks of manifests, in the variables of its role, which is `<name>_cluster`, and in
     those of playbooks. `source`: of an InferenceCluster, and provider of an InferenceClass. `kind`: of what an
     InferenceCluster becomes. `vendor`: in messages. `cluster_name`: the name in the cloud, of the namespace and the
-    name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster. `pool_fields`: the machine of a node pool and all else that not every cloud has, of a pool of an
-    InferenceCluster and the block of its InferenceClass. `neighbours`: clusters (wire form) of the cloud, for
-    `findings`, which are what is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
+    name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster.
+    `pool_fields`: the machine of a node pool and all else that not every cloud has, of a pool of an InferenceCluster
+    and the block of its InferenceClass. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
+    is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
     `per_zone`: whether numbers of nodes are those of each zone.
     """
 
