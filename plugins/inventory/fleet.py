@@ -13,11 +13,11 @@ short_description: The clusters of a fleet as hosts, from its manifests or from 
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
     group C(control_plane).
-  - An EKSCluster or a GKECluster that a user wrote is a host, too. If an InferenceCluster with source C(Existing) has
+  - A cluster of the kind of a cloud that a user wrote is a host, too. If an InferenceCluster with source C(Existing) has
     its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
   - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
     of these kinds, or both.
-  - Groups the clusters by their source (C(source_eks)), by their region (C(region_us_west_2)), by their labels
+  - Groups the clusters by their source (C(source_existing)), by their region (C(region_us_west_2)), by their labels
     (C(label_modelplane_ai_tier_gold)), and by whether they are worked on or are files only (C(target_kubernetes),
     C(target_directory)). Characters that a group name cannot have become underscores.
   - The host variables are those of the inventory contract, which C(docs/inventory.md) describes. An inventory with the
@@ -26,7 +26,7 @@ description:
   - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
   - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
-  - Only InferenceClusters, EKSClusters and GKEClusters are read. The latter two are passed over on a control
+  - Only InferenceClusters and clusters of the kinds of clouds are read. The latter are passed over on a control
     cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that
     a cluster names exist, is reported by M(modelplane.fleet.resource_info) and by every run.
   - With O(strict=false), a manifest with errors is reported as a warning, and its cluster is no host. Nothing on that

@@ -157,10 +157,10 @@ EXAMPLES = r"""
   modelplane.fleet.apply:
     path: build/
     clusters:
-      - name: eks-us-west
-        eks:
-          cluster: eks-us-west
-          region: us-west-2
+      - name: us-west
+        secret:
+          namespace: modelplane-system
+          name: us-west-kubeconfig
       - name: onprem
         kubeconfig: ~/.kube/onprem
     control:

@@ -46,8 +46,8 @@ options:
     default: []
   hosts:
     description:
-      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor an EKSCluster
-        or a GKECluster that somebody wrote, is an error.
+      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor a
+        cluster in a cloud that a user wrote, is an error.
     type: list
     elements: str
     default: []
@@ -180,7 +180,7 @@ table:
   elements: str
   sample:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
-    - ml-team/qwen3-8b  …c39a9f76d6  gke-us-central  gpu-l4  1 gpu    new
+    - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
   description: The services for people, line by line; empty when the fleet has none.
   returned: success
@@ -212,7 +212,7 @@ clusters:
   returned: success
   type: list
   elements: str
-  sample: [gke-us-central]
+  sample: [us-central]
 removed:
   description: Files that were removed.
   returned: success

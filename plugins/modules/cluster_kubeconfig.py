@@ -12,8 +12,8 @@ version_added: 0.1.0
 description:
   - Writes a kubeconfig file that reaches one cluster just as the modules of this collection do, whichever way that is,
     so that Helm and others can be pointed to it.
-  - The file holds the credentials themselves and names neither files nor programs. A token of EKS or GKE is made for
-    it, and is not renewed in it. Run the module again before each use; a token of EKS ends after 15 minutes.
+  - The file holds the credentials themselves and names neither files nor programs. A token of a cloud is made for it,
+    and is not renewed in it. Run the module again before each use; tokens of some clouds end after 15 minutes.
   - Never reports a change, since the file says no more than its arguments do and is to go with the run that needs it.
 options:
   path:
@@ -51,12 +51,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let Helm reach a cluster of EKS
+- name: Let Helm reach a cluster
   modelplane.fleet.cluster_kubeconfig:
     path: /run/user/1000/west.kubeconfig
     clusters:
       - name: west
-        eks: {cluster: production, region: us-west-2}
+        secret: {namespace: modelplane-system, name: west-kubeconfig}
+    control: {}
 
 - name: Remove the file
   modelplane.fleet.cluster_kubeconfig:
@@ -74,7 +75,7 @@ server:
   description: The API server, without what may be secret in its URL.
   returned: when O(state=present)
   type: str
-  sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
+  sample: https://west.example:6443
 """
 
 from pathlib import Path

@@ -103,7 +103,7 @@ clusters:
           values: {}
           objects: []
       version: '1.36'
-      load_balancer_annotations: {service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout: "3600"}
+      load_balancer_annotations: {}
       devices: true
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
       foreign_namespaces: [default, kube-system]

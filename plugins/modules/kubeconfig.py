@@ -32,8 +32,8 @@ options:
     default: modelplane-system
   duration:
     description:
-      - For how many seconds a token is asked for, at least 600. Servers have a limit of their own (24 hours on EKS, 48
-        on GKE), and may give a shorter one.
+      - For how many seconds a token is asked for, at least 600. Servers have a limit of their own (24 or 48 hours
+        in clouds), and may give a shorter one.
     type: int
     default: 86400
   renew_before:

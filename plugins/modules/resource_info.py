@@ -37,7 +37,7 @@ resources:
   description: The valid resources by kind.
   returned: success
   type: dict
-  sample: {InferenceCluster: [eks-us-west], ModelDeployment: [ml-team/qwen3-8b]}
+  sample: {InferenceCluster: [us-west], ModelDeployment: [ml-team/qwen3-8b]}
 errors:
   description: All errors, one line each.
   returned: success

@@ -51,9 +51,9 @@ placements:
     - namespace: ml-team
       deployment: qwen3-8b
       replica: qwen3-8b-0d3f1b2c4a
-      cluster: gke-us-central
+      cluster: us-central
       index: 0
-      gatewayAddress: gke-us-central.fleet.internal
+      gatewayAddress: us-central.fleet.internal
       engines:
         - name: main
           copies: 1
@@ -79,7 +79,7 @@ pending:
       reason: InsufficientCapacity
       message: 0 of 1 replicas scheduled (checked 1 cluster)
       refusals:
-        - clusters: [eks-us-west]
+        - clusters: [us-west]
           pool: gpu-l4
           reason: device gpu matches, but a node has 1, request gpu needs 8
 removed:
@@ -99,7 +99,7 @@ overcommitted:
   type: list
   elements: dict
   sample:
-    - clusters: [eks-us-west]
+    - clusters: [us-west]
       pool: gpu-l4
       reason: "its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
 summary:

@@ -38,7 +38,7 @@ EXAMPLES = r"""
 
 - name: Tell
   ansible.builtin.debug:
-    msg: "{{ stacks.clusters['eks-us-west'].drivers }}"
+    msg: "{{ stacks.clusters['us-west'].drivers }}"
 """
 
 RETURN = r"""
@@ -70,11 +70,11 @@ clusters:
       elements: str
       returned: always
   sample:
-    gke-us-central:
+    onprem:
       drivers: [gpu.nvidia.com]
       pools: {gpu: [gpu.nvidia.com]}
-      source: GKE
-      stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
+      source: Existing
+      stack: {nvidiaDriverRoot: /run/nvidia/driver}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
 held:
   description:
