@@ -13,8 +13,8 @@ short_description: The clusters of a fleet as hosts, from its manifests or from 
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
     group C(control_plane).
-  - A cluster of the kind of a cloud that a user wrote is a host, too. If an InferenceCluster with source C(Existing) has
-    its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
+  - A cluster of the kind of a cloud that a user wrote is a host, too. If an InferenceCluster with source C(Existing)
+    has its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
   - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
     of these kinds, or both.
   - Groups the clusters by their source (C(source_existing)), by their region (C(region_us_west_2)), by their labels

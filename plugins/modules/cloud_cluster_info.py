@@ -17,7 +17,8 @@ description:
   - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests. What an
     InferenceCluster became earlier counts only if that InferenceCluster is no more.
   - An object of the kind of a cloud in the namespace C(modelplane-system), and an InferenceCluster of its name with
-    source C(Existing) and the Secret of its kubeconfig, are one cluster. The name of that Secret is told when another one is written.
+    source C(Existing) and the Secret of its kubeconfig, are one cluster. Where another Secret is written, the
+    problem says which one it has to be.
 options:
   path:
     description:

@@ -50,7 +50,7 @@ class Identity:
 @dataclass(frozen=True)
 class Fabric:
     """Fast network that only nodes of this cloud have. `type`: in manifests. `libraries`: what an image needs for it.
-    `pattern`: found in a command that brings them. `images`: which images have them."""
+    `pattern`: found in a command that installs them. `images`: which images have them."""
 
     type: str
     device_class: str
@@ -63,7 +63,7 @@ class Fabric:
 class Platform:
     """Surroundings of a cluster in the cloud, whoever created it.
 
-    `version_mark`: in the versions that its API servers tell. `load_balancer_annotations`: what Services of type
+    `version_mark`: in the versions of its API servers. `load_balancer_annotations`: what Services of type
     LoadBalancer need so that no request that is silent is cut off. `provider_id`: what those of nodes begin with.
     `load_balancers`: images of controllers for such Services. `one_node`, `many_nodes`: provisioners of volumes that
     one node alone, or several, can mount for writing. `gateway_controllers`: what the controllers of GatewayClasses

@@ -18,7 +18,7 @@ GPU_TAINT = ("nvidia.com/gpu", "true")
 GPU = "GPU"
 SYSTEM = "System"
 _REPLICAS_OF_A_NODE = 12
-"""How many ModelReplicas one node of the system pool has room for, beside controllers and gateway: each brings pickers
+"""ModelReplicas that one node of the system pool has room for, beside controllers and gateway: each has pickers
 (two, of 100m and 256Mi), and a node has 4 CPUs and 16 GiB."""
 _LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
 
