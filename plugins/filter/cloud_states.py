@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: States that hosts ask for of their clusters in clouds
 description:
-  - Reads the variables of hosts that say to the role of a cloud what is to become of its clusters: V(present) or
-    V(absent).
+  - Reads the variables of hosts that say to the role of a cloud what is to become of its clusters, which is
+    V(present) or V(absent).
 positional: hostvars
 options:
   _input:
