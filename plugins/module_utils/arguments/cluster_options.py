@@ -54,7 +54,10 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
         elif name in found:
             problems.append(f"clusters[{index}].name: there are two clusters {name}")
         else:
-            found[name] = connection(name, entry, **limits)
+            try:
+                found[name] = connection(name, entry, **limits)
+            except ArgumentsError as error:
+                problems.append(str(error))
     if problems:
         raise ArgumentsError("\n".join(problems))
     return found
@@ -69,7 +72,7 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
-    """A connection of suboptions; those that are left out or None have their defaults."""
+    """Return a connection of suboptions; those that are left out or None have their defaults. Raises ArgumentsError."""
     texts = (
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),

@@ -77,6 +77,10 @@ def test_entries_become_connections() -> None:
     [
         ({"clusters": [{"name": "a"}, {"name": "a"}]}, "clusters[1].name: there are two clusters a"),
         ({"clusters": [{"name": ""}]}, "clusters[0].name is empty"),
+        (
+            {"clusters": [{"name": "a", "eks": {"cluster": "x"}, "gke": {"cluster": "x", "location": "l"}}]},
+            "a: eks and gke are given. Give one way to reach the cluster",
+        ),
         ({"clusters": [], "timeout": 0}, "timeout: "),
         ({"clusters": [], "timeout": float("inf")}, "timeout: "),
         ({"clusters": [], "timeout": float("nan")}, "timeout: "),
