@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 
 Object = Mapping[str, Any]
@@ -88,6 +89,14 @@ class Platform:
     metadata_hosts: tuple[str, ...] = _NONE
     metadata_networks: tuple[str, ...] = _NONE
     services: tuple[str, ...] = _NONE
+
+
+def settings(block: Any, model: type[api.Model]) -> dict[str, Any]:
+    """Return those settings of the block of an InferenceCluster that differ from their defaults. `model`: has the
+    fields that the block and the spec share."""
+    values = api.wire(block)
+    defaults = {camel(name): field.default for name, field in model.model_fields.items()}
+    return {field: values[field] for field, default in defaults.items() if values.get(field, default) != default}
 
 
 def version_and_credentials(block: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import EKSSource, NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import validation
@@ -18,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry 
     Fabric,
     Login,
     Platform,
+    settings,
     version_and_credentials,
 )
 
@@ -35,7 +37,7 @@ def _login(place: Any, name: str) -> dict[str, Any]:
 
 
 def _cluster_fields(block: EKSSource) -> dict[str, Any]:
-    return {"region": block.region, **version_and_credentials(block)}
+    return {"region": block.region, **version_and_credentials(block), **settings(block, EKSClusterSettings)}
 
 
 def _pool_fields(pool: NodePool, provisioning: EKSProvisioning) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def _pool_fields(pool: NodePool, provisioning: EKSProvisioning) -> dict[str, Any
         fields["capacityBlock"] = api.wire(pool.capacity_block)
     if pool.fabric and pool.fabric.type == _EFA.type:
         fields["fabric"] = _EFA.type
-    return fields
+    return {**fields, **(api.wire(pool.eks, set_only=True) if pool.eks else {})}
 
 
 CLOUD = Cloud(

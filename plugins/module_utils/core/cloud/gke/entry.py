@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GKESource, NodePool
@@ -16,14 +15,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry 
     Identity,
     Login,
     Platform,
+    settings,
     version_and_credentials,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
-
-_SETTINGS = {camel(name): field.default for name, field in GKEClusterSettings.model_fields.items()}
-"""Fields with their defaults that a GKE source and a GKECluster both have."""
 
 
 def _login(place: Any, name: str) -> dict[str, Any]:
@@ -33,12 +30,8 @@ def _login(place: Any, name: str) -> dict[str, Any]:
 
 def _cluster_fields(block: GKESource) -> dict[str, Any]:
     """Return those of the spec but for node pools, without settings that are as by default."""
-    values = api.wire(block)
-    settings = {
-        field: values[field] for field, default in _SETTINGS.items() if field in values and values[field] != default
-    }
     project = {"project": block.project} if block.project else {}
-    return {"region": block.region, **project, **version_and_credentials(block), **settings}
+    return {"region": block.region, **project, **version_and_credentials(block), **settings(block, GKEClusterSettings)}
 
 
 def _pool_fields(pool: NodePool, provisioning: GKEProvisioning) -> dict[str, Any]:
