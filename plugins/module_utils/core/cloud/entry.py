@@ -113,8 +113,8 @@ class Cloud:
     those of playbooks. `source`: of an InferenceCluster, and provider of an InferenceClass. `kind`: of what an
     InferenceCluster becomes. `vendor`: in messages. `cluster_name`: the name in the cloud, of the namespace and the
     name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster.
-    `pool_fields`: the machine of a node pool and all else that not every cloud has, of a pool of an InferenceCluster
-    and the block of its InferenceClass. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
+    `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
+    disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
     is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
     `per_zone`: whether numbers of nodes are those of each zone.
     """
@@ -126,7 +126,7 @@ class Cloud:
     login: Login
     cluster_name: Callable[[str, str], str]
     cluster_fields: Callable[[Any], dict[str, Any]]
-    pool_fields: Callable[[Any, Any], dict[str, Any]]
+    node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
     neighbours: Callable[[Iterable[Object]], Any]
     findings: Callable[[Object, Any], list[Problem]]
     storage_class: str

@@ -166,17 +166,14 @@ def _cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, An
     below its size at the start."""
     least = pool.node_count if pool.min_node_count is None else pool.min_node_count
     nodes = max(pool.node_count, least)
-    return {
-        "name": pool.name,
-        "role": "GPU",
+    sizes = {
         "diskSizeGb": provisioning.disk_size_gb,
         # A cloud refuses a pool that starts below its minimum.
         "nodeCount": nodes,
         "minNodeCount": least,
         "maxNodeCount": nodes if pool.max_node_count is None else pool.max_node_count,
-        "zones": list(pool.zones or ()),
-        **cloud.pool_fields(pool, provisioning),
     }
+    return cloud.node_pool(pool, provisioning, sizes)
 
 
 def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.InferenceClass]) -> Any:

@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import EKSSource, NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
@@ -40,10 +42,14 @@ def _cluster_fields(block: EKSSource) -> dict[str, Any]:
     return {"region": block.region, **version_and_credentials(block), **settings(block, EKSClusterSettings)}
 
 
-def _pool_fields(pool: NodePool, provisioning: EKSProvisioning) -> dict[str, Any]:
+def _node_pool(pool: NodePool, provisioning: EKSProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
     fields: dict[str, Any] = {
+        "name": pool.name,
+        "role": pools.GPU,
         "instanceType": provisioning.instance_type,
+        **sizes,
         "gpu": {"acceleratorType": provisioning.accelerator.type},
+        "zones": list(pool.zones or ()),
     }
     if pool.capacity_block:
         fields["capacityBlock"] = api.wire(pool.capacity_block)
@@ -74,7 +80,7 @@ CLOUD = Cloud(
     ),
     cluster_name=cluster_name,
     cluster_fields=_cluster_fields,
-    pool_fields=_pool_fields,
+    node_pool=_node_pool,
     neighbours=validation.neighbours,
     findings=validation.problems,
     storage_class="modelplane-rwx-efs",

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GKESource, NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
     Cloud,
     Identity,
@@ -34,11 +36,15 @@ def _cluster_fields(block: GKESource) -> dict[str, Any]:
     return {"region": block.region, **project, **version_and_credentials(block), **settings(block, GKEClusterSettings)}
 
 
-def _pool_fields(pool: NodePool, provisioning: GKEProvisioning) -> dict[str, Any]:
+def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
     accelerator = provisioning.accelerator
     return {
+        "name": pool.name,
+        "role": pools.GPU,
         "machineType": provisioning.machine_type,
+        **sizes,
         "gpu": {"acceleratorType": accelerator.type, "acceleratorCount": accelerator.count},
+        "zones": list(pool.zones or ()),
         **(api.wire(pool.gke, set_only=True) if pool.gke else {}),
     }
 
@@ -68,7 +74,7 @@ CLOUD = Cloud(
     ),
     cluster_name=cluster_name,
     cluster_fields=_cluster_fields,
-    pool_fields=_pool_fields,
+    node_pool=_node_pool,
     neighbours=validation.neighbours,
     findings=validation.problems,
     storage_class="modelplane-rwx",

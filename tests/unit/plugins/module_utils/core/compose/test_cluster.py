@@ -124,6 +124,14 @@ def test_eks() -> None:
     }
 
 
+def test_settings_of_eks() -> None:
+    spot = pool(eks={"capacityType": "SPOT"})
+    cloud, _stack = cluster_objects(cluster("EKS", spot, logging={"types": ["api"]}), CLASSES)
+    assert cloud["spec"]["logging"] == {"types": ["api"]}
+    assert "encryptionConfig" not in cloud["spec"]
+    assert cloud["spec"]["nodePools"][1]["capacityType"] == "SPOT"
+
+
 def test_gke() -> None:
     cloud, stack = cluster_objects(cluster("GKE", pool(), name="gke-us-central", project="my-project"), CLASSES)
     system, gpu = cloud["spec"]["nodePools"]
