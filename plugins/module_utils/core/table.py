@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
@@ -276,7 +276,7 @@ def _manual(resource: api.ModelReplica) -> dict[str, Any]:
     }
 
 
-def service_note(routed: Routed) -> str:
+def service_note(routed: RoutedService) -> str:
     """Return what a person should know of a service that does not simply lead to its endpoints; empty otherwise."""
     if routed.held:
         return "stays as it is: a manifest has errors"
@@ -286,7 +286,7 @@ def service_note(routed: Routed) -> str:
     return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
 
 
-def _service(routed: Routed) -> dict[str, Any]:
+def _service(routed: RoutedService) -> dict[str, Any]:
     return {
         "namespace": routed.namespace,
         "name": routed.name,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -222,7 +222,7 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
     }
 
 
-def _service(plan: Plan, routed: Routed) -> dict[str, Any]:
+def _service(plan: Plan, routed: RoutedService) -> dict[str, Any]:
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     entries = service.spec.endpoints if service else []
     composed = {(endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints}
