@@ -225,8 +225,8 @@ def test_a_size_is_held_and_told(fleet: Fleet) -> None:
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
     assert outcome.plan.warnings == (
         "ModelCache team/weights, spec.huggingFace.sizeGiB: the volume on one keeps its size of 40 GiB, as Kubernetes "
-        "cannot shrink volumes (got 10). Set it to 40 or more; for a smaller volume create another ModelCache and refer "
-        "to that",
+        "cannot shrink volumes (got 10). Set it to 40 or more; for a smaller volume create another ModelCache and "
+        "refer to that",
     )
     fleet.edit(*EDITS)
     fleet.run()
