@@ -173,7 +173,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
     "gateway class": (live("GatewayClass", {}, {"conditions": [ACCEPTED]}), "ready", ""),
     "route": (parents("HTTPRoute", [ACCEPTED, RESOLVED]), "ready", ""),
     "route nobody took": (parents("HTTPRoute"), "progressing", "its gateway has not accepted it yet"),
-    "route that one of two gateways took": (parents("HTTPRoute", [ACCEPTED], refs=2), "progressing", "not taken"),
+    "route that one of two gateways took": (parents("HTTPRoute", [ACCEPTED], refs=2), "progressing", "not accepted"),
     "route refused": (
         parents("HTTPRoute", [says("Accepted", "False", "NotAllowedByListeners", "no", observedGeneration=2)]),
         "progressing",
