@@ -178,7 +178,7 @@ def test_a_deployment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None
     (fleet.manifests / "qwen.yaml").unlink()
     outcome = fleet.run()
     assert states(outcome) == ["kept", "removed"]
-    assert "its deployment is gone" in "\n".join(table.table(outcome.plan))
+    assert "its deployment was deleted" in "\n".join(table.table(outcome.plan))
     assert not [path for path in fleet.files() if "qwen" in path]
     assert fleet.objects("Namespace")
 
@@ -340,7 +340,7 @@ def test_services_are_told_with_their_endpoints_weights_and_notes(fleet: Fleet) 
     assert [line.split() for line in lines] == [
         ["team/chat", "/team/chat/", "1", "of", "2"],
         ["to:", replica, "(weight", "1)"],
-        ["standing", "by:", "spare"],
+        ["on", "standby:", "spare"],
         ["team/lost", "/team/lost/", "0", "of", "0"],
         ["withheld", "until", "an", "endpoint", "is", "usable:", "it", "has", "no", "endpoint"],
     ]
