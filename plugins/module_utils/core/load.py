@@ -267,7 +267,7 @@ class _Loader:
         """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
         try:
             canonical = conversion.canonical(item.value)
-        except conversion.FormError as error:
+        except conversion.ConversionError as error:
             self._refuse(item, ref, error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)

@@ -57,7 +57,7 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
             "Give its manifest in fleet_resources, or the control cluster that has it",
         )
     # A cluster that the fleet makes has a pool of its own for what is no replica.
-    elif not desired.expected.made:
+    elif not desired.expected.provisioned:
         yield from _unknown_pools(by_pool, pools)
         yield from _unlabelled(by_pool.get("", ()), snapshot, desired)
     for index, (name, pool) in enumerate(pools.items()):
