@@ -54,7 +54,7 @@ class Settings:
     path: str
     targets: Sequence[Target] = ()
     control: Connect | None = None
-    options: Options = field(deerror_factory=Options)
+    options: Options = field(default_factory=Options)
     absent: bool = False
     on_control: bool = True
     definitions: bool = True
@@ -92,7 +92,7 @@ class _Desired:
     """Desired state of one cluster."""
 
     objects: Sequence[Object] = ()
-    copies: Copies = field(deerror_factory=Copies)
+    copies: Copies = field(default_factory=Copies)
     statuses: Sequence[Object] = ()
 
 
