@@ -78,8 +78,8 @@ def _networks(ranges: Iterable[str] | None) -> set[str]:
 
 
 def among(actual: Any, desired: Any) -> bool:
-    """Return whether the desired value is one of the actual ones."""
-    return desired in (actual or ())
+    """Return whether the desired value is one of the actual ones, or these are not known (None)."""
+    return actual is None or desired in actual
 
 
 def exactly(actual: Any, desired: Any) -> bool:
