@@ -126,9 +126,10 @@ notes:
 class ModuleDocFragment:
     """Options of modules that talk to clusters."""
 
-    CONTROL = "options:" + _CONTROL + _LIMITS.rstrip("\n") + _NEEDS
+    # Annotated, because ansible-test stops at assignments of anything but a literal.
+    CONTROL: str = "options:" + _CONTROL + _LIMITS.rstrip("\n") + _NEEDS
 
-    DOCUMENTATION = (
+    DOCUMENTATION: str = (
         r"""
 options:
   clusters:
@@ -161,7 +162,7 @@ options:
     description:
       - What becomes of the task when a cluster fails.
       - V(fail) fails it, after all other clusters are done.
-      - V(report) lets it succeed, and RV(failed_clusters) names the clusters.
+      - V(report) lets it succeed, and C(failed_clusters) of its result names the clusters.
     type: str
     choices: [fail, report]
     default: fail

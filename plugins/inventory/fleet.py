@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: fleet
 author:
-  - The modelplane.fleet authors
+  - The modelplane.fleet authors (@modelplane)
 version_added: 0.1.0
 short_description: The clusters of a fleet as hosts, from its manifests or from its control cluster
 description:

@@ -76,7 +76,7 @@ options:
     description:
       - Seconds to wait until everything that was applied does what it is there for. It ends early when all is ready
         or has failed for good. With O(state=absent), until everything is gone.
-      - An object that does not become ready is no failure; its RV(clusters[].objects[].ready) is V(false), and its
+      - An object that does not become ready is no failure; its C(ready) in RV(clusters) is V(false), and its
         message says what was seen last.
     type: float
     default: 0

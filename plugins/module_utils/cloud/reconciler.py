@@ -257,8 +257,8 @@ class Reconciler:
 
     def _create(self) -> Actual:
         """Create the object; one that another run created meanwhile is compared."""
-        last: CloudError | None = None
-        for attempt in range(_ROUNDS):
+        attempt = 0
+        while True:
             self._run.pause(attempt)
             action = self._provider.creation(self._resource)
             try:
@@ -266,17 +266,17 @@ class Reconciler:
             except CloudError as error:
                 if not (error.exists or error.outdated):
                     raise
-                last = error
                 actual = self._adopted() if error.exists else self._owned()
                 if actual is not None:
                     return actual
+                attempt += 1
+                if attempt == _ROUNDS:
+                    raise
                 continue
             self._created()
             self._run.finish(operation)
             # What a call that creates does not take is an update.
             return self._update(self._until_ready(new=True))
-        assert last is not None
-        raise last
 
     def _adopted(self) -> Actual | None:
         """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
@@ -350,8 +350,8 @@ class Reconciler:
     # Deletion
 
     def _delete(self, actual: Actual, *, tell: bool = True) -> None:
-        last: CloudError | None = None
-        for attempt in range(_ROUNDS):
+        attempt = 0
+        while True:
             self._run.pause(attempt)
             try:
                 if self._run.phase(self._resource, actual) != "deleting":
@@ -363,13 +363,13 @@ class Reconciler:
                     return
                 if not error.outdated:
                     raise
-                last = error
-            found = self._owned()
-            if found is None:
-                return
-            actual = found
-        assert last is not None
-        raise last
+                found = self._owned()
+                if found is None:
+                    return
+                actual = found
+                attempt += 1
+                if attempt == _ROUNDS:
+                    raise
 
     def _send_deletion(self, actual: Actual, *, tell: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
