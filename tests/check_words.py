@@ -21,7 +21,6 @@ ROOMS_TO_DO = (
     "docs/architecture.md",
     "docs/eks.md",
     "docs/gke.md",
-    "playbooks/",
     "plugins/filter/aws_error.py",
     "plugins/filter/eks_plan.py",
     "plugins/filter/gke_plan.py",
