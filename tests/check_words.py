@@ -43,11 +43,9 @@ ROOMS_TO_DO = (
     "plugins/module_utils/kubernetes/",
     "plugins/module_utils/usecases/",
     "plugins/modules/",
-    "roles/control_plane/",
     "roles/eks_cluster/",
     "roles/gke_cluster/",
     "roles/mirror/",
-    "roles/serving_stack/",
     "tests/",
 )
 """Folders and files whose words are still to be replaced. Delete a line with the last retired word of its room."""

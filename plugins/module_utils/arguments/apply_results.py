@@ -158,6 +158,7 @@ def cluster_result(outcome: Outcome) -> dict[str, Any]:
         "msg": _summary(outcome),
         "ready": outcome.ready,
         "objects": [_object(found) for found in outcome.results],
+        "kept": [f"{each.kind} {each.name}: {each.message}" for each in outcome.results if each.action == "skipped"],
         "notes": list(outcome.notes),
         "requests": dict(sorted(outcome.requests.items())),
     }

@@ -19,11 +19,8 @@ from jinja2 import Environment
 ROOT = Path(__file__).parents[3]
 LONGEST = 120
 NOT_YET: tuple[str, ...] = (
-    "roles/control_plane",
     "roles/eks_cluster",
-    "roles/existing_cluster",
     "roles/gke_cluster",
-    "roles/serving_stack",
 )
 """Files, and roles, that do not keep to it yet. It only ever gets shorter."""
 

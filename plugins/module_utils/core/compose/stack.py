@@ -253,7 +253,7 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     if archive:
         path = f"{choices.charts_dir.rstrip('/')}/{archive}"
         problems += _unfit(key, {"path of the chart (serving_stack_charts_dir)": path})
-        return {**found, "ref": path, "repository": ""}
+        return {**found, **_reference(path)}
     if choices.charts_required and choices.charts_dir:
         problems.append(
             f"{key}: {_archives(chart, version)[0]} is not in {choices.charts_dir}, and serving_stack_charts_required "
@@ -262,8 +262,14 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     source = mirrored(str(component["source"]), choices.chart_repositories)
     problems += _unfit(key, {"repository (serving_stack_chart_repositories)": source})
     if source.startswith("oci://"):
-        return {**found, "ref": f"{source.rstrip('/')}/{chart}", "repository": ""}
-    return {**found, "ref": chart, "repository": source}
+        return {**found, **_reference(f"{source.rstrip('/')}/{chart}", version=version)}
+    return {**found, **_reference(chart, repository=source, version=version)}
+
+
+def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
+    """Return where a chart is, and that as `chart_arguments` of Helm. An archive has the version in its name."""
+    named = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
+    return {"ref": ref, "repository": repository, "chart_arguments": [ref, *named]}
 
 
 def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
@@ -284,6 +290,9 @@ def _values(component: Component, choices: Choices) -> Any:
         wanted = fields(choices.stack).get(option)
         if wanted not in (None, "", "/"):
             values = merged(values, _nested(key, wanted))
+    for key, value in (component.get("settings") or {}).items():
+        if value:
+            values = merged(values, _nested(key, value))
     for key, image in (component.get("images") or {}).items():
         registry, slash, rest = str(image).partition("/")
         if registry in choices.image_registries:
