@@ -213,6 +213,11 @@ clusters:
       type: list
       elements: dict
       returned: when the cluster could be worked with
+    kept:
+      description: A line for each object that was to be removed and is kept, with the reason.
+      type: list
+      elements: str
+      returned: when the cluster could be worked with
     notes:
       description: What a person should know beside that.
       type: list
@@ -236,6 +241,7 @@ clusters:
           action: created
           ready: false
           message: 0 of 2 pods available
+      kept: []
       notes: []
       requests: {apply: 1, get: 1, list: 13, replace: 2}
 control:

@@ -85,10 +85,10 @@ EXAMPLES = r"""
     resources:
       - manifests/
     clusters:
-      - name: us-west
-        secret:
-          namespace: modelplane-system
-          name: us-west-kubeconfig
+      - name: eks-us-west
+        eks:
+          cluster: eks-us-west
+          region: us-west-2
       - name: onprem
         kubeconfig: ~/.kube/onprem
     control:
@@ -196,30 +196,12 @@ requests:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
-    CLUSTERS,
-    ArgumentsError,
-    connections,
-    control_connection,
-    forks,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries, observed_fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import CLUSTERS, ArgumentsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterSnapshot
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetSnapshot,
-    observe_fleet,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-# A person reads some; all of them are in the result.
-_MOST_WARNINGS = 20
-
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -227,8 +209,7 @@ ARGUMENTS: dict[str, Any] = {
         "resources": {"type": "list", "elements": "path", "default": []},
         "chdir": {"type": "path"},
         "path": {"type": "path"},
-        "others": {"type": "list", "elements": "str", "default": []},
-        "declared": {"type": "list", "elements": "str", "default": []},
+        **observed_fleet.UNREAD,
     },
     "supports_check_mode": True,
 }
@@ -236,68 +217,30 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "urllib3")
+    libraries.need(module, "kubernetes")
     prepare(module)
     try:
-        look = _look(module)
+        fleet = observed_fleet.observe(module.params, write_cache=not module.check_mode)
         if module.params["path"] and not module.check_mode:
-            write_observations(module.params["path"], look.document())
+            write_observations(module.params["path"], fleet.document())
     except (ApiError, ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    _warn(module, look)
+    for line in observed_fleet.warnings(fleet):
+        module.warn(line)
     result: dict[str, Any] = {
         "changed": False,
-        "clusters": {name: _cluster(seen) for name, seen in look.clusters.items()},
-        "failed_clusters": [name for name, seen in look.clusters.items() if seen.unreachable],
-        "requests": look.requests,
+        "clusters": observed_fleet.clusters(fleet),
+        "failed_clusters": [name for name, seen in fleet.clusters.items() if seen.unreachable],
+        "requests": fleet.requests,
     }
     if module.params["control"] is not None:
         result["control"] = {
-            "version": look.control.version,
-            "controller": look.control.entry["controller"],
-            "failing_pods": list(look.control.failing_pods),
-            "warnings": list(look.control.warnings),
+            "version": fleet.control.version,
+            "controller": fleet.control.entry["controller"],
+            "failing_pods": list(fleet.control.failing_pods),
+            "warnings": list(fleet.control.warnings),
         }
     module.exit_json(**result)
-
-
-def _look(module: AnsibleModule) -> FleetSnapshot:
-    params = module.params
-    loaded = build.read_manifests(params["resources"])
-    return observe_fleet(
-        list(connections(params).values()),
-        control_connection(params),
-        [api.wire(resource) for resource in loaded.resources],
-        others=params["others"],
-        declared=params["declared"],
-        width=forks(params),
-        write_cache=not module.check_mode,
-    )
-
-
-def _warn(module: AnsibleModule, look: FleetSnapshot) -> None:
-    lines = [f"control cluster: {line}" for line in look.control.warnings]
-    for name, seen in look.clusters.items():
-        lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
-    for line in first_lines(lines, _MOST_WARNINGS, "and {} more, which are in the result"):
-        module.warn(line)
-
-
-def _cluster(look: ClusterSnapshot) -> dict[str, Any]:
-    if look.unreachable:
-        return {"changed": False, "failed": True, "msg": look.unreachable}
-    return {
-        "changed": False,
-        "failed": False,
-        "msg": look.summary,
-        "version": look.version,
-        "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in look.nodes.items()},
-        "gateway": look.gateway,
-        "stack": look.entry["stack"],
-        "workloads": list(look.workloads),
-        "failing_pods": list(look.failing_pods),
-        "warnings": list(look.warnings),
-    }
 
 
 def main() -> None:

@@ -52,6 +52,18 @@ clusters:
       description: The definitions by name.
       type: dict
       returned: when the cluster could be asked
+    unused:
+      description:
+        - Names of those without objects. Of those that only O(names) names, those with the label
+          C(app.kubernetes.io/managed-by), as others are of other owners.
+      type: list
+      elements: str
+      returned: when the cluster could be asked
+    kept:
+      description: A line for each that has objects, or whose objects cannot be counted.
+      type: list
+      elements: str
+      returned: when the cluster could be asked
     changed:
       description: Always V(false).
       type: bool
@@ -75,8 +87,10 @@ clusters:
           kind: Issuer
           # The label app.kubernetes.io/managed-by.
           managed_by: Helm
-          # -1 where no version is served, so that nobody can count them.
+          # -1 where no version is served, so that they cannot be counted.
           objects: 0
+      unused: [issuers.cert-manager.io]
+      kept: []
 failed_clusters:
   description: The clusters that could not be asked.
   returned: always
@@ -106,11 +120,25 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3")
 
-    def look(client: Client) -> dict[str, Any]:
-        return {"definitions": described(client, module.params["groups"], module.params["names"])}
+    params = module.params
+
+    def read(client: Client) -> dict[str, Any]:
+        found = described(client, params["groups"], params["names"])
+        ours = [name for name, each in found.items() if each["managed_by"] or name not in params["names"]]
+        return {
+            "definitions": found,
+            "unused": [name for name in ours if found[name]["objects"] == 0],
+            "kept": [_kept(name, each["objects"]) for name, each in found.items() if each["objects"]],
+        }
 
     with per_cluster.telling_arguments(module):
-        per_cluster.end(module, per_cluster.on_each(module, look))
+        per_cluster.end(module, per_cluster.on_each(module, read))
+
+
+def _kept(name: str, objects: int) -> str:
+    if objects < 0:
+        return f"CustomResourceDefinition {name}: no version of it is served, so its objects cannot be counted"
+    return f"CustomResourceDefinition {name}: {objects} objects of its kind are there"
 
 
 def main() -> None:

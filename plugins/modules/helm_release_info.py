@@ -127,16 +127,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
+    WORKLOADS,
+    definitions,
+    releases,
+)
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
-        "kinds": {
-            "type": "list",
-            "elements": "str",
-            "default": ["DaemonSet", "Deployment", "StatefulSet", "CustomResourceDefinition"],
-        },
+        "kinds": {"type": "list", "elements": "str", "default": list(WORKLOADS)},
         "recorded_in": {"type": "str"},
     },
     "supports_check_mode": True,

@@ -27,6 +27,13 @@ options:
     type: list
     elements: dict
     default: []
+  releases:
+    description:
+      - Releases of Helm, each as C(namespace/name), whose Deployments, StatefulSets, DaemonSets and
+        CustomResourceDefinitions have to be ready too. One that is not there has none.
+    type: list
+    elements: str
+    default: []
   namespace:
     description:
       - The namespace of objects that have none, where their kind needs one.
@@ -143,6 +150,7 @@ failed_clusters:
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -150,11 +158,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import WORKLOADS, releases
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
         "objects": {"type": "list", "elements": "dict", "default": []},
+        "releases": {"type": "list", "elements": "str", "default": []},
         "namespace": {"type": "str", "default": "default"},
         "conditions": {"type": "dict", "default": {}},
         "accepted": {"type": "list", "elements": "dict", "default": []},
@@ -173,9 +183,16 @@ def work(module: AnsibleModule) -> None:
         wanted = _awaited(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
-            return _told(settle(client, wanted, time.monotonic() + seconds))
+            objects = (*wanted.objects, *_of_releases(client, module.params["releases"]))
+            return _told(settle(client, replace(wanted, objects=objects), time.monotonic() + seconds))
 
         per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
+
+
+def _of_releases(client: Client, names: Sequence[str]) -> list[Object]:
+    """Return the objects of releases that become ready."""
+    found = releases(client, time.time(), WORKLOADS) if names else []
+    return [value for each in found if f"{each['namespace']}/{each['name']}" in names for value in each["objects"]]
 
 
 def _awaited(params: Mapping[str, Any]) -> Awaited:

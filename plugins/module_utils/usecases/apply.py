@@ -86,6 +86,21 @@ class Outcomes:
     clusters: Mapping[str, Outcome]
     control: Outcome | None = None
 
+    @property
+    def every(self) -> Sequence[Outcome]:
+        """Those of all clusters, with that of the control cluster."""
+        return [*self.clusters.values(), *([self.control] if self.control else [])]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything changed on any cluster."""
+        return any(isinstance(each, Applied) and each.changed for each in self.every)
+
+
+def is_failed(outcome: Outcome) -> bool:
+    """Return whether a cluster could not be worked with, or an object there could not be applied or removed."""
+    return isinstance(outcome, Failure) or outcome.failed
+
 
 @dataclass(frozen=True)
 class _Desired:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.filter.cloud_names import cloud_names
-from ansible_collections.modelplane.fleet.plugins.filter.cloud_states import cloud_states
 
 
 def test_names_follow_from_those_of_clouds() -> None:
@@ -21,15 +20,3 @@ def test_names_follow_from_those_of_clouds() -> None:
 def test_a_text_without_a_place_for_the_name_is_refused(text: Any) -> None:
     with pytest.raises(AnsibleFilterError, match=r"must be a text with \{\} in it"):
         cloud_names(text)
-
-
-def test_states_are_those_that_hosts_ask_for() -> None:
-    hostvars = {"a": {"eks_cluster_state": "present"}, "b": {"gke_cluster_state": "absent"}, "c": {}, "d": {}}
-    assert cloud_states(["a", "b", "c"], hostvars) == ["absent", "present"]
-    assert cloud_states(["c"], hostvars) == []
-
-
-@pytest.mark.parametrize("hosts", ["a", {"a": 1}, 1])
-def test_hosts_are_a_list_of_names(hosts: Any) -> None:
-    with pytest.raises(AnsibleFilterError, match="must be a list of host names"):
-        cloud_states(hosts, {})
