@@ -112,7 +112,7 @@ def _readiness(components: Sequence[Component]) -> dict[str, Any]:
 
 
 def is_waited(entry: Component) -> bool:
-    """Tell whether the objects of a component are waited for. Templates make texts of truth values."""
+    """Return whether the objects of a component are waited for. Templates make texts of truth values."""
     return str(entry.get("waited", True)).lower() not in ("false", "no", "off", "0")
 
 
