@@ -61,7 +61,7 @@ RETIRED = {
     "tell|tells|telling|told": "report, say, message",
     "wanted": "desired",
 }
-PUBLIC = ("gcp_leftovers", "vpc_leftovers", r'"told"', r"C\(told\)")
+PUBLIC = (r'"told"', r"C\(told\)")
 """Names that users write or read, among them keys of results."""
 _PUBLIC = re.compile("|".join(PUBLIC))
 _WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(RETIRED).replace(' ', '[ _]')})(?![a-z])", re.IGNORECASE)

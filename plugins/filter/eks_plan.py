@@ -42,7 +42,7 @@ options:
       subnet_zones:
         description:
           - The zones that subnets of the cluster have already, by their ranges, such as
-            RV(modelplane.fleet.eks_preflight_info#module:subnet_zones) has them. They stay.
+            RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones) has them. They stay.
         type: dict
       public_access_cidrs:
         description: The ranges of addresses that reach the public endpoint of the API server. Without it, as they are.
@@ -83,7 +83,7 @@ _value:
     - C(resources), all objects, as O(modelplane.fleet.cloud_resources#module:resources) takes them.
     - C(object) (namespace and name), C(name) (in AWS), C(region), C(version), C(zones), C(tags), C(vpc), C(subnets),
       C(launch_templates) and C(node_groups) (those of controllers first), which
-      M(modelplane.fleet.eks_preflight_info) reads.
+      M(modelplane.fleet.cloud_preflight_info) reads.
     - C(storage_class) (without the ID of the file system), C(secret) (where its kubeconfig goes on the control cluster)
       and C(efa) (whether a pool has it).
   type: dict

@@ -27,11 +27,6 @@ description:
     rights that others give meanwhile are kept.
   - An object that never became usable, such as a cluster or node pool in C(ERROR), is deleted and created again.
 options:
-  provider:
-    description: The cloud.
-    type: str
-    choices: [eks, gke]
-    required: true
   resources:
     description: The objects, as C(resources) of a plan.
     type: list
@@ -100,9 +95,8 @@ options:
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
-  - modelplane.fleet.aws
-  - modelplane.fleet.google
-  - modelplane.fleet.google.waiting
+  - modelplane.fleet.clouds
+  - modelplane.fleet.clouds.waiting
 attributes:
   check_mode:
     support: full
@@ -189,7 +183,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -223,7 +217,7 @@ def work(module: AnsibleModule) -> None:
     provider = PROVIDERS[params["provider"]].connect(module)
 
     def action(changes: Changes, progress: Progress) -> dict[str, Any]:
-        wait = Wait(**task.wait(params, progress), error=provider.error)
+        wait = task.wait(params, progress, provider.error)
         resources, kinds = params["resources"], params["kinds"]
         engine = Engine(provider, resources, changes, wait, until_done=params["wait"], kinds=kinds)
         if params["state"] == "absent":

@@ -1,38 +1,74 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a cluster leaves in its VPC that nobody declared: found, and removed in the order in which AWS allows it."""
+"""Orphans of a cluster in its VPC: found, and deleted in the order in which AWS allows it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.waiting import Seen, wait_for
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans as whose
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer, Orphan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import labels
 
 Wire = Mapping[str, Any]
 
+_KEYS = ("name", "region", "resources")
 # How many load balancers or target groups DescribeTags takes at once.
 _TAGGED_AT_ONCE = 20
 _IN_USE = ("DependencyViolation", "ResourceInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue")
-_LOOKS = 4
+_READINGS = 4
 _NO_INTERFACE = "InvalidNetworkInterfaceID.NotFound"
+
+
+def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
+    """Delete the orphans of the cluster of the argument `plan`, and return the results of the module cloud_orphans.
+
+    Raises CloudError.
+    """
+    params = module.params
+    task.check_plan(params, _KEYS, "region")
+    account, cluster = session.account(module), params["plan"]["name"]
+    vpc = find_vpc(account, params["plan"])
+    if not vpc:
+        return {"removed": [], "left_alone": [], "pending": []}
+    sweep = Sweep(account, vpc, cluster, changes)
+    found = sweep.find()
+    pending = sweep.remove(found, task.wait(params, progress, AwsError), until_done=params["wait"])
+    return {
+        "removed": [{"kind": each.kind, "name": each.name, "place": vpc} for each in found.orphans],
+        "left_alone": list(found.left_alone),
+        "pending": pending,
+    }
+
+
+def find_vpc(account: Account, plan: Wire) -> str:
+    """Return the id of the VPC of a plan; empty when there is none with its owner tags. Raises AwsError."""
+    resource = next((each for each in plan["resources"] if each["kind"] == "vpc"), None)
+    if resource is None:
+        raise AwsError("plan.resources", "has no VPC")
+    found = Finder(account).find(resource)
+    return str(found["VpcId"]) if found and not OWNERS.conflict(KINDS["vpc"], "", found, resource["body"]) else ""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is in the VPC. `gone`: whether the cluster is not there any more, so that what it needed can go too.
+    """Objects in the VPC. `gone`: whether the cluster does not exist any more, so that what it needed can go too.
 
-    `balancers` and `target_groups` are those of the cluster, `others` the load balancers that are not. `idle` are
-    network interfaces of the CNI that nothing uses, `pending` those that AWS takes away itself. `groups` are the
-    security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
+    `balancers` and `target_groups` (names by ARN) are those of the cluster, `others` the load balancers that are not.
+    `idle` are network interfaces of the CNI that nothing uses, `pending` those that AWS deletes itself. `groups` are
+    the security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
     """
 
     gone: bool
@@ -46,48 +82,75 @@ class Found:
     left_alone: tuple[str, ...] = ()
 
     @property
-    def interfaces(self) -> tuple[Wire, ...]:
-        """The interfaces to delete, now or when what uses them is gone."""
-        return (*self.idle, *(one for one in self.pending if whose.of_nodes(one)))
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to remove. There may still be something to wait for."""
-        return not (self.balancers or self.target_groups or self.interfaces or self.groups)
+    def orphans(self) -> list[Orphan]:
+        """The objects to delete, now or when what uses them is gone."""
+        interfaces = [*self.idle, *(each for each in self.pending if orphans.of_nodes(each))]
+        return [
+            *(each.orphan for each in self.balancers),
+            *(_target_group(arn, name) for arn, name in sorted(self.target_groups.items(), key=lambda pair: pair[1])),
+            *sorted(map(_interface, interfaces), key=lambda each: each.id),
+            *map(_group, self.groups),
+        ]
 
 
 class Sweep:
-    """Looks for, and removes, what a cluster left in a VPC."""
+    """Finds and deletes what a cluster left in a VPC. The methods raise AwsError."""
 
-    def __init__(self, account: Account, vpc: str, cluster: str) -> None:
-        self._account, self._vpc, self._cluster = account, vpc, cluster
+    def __init__(self, account: Account, vpc: str, cluster: str, changes: Changes) -> None:
+        self._account, self._vpc, self._cluster, self._changes = account, vpc, cluster, changes
+        self._finder = Finder(account)
 
-    def look(self) -> Found:
-        """What there is; raises AwsError."""
-        for _try in range(_LOOKS - 1):
+    def find(self) -> Found:
+        """Return what there is."""
+        for _try in range(_READINGS - 1):
             try:
-                return self._look()
+                return self._find()
             except AwsError as error:
-                # Controllers may be deleting load balancers at the same time, between two of our questions.
+                # Controllers may be deleting load balancers at the same time, between two of our reads.
                 if not is_code(error, "LoadBalancerNotFound", "TargetGroupNotFound"):
                     raise
-        return self._look()
+        return self._find()
 
-    def _look(self) -> Found:
+    def remove(self, found: Found, wait: Wait, *, until_done: bool) -> list[str]:
+        """Delete what was found, and wait until it is gone; without waiting, return what is left for the next run."""
+        if self._changes.check_mode:
+            for orphan in found.orphans:
+                self._report(orphan)
+            return []
+        ends, pending = time.monotonic() + wait.timeout, list[str]()
+
+        def until_gone(poll: Callable[[], Seen], what: str) -> None:
+            if until_done:
+                left = replace(wait, timeout=max(ends - time.monotonic(), 0.0))
+                left.until(poll, f"{what} in {self._vpc} to be gone")
+            elif not (seen := poll()).done:
+                pending.append(f"{seen.message}. Run again")
+
+        for balancer in found.balancers:
+            self._delete_balancer(balancer)
+        if found.balancers or found.idle or found.pending:
+            until_gone(partial(self._interfaces_gone, found), "network interfaces")
+        if found.target_groups:
+            until_gone(partial(self._target_groups_gone, found), "target groups")
+        if found.groups:
+            until_gone(partial(self._groups_gone, found), "security groups")
+        return pending
+
+    def _find(self) -> Found:
         gone = self._gone()
         balancers = [*self._classic(), *self._modern()]
-        own = tuple(one for one in balancers if whose.of_cluster(one.tags, self._cluster))
-        others = tuple(one for one in balancers if one not in own)
+        own = tuple(each for each in balancers if orphans.of_cluster(each.tags, self._cluster))
+        others = tuple(each for each in balancers if each not in own)
         interfaces, groups = self._interfaces(), self._groups()
-        idle, pending, strange = self._sorted(interfaces, others, gone=gone)
-        left_alone = [whose.balancer_left_alone(one, self._vpc, self._cluster) for one in others]
-        mine = [one for one in groups if whose.group_of_cluster(one, tags.plain(one.get("Tags")), self._cluster)]
+        idle, pending, foreign = self._sorted(interfaces, others, gone=gone)
+        left_alone = [orphans.balancer_left_alone(each, self._vpc, self._cluster) for each in others]
+        mine = [each for each in groups if orphans.group_of_cluster(each, labels(each.get("Tags")), self._cluster)]
         if gone:
-            left_alone += [whose.interface_left_alone(one, self._vpc) for one in strange]
+            left_alone += [orphans.interface_left_alone(each, self._vpc) for each in foreign]
             left_alone += [
-                whose.group_left_alone(one, self._vpc)
-                for one in groups
-                if one not in mine and one["GroupName"] != "default" and not tags.ours(tags.plain(one.get("Tags")))
+                orphans.group_left_alone(each, self._vpc)
+                for each in groups
+                if each not in mine and each["GroupName"] != "default" and not _planned(each)
             ]
         return Found(
             gone=gone,
@@ -96,149 +159,108 @@ class Sweep:
             target_groups=self._target_groups(own),
             idle=tuple(idle),
             pending=tuple(pending),
-            groups=tuple(one for one in mine if gone or whose.is_of_balancers(one)),
+            groups=tuple(each for each in mine if gone or orphans.is_of_balancers(each)),
             every_group=tuple(groups),
             left_alone=tuple(left_alone),
         )
 
-    def remove(
-        self, found: Found, *, wait: bool, timeout: float, delay: float, progress: Callable[[str], None]
-    ) -> None:
-        """Remove what was found, and wait until it is gone. Raises AwsError, and the next run goes on."""
-        ends = time.monotonic() + timeout
-
-        def until_gone(poll: Callable[[], Seen], what: str) -> None:
-            if wait:
-                left = max(ends - time.monotonic(), 0.0)
-                wait_for(poll, timeout=left, delay=delay, what=what, progress=progress)
-            else:
-                poll()
-
-        for balancer in found.balancers:
-            self._delete_balancer(balancer)
-        if found.balancers or found.idle or found.pending:
-            until_gone(partial(self._interfaces_gone, found), f"network interfaces in {self._vpc} to be gone")
-        if found.target_groups:
-            until_gone(partial(self._target_groups_gone, found), f"target groups in {self._vpc} to be gone")
-        if found.groups:
-            until_gone(partial(self._groups_gone, found), f"security groups in {self._vpc} to be gone")
-
     def _gone(self) -> bool:
         try:
-            with guarded(f"describe EKS cluster {self._cluster}"):
-                self._account.client("eks").describe_cluster(name=self._cluster)
+            self._finder.call("eks", "describe_cluster", f"describe EKS cluster {self._cluster}", name=self._cluster)
         except AwsError as error:
-            if is_code(error, "ResourceNotFoundException"):
-                return True
-            raise
+            if not error.absent:
+                raise
+            return True
         return False
 
     def _classic(self) -> list[Balancer]:
-        elb = self._account.client("elb")
-        with guarded(f"list the classic load balancers in {self._vpc}"):
-            pages = elb.get_paginator("describe_load_balancers").paginate()
-            names = [
-                one["LoadBalancerName"]
-                for page in pages
-                for one in page["LoadBalancerDescriptions"]
-                if one.get("VPCId") == self._vpc
-            ]
-            told = [
-                one for some in _batches(names) for one in elb.describe_tags(LoadBalancerNames=some)["TagDescriptions"]
-            ]
-        by_name = {one["LoadBalancerName"]: tags.plain(one.get("Tags")) for one in told}
+        purpose = f"list the classic load balancers in {self._vpc}"
+        listed = self._finder.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions", purpose)
+        names = [each["LoadBalancerName"] for each in listed if each.get("VPCId") == self._vpc]
+        tagged = [
+            each
+            for some in _batches(names)
+            for each in self._finder.call("elb", "describe_tags", purpose, LoadBalancerNames=some)["TagDescriptions"]
+        ]
+        by_name = {each["LoadBalancerName"]: labels(each.get("Tags")) for each in tagged}
         return [Balancer(name, "classic", "", by_name.get(name, {})) for name in sorted(names)]
 
     def _modern(self) -> list[Balancer]:
-        with guarded(f"list the load balancers in {self._vpc}"):
-            pages = self._account.client("elbv2").get_paginator("describe_load_balancers").paginate()
-            found = [one for page in pages for one in page["LoadBalancers"] if one.get("VpcId") == self._vpc]
-        by_arn = self._tags_of(one["LoadBalancerArn"] for one in found)
+        found = self._inside("describe_load_balancers", "LoadBalancers", "load balancers")
+        by_arn = self._tags_of(each["LoadBalancerArn"] for each in found)
         return [
-            Balancer(one["LoadBalancerName"], one["Type"], one["LoadBalancerArn"], by_arn[one["LoadBalancerArn"]])
-            for one in sorted(found, key=lambda one: str(one["LoadBalancerName"]))
+            Balancer(each["LoadBalancerName"], each["Type"], each["LoadBalancerArn"], by_arn[each["LoadBalancerArn"]])
+            for each in sorted(found, key=lambda each: str(each["LoadBalancerName"]))
         ]
 
     def _target_groups(self, own: Iterable[Balancer]) -> dict[str, str]:
-        """The target groups of the cluster's load balancers, and those that have its tag: names by ARN."""
+        """Return the target groups of the cluster's load balancers, and those that have its tag: names by ARN."""
         arns = {balancer.arn for balancer in own if balancer.arn}
-        with guarded(f"list the target groups in {self._vpc}"):
-            pages = self._account.client("elbv2").get_paginator("describe_target_groups").paginate()
-            found = [one for page in pages for one in page["TargetGroups"] if one.get("VpcId") == self._vpc]
-        by_arn = self._tags_of(one["TargetGroupArn"] for one in found)
+        found = self._inside("describe_target_groups", "TargetGroups", "target groups")
+        by_arn = self._tags_of(each["TargetGroupArn"] for each in found)
         return {
-            one["TargetGroupArn"]: one["TargetGroupName"]
-            for one in found
-            if whose.of_cluster(by_arn[one["TargetGroupArn"]], self._cluster)
-            or (one.get("LoadBalancerArns") and set(one["LoadBalancerArns"]) <= arns)
+            each["TargetGroupArn"]: each["TargetGroupName"]
+            for each in found
+            if orphans.of_cluster(by_arn[each["TargetGroupArn"]], self._cluster)
+            or (each.get("LoadBalancerArns") and set(each["LoadBalancerArns"]) <= arns)
         }
 
+    def _inside(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
+        listed = self._finder.pages("elbv2", operation, key, f"list the {what} in {self._vpc}")
+        return [each for each in listed if each.get("VpcId") == self._vpc]
+
     def _tags_of(self, arns: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Tags by ARN; what is gone by now has none."""
-        wanted = list(arns)
-        found: dict[str, dict[str, str]] = {arn: {} for arn in wanted}
-        with guarded(f"read the tags of load balancers in {self._vpc}"):
-            for some in _batches(wanted):
-                for one in self._account.client("elbv2").describe_tags(ResourceArns=some)["TagDescriptions"]:
-                    found[one["ResourceArn"]] = tags.plain(one.get("Tags"))
+        """Return tags by ARN; what is gone by now has none."""
+        found: dict[str, dict[str, str]] = {arn: {} for arn in arns}
+        purpose = f"read the tags of load balancers in {self._vpc}"
+        for some in _batches(list(found)):
+            for each in self._finder.call("elbv2", "describe_tags", purpose, ResourceArns=some)["TagDescriptions"]:
+                found[each["ResourceArn"]] = labels(each.get("Tags"))
         return found
 
-    def _interfaces(self) -> list[Wire]:
+    def _interfaces(self) -> list[dict[str, Any]]:
         return self._described("describe_network_interfaces", "NetworkInterfaces", "network interfaces")
 
-    def _groups(self) -> list[Wire]:
+    def _groups(self) -> list[dict[str, Any]]:
         found = self._described("describe_security_groups", "SecurityGroups", "security groups")
-        return sorted(found, key=lambda one: str(one["GroupId"]))
+        return sorted(found, key=lambda each: str(each["GroupId"]))
 
-    def _described(self, operation: str, key: str, what: str) -> list[Wire]:
-        with guarded(f"list the {what} in {self._vpc}"):
-            pages = (
-                self._account.client("ec2")
-                .get_paginator(operation)
-                .paginate(Filters=[{"Name": "vpc-id", "Values": [self._vpc]}])
-            )
-            return [one for page in pages for one in page[key]]
+    def _described(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
+        return self._finder.ec2(operation, key, f"list the {what} in {self._vpc}", {"vpc-id": self._vpc})
 
     def _sorted(
         self, interfaces: Iterable[Wire], others: Iterable[Balancer], *, gone: bool
     ) -> tuple[list[Wire], list[Wire], list[Wire]]:
-        """Interfaces to delete, to wait for, and of others. While the cluster is there, so are those that it uses."""
+        """Return the interfaces to delete, to wait for, and of others; none of those that an existing cluster uses."""
         idle: list[Wire] = []
         pending: list[Wire] = []
-        strange: list[Wire] = []
+        foreign: list[Wire] = []
         expected = self._declared() if gone else set()
-        for one in interfaces:
-            own = tags.plain(one.get("TagSet"))
-            if whose.made_by_cni(one, own, self._cluster):
-                if one.get("Status") == "available":
-                    idle.append(one)
+        for each in interfaces:
+            own = labels(each.get("TagSet"))
+            if orphans.made_by_cni(each, own, self._cluster):
+                if each.get("Status") == "available":
+                    idle.append(each)
                 elif gone:
-                    pending.append(one)
-            elif whose.made_by_balancer(one, others) or (gone and whose.made_by_plane(one, self._cluster)):
-                pending.append(one)
-            elif gone and one["NetworkInterfaceId"] not in expected and not _of_efs(one) and not _of_balancer(one):
-                strange.append(one)
-        return idle, pending, strange
+                    pending.append(each)
+            elif orphans.made_by_balancer(each, others) or (gone and orphans.made_by_plane(each, self._cluster)):
+                pending.append(each)
+            elif gone and each["NetworkInterfaceId"] not in expected and not _of_efs(each) and not _of_balancer(each):
+                foreign.append(each)
+        return idle, pending, foreign
 
     def _declared(self) -> set[str]:
-        """The interfaces of NAT gateways, which are removed with these."""
-        with guarded(f"list the NAT gateways in {self._vpc}"):
-            pages = (
-                self._account.client("ec2")
-                .get_paginator("describe_nat_gateways")
-                .paginate(Filters=[{"Name": "vpc-id", "Values": [self._vpc]}])
-            )
-            return {
-                address["NetworkInterfaceId"]
-                for page in pages
-                for gateway in page["NatGateways"]
-                for address in gateway.get("NatGatewayAddresses") or ()
-                if address.get("NetworkInterfaceId")
-            }
+        """Return the interfaces of NAT gateways, which are deleted with these."""
+        return {
+            str(address["NetworkInterfaceId"])
+            for gateway in self._described("describe_nat_gateways", "NatGateways", "NAT gateways")
+            for address in gateway.get("NatGatewayAddresses") or ()
+            if address.get("NetworkInterfaceId")
+        }
 
     def _delete_balancer(self, balancer: Balancer) -> None:
         try:
-            with guarded(f"delete load balancer {balancer.name}"):
+            with guarded(f"delete {balancer.orphan.title}"):
                 if balancer.arn:
                     self._account.client("elbv2").delete_load_balancer(LoadBalancerArn=balancer.arn)
                 else:
@@ -246,19 +268,17 @@ class Sweep:
         except AwsError as error:
             if not is_code(error, "LoadBalancerNotFound"):
                 raise
+        self._report(balancer.orphan)
 
     def _interfaces_gone(self, found: Found) -> Seen:
-        """Delete the interfaces that nothing uses any more, and see which are still used."""
-        idle, pending, _strange = self._sorted(self._interfaces(), found.others, gone=found.gone)
+        """Delete the interfaces that nothing uses any more, and return which are still used."""
+        idle, pending, _foreign = self._sorted(self._interfaces(), found.others, gone=found.gone)
         for interface in idle:
-            name = interface["NetworkInterfaceId"]
-            if not self._tried(
-                f"delete network interface {name}",
-                partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=name),
-                _NO_INTERFACE,
-            ):
+            orphan = _interface(interface)
+            call = partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=orphan.id)
+            if not self._deleted(orphan, call, _NO_INTERFACE):
                 pending.append(interface)
-        left = ", ".join(f"{one['NetworkInterfaceId']} ({one.get('Description')})" for one in pending)
+        left = ", ".join(f"{each['NetworkInterfaceId']} ({each.get('Description')})" for each in pending)
         return Seen(f"still there: {left}" if left else "no network interface is left", done=not pending)
 
     def _target_groups_gone(self, found: Found) -> Seen:
@@ -266,10 +286,8 @@ class Sweep:
         left = [
             name
             for arn, name in sorted(found.target_groups.items())
-            if not self._tried(
-                f"delete target group {name}",
-                partial(elbv2.delete_target_group, TargetGroupArn=arn),
-                "TargetGroupNotFound",
+            if not self._deleted(
+                _target_group(arn, name), partial(elbv2.delete_target_group, TargetGroupArn=arn), "TargetGroupNotFound"
             )
         ]
         return Seen(f"still used: {', '.join(left)}" if left else "no target group is left", done=not left)
@@ -277,28 +295,24 @@ class Sweep:
     def _groups_gone(self, found: Found) -> Seen:
         """Delete security groups, after rules of the cluster's other groups that refer to them."""
         ec2 = self._account.client("ec2")
-        owned = {one["GroupId"] for one in found.every_group if self._owned(one)}
+        owned = {each["GroupId"] for each in found.every_group if self._owned(each)}
         there = self._groups()
         left = []
         for group in found.groups:
             name = group["GroupId"]
-            if name not in {one["GroupId"] for one in there}:
+            if name not in {each["GroupId"] for each in there}:
                 continue
-            for holder, direction, rule in whose.references(there, name):
+            for holder, direction, rule in orphans.references(there, name):
                 if holder in owned:
                     self._revoke(holder, direction, rule)
-            if not self._tried(
-                f"delete security group {name} ({group['GroupName']})",
-                partial(ec2.delete_security_group, GroupId=name),
-                "InvalidGroup.NotFound",
-            ):
+            call = partial(ec2.delete_security_group, GroupId=name)
+            if not self._deleted(_group(group), call, "InvalidGroup.NotFound"):
                 left.append(f"{name} ({group['GroupName']})")
         return Seen(f"still used: {', '.join(left)}" if left else "no security group is left", done=not left)
 
     def _owned(self, group: Wire) -> bool:
-        """Whether the rules of a group are ours to change: it is the cluster's, or made by this collection."""
-        own = tags.plain(group.get("Tags"))
-        return whose.group_of_cluster(group, own, self._cluster) or tags.ours(own)
+        """Return whether the rules of a group are ours to change."""
+        return orphans.group_of_cluster(group, labels(group.get("Tags")), self._cluster) or _planned(group)
 
     def _revoke(self, holder: str, direction: str, rule: Mapping[str, Any]) -> None:
         ec2 = self._account.client("ec2")
@@ -310,11 +324,18 @@ class Sweep:
             "InvalidGroup.NotFound",
         )
 
-    def _tried(self, what: str, action: Callable[[], Any], *absent: str) -> bool:
-        """Do it; False when something still uses the object, which ends by itself."""
+    def _deleted(self, orphan: Orphan, call: Callable[[], Any], *absent: str) -> bool:
+        """Delete an orphan; return False when something still uses it."""
+        done = self._tried(f"delete {orphan.title}", call, *absent)
+        if done:
+            self._report(orphan)
+        return done
+
+    def _tried(self, purpose: str, call: Callable[[], Any], *absent: str) -> bool:
+        """Send a call; return False when something still uses the object, which ends by itself."""
         try:
-            with guarded(what):
-                action()
+            with guarded(purpose):
+                call()
         except AwsError as error:
             if is_code(error, *_IN_USE):
                 return False
@@ -322,15 +343,36 @@ class Sweep:
                 raise
         return True
 
+    def _report(self, orphan: Orphan) -> None:
+        self._changes.tell(orphan.title, {"id": orphan.id}, None)
+
+
+def _target_group(arn: str, name: str) -> Orphan:
+    return Orphan("target group", name, arn)
+
+
+def _interface(interface: Wire) -> Orphan:
+    name = str(interface["NetworkInterfaceId"])
+    return Orphan("network interface", name, name)
+
+
+def _group(group: Wire) -> Orphan:
+    return Orphan("security group", str(group["GroupName"]), str(group["GroupId"]))
+
+
+def _planned(group: Wire) -> bool:
+    """Return whether a security group was created by this collection, which deletes it by its plan."""
+    return labels(group.get("Tags")).get(OWNERS.manager) == OWNERS.managed_by
+
 
 def _of_efs(interface: Wire) -> bool:
-    """Whether a network interface is of a mount target, which is removed with its file system."""
+    """Return whether a network interface is of a mount target, which is deleted with its file system."""
     return str(interface.get("Description") or "").startswith("EFS mount target")
 
 
 def _of_balancer(interface: Wire) -> bool:
-    """Whether a network interface is of a load balancer, which is told itself."""
-    return str(interface.get("Description") or "").startswith(whose.BALANCER)
+    """Return whether a network interface is of a load balancer, which is reported itself."""
+    return str(interface.get("Description") or "").startswith(orphans.BALANCER)
 
 
 def _batches(names: list[str]) -> Iterator[list[str]]:

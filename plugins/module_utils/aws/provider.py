@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
@@ -249,4 +249,4 @@ def connect(module: Any) -> AwsProvider:
     return AwsProvider(account)
 
 
-ENTRY = Entry(session.ARGUMENTS, connect)
+ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)

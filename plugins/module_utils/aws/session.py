@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
 ARGUMENTS: dict[str, Any] = {
-    "region": {"type": "str", "required": True},
+    "region": {"type": "str"},
     "profile": {"type": "str"},
     "access_key": {"type": "str", "no_log": True},
     "secret_key": {"type": "str", "no_log": True},
@@ -116,6 +116,8 @@ def _assumed(account: Account, given: Mapping[str, str]) -> Account:
 
 
 def _check_keys(given: Mapping[str, str]) -> None:
+    if not given["region"]:
+        raise AwsError("log in to AWS", "region is missing", hint="Give the region of the cluster")
     if bool(given["access_key"]) != bool(given["secret_key"]):
         missing = "secret_key" if given["access_key"] else "access_key"
         raise AwsError("log in to AWS", f"{missing} is missing", hint="Give access_key and secret_key, or none of both")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -56,12 +57,18 @@ class Action:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cloud in the registry. `arguments`: those of a module that logs in to it. `connect`: logs in with the arguments
-    of a module, and checks the `resources` among them as far as only this cloud can; fails the module with what is
-    wrong."""
+    """A cloud in the registry. `arguments`: those of a module that logs in to it.
+
+    The functions log in with the arguments of a module, and fail it where that is not possible. `connect`: checks the
+    `resources` among them as far as only this cloud can. `preflight`: the results of cloud_preflight_info. `orphans`:
+    deletes what a cluster left, and returns the results of cloud_orphans but for those of every change. The latter two
+    raise a CloudError.
+    """
 
     arguments: Mapping[str, Any]
     connect: Callable[[Any], Provider]
+    preflight: Callable[[Any], dict[str, Any]]
+    orphans: Callable[[Any, Changes, Progress], dict[str, Any]]
 
 
 class Provider(Protocol):

@@ -27,10 +27,8 @@ LOGINS: Mapping[str, Logins] = {
 
 
 def arguments() -> dict[str, Any]:
-    """Return the arguments of modules that log in to any of the clouds. What one of them requires is not required of
-    the others: its `connect` says what is missing."""
+    """Return the arguments of modules that log in to any of the clouds. None is required, but by the login itself."""
     found: dict[str, Any] = {"provider": {"type": "str", "choices": list(PROVIDERS), "required": True}}
     for entry in PROVIDERS.values():
-        for name, spec in entry.arguments.items():
-            found[name] = {key: value for key, value in spec.items() if key != "required"}
+        found |= entry.arguments
     return found

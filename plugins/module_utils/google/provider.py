@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
@@ -152,7 +152,7 @@ def connect(module: Any) -> GoogleProvider:
     return GoogleProvider(client)
 
 
-ENTRY = Entry(session.ARGUMENTS, connect)
+ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)
 
 
 def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:

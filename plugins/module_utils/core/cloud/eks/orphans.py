@@ -26,6 +26,20 @@ CNI, PLANE, BALANCER = "aws-K8S-", "Amazon EKS ", "ELB "
 
 
 @dataclass(frozen=True)
+class Orphan:
+    """Object that a cluster left. `id`: its id or ARN, its name where it has none."""
+
+    kind: str
+    name: str
+    id: str
+
+    @property
+    def title(self) -> str:
+        """The object in messages."""
+        return f"{self.kind} {self.name}" + (f" ({self.id})" if self.kind == "security group" else "")
+
+
+@dataclass(frozen=True)
 class Balancer:
     """A load balancer of either kind. `arn` is empty for a classic one; `interfaces` is how EC2 describes its network
     interfaces."""
@@ -38,6 +52,10 @@ class Balancer:
     @property
     def interfaces(self) -> str:
         return BALANCER + (self.arn.partition(":loadbalancer/")[2] if self.arn else self.name)
+
+    @property
+    def orphan(self) -> Orphan:
+        return Orphan(f"{self.kind} load balancer", self.name, self.arn or self.name)
 
 
 def of_cluster(tags: Tags, cluster: str) -> bool:
@@ -122,14 +140,14 @@ def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
         whose = "has no tag of this cluster"
     return (
         f"load balancer {balancer.name} ({balancer.kind}) in {vpc} {whose}, so it stays, and so does the VPC. Delete "
-        "it when nobody needs it"
+        "it when it is no longer needed"
     )
 
 
 def interface_left_alone(interface: Wire, vpc: str) -> str:
     """Why a network interface stays, and what to do."""
     told = _description(interface) or "without a description"
-    user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nobody"
+    user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nothing"
     return (
         f"network interface {interface['NetworkInterfaceId']} ({told}, used by {user}) in {vpc} is not of this "
         "cluster, so it stays, and so does the VPC. Remove what uses it"
@@ -140,5 +158,5 @@ def group_left_alone(group: Wire, vpc: str) -> str:
     """Why a security group stays, and what to do."""
     return (
         f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc} is not of this cluster, so it stays, "
-        "and so does the VPC. Delete it when nobody needs it"
+        "and so does the VPC. Delete it when it is no longer needed"
     )

@@ -327,7 +327,7 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
 def _in_network(thing: Thing, where: Where) -> str:
     return (
         f"{thing.title} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
-        "does the network. Delete it when nobody needs it"
+        "does the network. Delete it when it is no longer needed"
     )
 
 
@@ -345,7 +345,7 @@ def _beside(network: Wire, where: Where) -> list[str]:
     ]
     return [
         f"{each} is in the network {_name(where.network)} and was not made by this collection, so it stays, and so "
-        "does the network. Delete it when nobody needs it"
+        "does the network. Delete it when it is no longer needed"
         for each in found
     ]
 
