@@ -618,8 +618,9 @@ def test_a_new_version_of_a_launch_template_replaces_the_nodes_of_a_capacity_blo
     cluster.apply()
     assert template_versions(cluster)[-1] == (4, True)
     cluster.ec2.modify_launch_template(**template, DefaultVersion="1")
+    cluster.sent()
     cluster.apply()
-    assert template_versions(cluster)[-1][1]
+    assert (template_versions(cluster)[-1], cluster.sent()) == ((4, True), ["ModifyLaunchTemplate"])
     cluster.unchanged(purge=True)
 
     # A pool goes: its template after it.

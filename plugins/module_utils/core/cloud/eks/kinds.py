@@ -241,7 +241,16 @@ KINDS: dict[str, Kind] = {
         uses=("security-group",),
         owner="Tags",
         computed=("LatestVersionNumber",),
-        fields=(Field("Data", aws.template, actual="Latest", update="data"), _TAGS),
+        fields=(
+            Field(
+                "Data",
+                aws.template,
+                actual="Latest",
+                update="data",
+                compared=lambda actual, _desired: (actual or {}).get("data", {}),
+            ),
+            _TAGS,
+        ),
     ),
     "node-group": Kind(
         service="eks",
