@@ -7,19 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: definition_info
-short_description: Which CustomResourceDefinitions clusters have, and how many objects of each
+short_description: Gather the CustomResourceDefinitions of clusters and the number of their objects
 version_added: 0.1.0
 description:
-  - Tells which CustomResourceDefinitions could be removed without a loss. All objects of a kind go with its definition.
-  - A cluster is asked once for its definitions, and once for the objects of each that is wanted.
+  - Determines which CustomResourceDefinitions can be removed without losing objects. All objects of a kind are deleted
+    with its definition.
+  - Sends one request for the definitions of a cluster, and one for the objects of each chosen one.
 options:
   groups:
-    description: API groups whose definitions are wanted.
+    description: API groups whose definitions are chosen.
     type: list
     elements: str
     default: []
   names:
-    description: Definitions that are wanted besides.
+    description: Names of further definitions.
     type: list
     elements: str
     default: []
@@ -33,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See what is left of cert-manager
+- name: Gather the remaining definitions of cert-manager
   modelplane.fleet.definition_info:
     clusters:
       - name: onprem
@@ -75,7 +76,7 @@ clusters:
           kind: Issuer
           # The label app.kubernetes.io/managed-by.
           managed_by: Helm
-          # -1 where no version is served, so that nobody can count them.
+          # -1 where no version is served, so that they cannot be counted.
           objects: 0
 failed_clusters:
   description: The clusters that could not be asked.
@@ -106,11 +107,11 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3")
 
-    def look(client: Client) -> dict[str, Any]:
+    def read(client: Client) -> dict[str, Any]:
         return {"definitions": described(client, module.params["groups"], module.params["names"])}
 
     with per_cluster.telling_arguments(module):
-        per_cluster.end(module, per_cluster.on_each(module, look))
+        per_cluster.end(module, per_cluster.on_each(module, read))
 
 
 def main() -> None:
