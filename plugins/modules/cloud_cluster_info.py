@@ -7,18 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_cluster_info
-short_description: Clusters of a fleet that are to be created in a cloud, and as what
+short_description: Gather the clusters of a fleet that are to be created in a cloud
 version_added: 0.1.0
 description:
-  - Returns of each InferenceCluster what it becomes in its cloud, and each object of the kind of a cloud that a user
-    wrote.
-  - Tells what is wrong with each of them before anything is made. What is wrong with a pool of an InferenceCluster is
-    told there.
-  - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests. What an
-    InferenceCluster became earlier counts only if that InferenceCluster is no more.
+  - Returns the cloud cluster of each InferenceCluster, and each object of the kind of a cloud that a user wrote.
+  - Returns the problems of each of them before anything is created. Problems of a pool of an InferenceCluster are
+    returned with that InferenceCluster.
+  - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there. The
+    cloud cluster of an earlier run is included only if its InferenceCluster no longer exists.
   - An object of the kind of a cloud in the namespace C(modelplane-system), and an InferenceCluster of its name with
-    source C(Existing) and the Secret of its kubeconfig, are one cluster. Where another Secret is written, the
-    problem says which one it has to be.
+    source C(Existing) and the Secret of its kubeconfig, are one cluster. If another Secret is written, the problem has
+    the expected name.
 options:
   path:
     description:
@@ -33,12 +32,12 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See which clusters are to be made
+- name: Gather the clusters that are to be created
   modelplane.fleet.cloud_cluster_info:
     resources: [manifests/]
   register: cloud
 
-- name: Tell what is wrong with them
+- name: Show their problems
   ansible.builtin.debug:
     msg: "{{ cloud.clusters.values() | map(attribute='problems') | flatten }}"
 """
@@ -54,7 +53,7 @@ clusters:
       type: str
       returned: always
     provider:
-      description: The name of the cloud, as variables have it; empty for a cluster that is not created in one.
+      description: The name of the cloud, as in variables; empty for a cluster that is not created in one.
       type: str
       returned: always
     object:
@@ -64,19 +63,19 @@ clusters:
       type: dict
       returned: always
     cloud_name:
-      description: The name of the cluster in its cloud; empty when it is not made in one.
+      description: The name of the cluster in its cloud; empty when it is not created in one.
       type: str
       returned: always
     project:
-      description: The project in its cloud that is written; empty when that of the credentials is taken.
+      description: The project of the cluster in its cloud; empty when that of the credentials is used.
       type: str
       returned: always
     replicas:
-      description: How many ModelReplicas are scheduled on it.
+      description: The number of ModelReplicas that are scheduled on it.
       type: int
       returned: always
     problems:
-      description: What is wrong with it, a line each.
+      description: The problems of the cluster, one line each.
       type: list
       elements: str
       returned: always
@@ -91,8 +90,8 @@ clusters:
       problems: []
 held:
   description:
-    - The clusters that are to stay as they are, as their manifest, or that of a class of theirs, has errors. They are
-      not in RV(clusters).
+    - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
+      RV(clusters).
     - Always empty unless O(invalid=hold).
   returned: success
   type: list

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: definition_info
-short_description: Which CustomResourceDefinitions clusters have, and how many objects of each
+short_description: Gather the CustomResourceDefinitions of clusters and the number of their objects
 version_added: 0.1.0
 description:
-  - Tells which CustomResourceDefinitions could be removed without a loss. All objects of a kind go with its definition.
-  - A cluster is asked once for its definitions, and once for the objects of each that is wanted.
+  - Determines which CustomResourceDefinitions can be removed without losing objects. All objects of a kind are deleted
+    with its definition.
+  - Sends one request for the definitions of a cluster, and one for the objects of each chosen one.
 options:
   groups:
-    description: API groups whose definitions are wanted.
+    description: API groups whose definitions are chosen.
     type: list
     elements: str
     default: []
   names:
-    description: Definitions that are wanted besides.
+    description: Names of further definitions.
     type: list
     elements: str
     default: []
@@ -33,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See what is left of cert-manager
+- name: Gather the remaining definitions of cert-manager
   modelplane.fleet.definition_info:
     clusters:
       - name: onprem
@@ -131,7 +132,7 @@ def work(module: AnsibleModule) -> None:
             "kept": [_kept(name, each["objects"]) for name, each in found.items() if each["objects"]],
         }
 
-    with per_cluster.telling_arguments(module):
+    with per_cluster.reported_arguments(module):
         per_cluster.end(module, per_cluster.on_each(module, read))
 
 

@@ -10,12 +10,12 @@ module: kubeconfig_secret
 short_description: Keep the kubeconfig of a cluster in a Secret on the control cluster
 version_added: 0.1.0
 description:
-  - Writes a Secret on the control cluster with a kubeconfig that reaches one cluster just as the modules of this
-    collection do, whichever way that is, so that what runs on the control cluster can reach it too.
-  - The kubeconfig holds the credentials themselves and names neither files nor programs. A token of a cloud is made
-    again with each run, as it ends (in some clouds after 15 minutes). A new token alone is no change, but told as
-    RV(renewed).
-  - The namespace is made when it is not there. A Secret without the label
+  - Writes a Secret on the control cluster with a kubeconfig that connects to one cluster in the same way as the modules
+    of this collection, for programs on the control cluster.
+  - The kubeconfig contains the credentials themselves and refers to no files or programs. A token of a cloud is renewed
+    with each run, as it expires (in some clouds after 15 minutes). A new token alone is reported as RV(renewed), not as
+    a change.
+  - A missing namespace is created. A Secret without the label
     C(app.kubernetes.io/managed-by=modelplane.fleet), or with the label C(modelplane.ai/cluster) of another cluster, is
     neither changed nor deleted, and fails the task.
 options:
@@ -39,8 +39,8 @@ options:
   account_key:
     description:
       - A Secret on the control cluster with the key of a service account of the cloud that the cluster is in, as the
-        role of that cloud writes it. The token in the kubeconfig is then one of that account, which may do less than
-        whoever runs this.
+        role of that cloud writes it. The token in the kubeconfig is then one of that account, which may have fewer
+        permissions than the credentials of this run.
     type: dict
     aliases: [google_key]
     suboptions:
@@ -79,13 +79,13 @@ attributes:
   check_mode:
     support: full
     description:
-      - Nothing is written, and no token is made. The cluster need not be there as long as the Secret is not.
+      - Nothing is written, and no token is created. The cluster need not exist while the Secret does not.
   diff_mode:
     support: full
     description: Labels, servers and certificates are shown, and no credentials.
   idempotent:
     support: full
-    description: The token is renewed with each run, which is told as RV(renewed) and not as a change.
+    description: The token is renewed with each run, which is reported as RV(renewed) and not as a change.
 notes:
   - O(clusters) has exactly one entry here, and O(control) is needed.
 seealso:
@@ -93,14 +93,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Publish how a cluster is reached
+- name: Publish the kubeconfig of a cluster
   modelplane.fleet.kubeconfig_secret:
     control: {}
     clusters: "{{ ['us-west'] | modelplane.fleet.connections(hostvars) }}"
     secret: {namespace: modelplane-system, name: us-west-kubeconfig-df709}
     labels: {modelplane.ai/cluster: us-west}
 
-- name: Publish how a cluster in a cloud is reached, with the token of its own service account
+- name: Publish the kubeconfig of a cluster in a cloud, with the token of its own service account
   modelplane.fleet.kubeconfig_secret:
     control: {}
     clusters: "{{ ['us-central'] | modelplane.fleet.connections(hostvars) }}"
@@ -122,12 +122,12 @@ secret:
   type: dict
   sample: {namespace: modelplane-system, name: us-west-kubeconfig-df709, key: kubeconfig}
 renewed:
-  description: Whether the credentials were made anew and nothing else changed (in check mode, whether that would be).
+  description: Whether only the credentials were renewed (in check mode, would be).
   returned: success
   type: bool
   sample: true
 server:
-  description: The API server, without what may be secret in its URL; empty where it is not known.
+  description: The API server, without parts of its URL that may be secret; empty where it is not known.
   returned: when O(state=present)
   type: str
   sample: https://us-west.example:6443

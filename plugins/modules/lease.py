@@ -84,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: Who holds the Lease now; empty for nobody.
+  description: The holder of the Lease; empty when it is free.
   returned: success
   type: str
   sample: runner-7/nightly-4711

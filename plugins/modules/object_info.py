@@ -129,7 +129,7 @@ def work(module: AnsibleModule) -> None:
         objects = [_projection(value, kind) for kind in module.params["kinds"] for value in _matching(client, kind)]
         return {"objects": objects, "names": [_name(value) for value in objects]}
 
-    with per_cluster.telling_arguments(module):
+    with per_cluster.reported_arguments(module):
         per_cluster.end(module, per_cluster.on_each(module, found))
 
 

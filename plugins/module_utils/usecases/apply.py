@@ -93,7 +93,7 @@ class Outcomes:
 
     @property
     def changed(self) -> bool:
-        """Whether anything changed on any cluster."""
+        """Return whether anything changed on any cluster."""
         return any(isinstance(each, Applied) and each.changed for each in self.every)
 
 
