@@ -12,7 +12,7 @@ from typing import Any
 from ansible.module_utils.common.yaml import yaml_dump, yaml_load
 from ansible_collections.modelplane.fleet.plugins.doc_fragments import aws, google
 
-_LOGINS = {"eks": aws.ModuleDocFragment, "gke": google.ModuleDocFragment}
+_LOGINS: dict[str, Any] = {"eks": aws.ModuleDocFragment, "gke": google.ModuleDocFragment}
 
 
 def _documentation() -> dict[str, Any]:

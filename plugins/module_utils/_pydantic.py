@@ -10,7 +10,7 @@ module and filter checks it first and reports which package is missing.
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 PYDANTIC_IMPORT_ERROR: str | None = None
 
@@ -25,7 +25,9 @@ else:
         PYDANTIC_IMPORT_ERROR = traceback.format_exc()
 
         class BaseModel:
-            """Stand-in: can be subclassed, nothing more."""
+            """Stand-in: can be subclassed, and has no fields."""
+
+            model_fields: ClassVar[dict[str, Any]] = {}
 
         class FieldInfo:
             """Stand-in for the description of a field."""

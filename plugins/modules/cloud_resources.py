@@ -10,7 +10,7 @@ module: cloud_resources
 short_description: Create, update and delete the objects of a cloud that a plan lists
 version_added: 0.1.0
 description:
-  - Brings the objects that a plan lists to the desired state, or deletes them. A plan is what
+  - Creates and updates the objects that a plan lists, or deletes them. A plan is what
     P(modelplane.fleet.eks_plan#filter) and P(modelplane.fleet.gke_plan#filter) return. A network, a cluster with its
     nodes, and the rights of both are one task.
   - All are read first. Nothing is begun when one of them has another owner, or when a field differs that the cloud
@@ -106,7 +106,7 @@ attributes:
     description: What changes of each object is shown, by its key.
   idempotent:
     support: full
-    description: Versions are fulfilled by newer ones, which release channels bring.
+    description: Versions are fulfilled by newer ones, as release channels install them.
 notes:
   - An object that works in part only, such as a cluster in C(DEGRADED), is a warning, with the reason that the cloud
     gives.

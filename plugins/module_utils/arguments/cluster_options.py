@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     SecretRef,
 )
 
@@ -55,7 +54,10 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
         elif name in found:
             problems.append(f"clusters[{index}].name: there are two clusters {name}")
         else:
-            found[name] = connection(name, entry, **limits)
+            try:
+                found[name] = connection(name, entry, **limits)
+            except ArgumentsError as error:
+                problems.append(str(error))
     if problems:
         raise ArgumentsError("\n".join(problems))
     return found
@@ -70,19 +72,21 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
-    """A connection of suboptions; those that are left out or None have their defaults."""
+    """Return a connection of suboptions; those that are left out or None have their defaults. Raises ArgumentsError."""
     texts = (
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),
     )
     values: dict[str, Any] = {key: str(given[key]) for key in texts if given.get(key)}
-    secret, eks, gke = (_given(given.get(key)) for key in ("secret", "eks", "gke"))
+    secret = _given(given.get("secret"))
+    ways = {cloud: options for cloud in LOGINS if (options := _given(given.get(cloud)))}
+    if len(ways) > 1:
+        raise ArgumentsError(f"{name}: {' and '.join(ways)} are given. Give one way to reach the cluster")
     verify = given.get("verify")
     return Connection(
         name,
         secret=SecretRef(**secret) if secret else None,
-        eks=Eks(**eks) if eks else None,
-        gke=Gke(**{"project": "", **gke}) if gke else None,
+        login=next((LOGINS[cloud].of(**options) for cloud, options in ways.items()), None),
         verify=True if verify is None else bool(verify),
         **values,
         **more,

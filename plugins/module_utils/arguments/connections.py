@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines, nearest_key, short_value
-
-if TYPE_CHECKING:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 
 KUBERNETES = "kubernetes"
 DIRECTORY = "directory"
@@ -44,27 +41,7 @@ OPTIONS: dict[str, Any] = {
     "kubeconfig_text": {"type": "str", "no_log": True},
     "context": {"type": "str"},
     "secret": secret_option("kubeconfig"),
-    "eks": {
-        "type": "dict",
-        "options": {
-            "cluster": {"type": "str", "required": True},
-            "region": {"type": "str"},
-            "profile": {"type": "str"},
-            "role_arn": {"type": "str"},
-            "endpoint": {"type": "str"},
-        },
-    },
-    "gke": {
-        "type": "dict",
-        "options": {
-            "project": {"type": "str"},
-            "location": {"type": "str", "required": True},
-            "cluster": {"type": "str", "required": True},
-            "credentials_file": {"type": "path"},
-            "endpoint": {"type": "str"},
-            "ca_file": {"type": "path"},
-        },
-    },
+    **{cloud.name: {"type": "dict", "options": dict(cloud.login.options)} for cloud in registry.CLOUDS},
     "server": {"type": "str"},
     "token": {"type": "str", "no_log": True},
     "ca_file": {"type": "path"},
@@ -84,34 +61,17 @@ CLUSTER_VARIABLES = (
     "fleet_kubeconfig",
     "fleet_context",
     "fleet_credentials",
-    "eks_cluster_accounts",
-    "eks_cluster_profile",
-    "eks_cluster_role_arn",
-    "eks_cluster_endpoint_url",
-    "gke_cluster_accounts",
-    "gke_cluster_project",
-    "gke_cluster_credentials_file",
-    "gke_cluster_endpoints",
-    "gke_cluster_ca_file",
+    *(variable for cloud in registry.CLOUDS for variable in cloud.login.variables(cloud.name)),
     "inventory_dir",
 )
 """The variables of a host of `workload_clusters` that say how it is reached."""
-_LOGINS = {
-    "eks": {
-        "eks_cluster_profile": "profile",
-        "eks_cluster_role_arn": "role_arn",
-        "eks_cluster_endpoint_url": "endpoint",
-    },
-    "gke": {"gke_cluster_credentials_file": "credentials_file", "gke_cluster_ca_file": "ca_file"},
-}
-"""By the way: variables that win over what is written there."""
 PROVISION_VARIABLES = ("fleet_provision", "__fleet_cloud_name")
 """The variables of a host of `workload_clusters` that say whether the fleet creates its cluster. The second one is the
 name of the cluster in its cloud in a run that found it absent, and therefore has no connection."""
 CONTROL_VARIABLES = ("fleet_control", "fleet_control_kubeconfig", "inventory_dir")
 """The variables of the host of `control_plane` that say how the control cluster is reached."""
 
-WAYS = ("kubeconfig", "kubeconfig_text", "secret", "eks", "gke", "server")
+WAYS = ("kubeconfig", "kubeconfig_text", "secret", *registry.BY_NAME, "server")
 """Keys of which a connection has exactly one; `context` alone means the user's own kubeconfig."""
 LITERAL_SECRETS = ("token", "kubeconfig_text")
 _WITH_CONTEXT = ("kubeconfig", "kubeconfig_text", "secret")
@@ -193,7 +153,7 @@ def cluster_connection(host: str, variables: Mapping[str, Any]) -> dict[str, Any
     problems = [] if isinstance(name, str) else [f"{host}: fleet_cluster must be text{_not_text(name)}"]
     connection = _written(f"{host}: fleet_connection", variables.get("fleet_connection"), problems)
     _shorten(host, connection, variables, problems)
-    for way in _LOGINS:
+    for way in registry.BY_NAME:
         if not problems and way in connection:
             connection[way] = _logged_in(host, way, connection[way], variables, problems)
     if not problems:
@@ -248,34 +208,24 @@ def checked_control(where: str, value: Any, folder: str) -> dict[str, Any]:
     return _absolute(connection, folder)
 
 
-def of_manifest(cluster: api.InferenceCluster | api.EKSCluster | api.GKECluster) -> dict[str, Any]:
-    """How a cluster is reached as its manifest tells it, empty when it does not.
+def of_manifest(cluster: api.InferenceCluster | api.CloudCluster) -> dict[str, Any]:
+    """Return how a cluster is reached as its manifest says it, nothing when it does not.
 
     An Existing cluster by its kubeconfig, a Secret on the control cluster. A cluster that is built for the fleet by its
-    name in the cloud, which follows from the manifest's name. The kubeconfigs of AKS, Nebius and Vultr are not told by
+    name in the cloud, which follows from the manifest's name. The kubeconfigs of clusters of other sources are not in
     manifests.
     """
-    # Reading options needs no pydantic, which importing the kinds does.
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-
-    if isinstance(cluster, api.EKSCluster):
-        return {"eks": {"cluster": eks_name(cluster.name, cluster.namespace), "region": cluster.spec.region}}
-    if isinstance(cluster, api.GKECluster):
-        return _gke(cluster.spec, gke_name(cluster.name, cluster.namespace))
+    if isinstance(cluster, api.CloudCluster):
+        own = registry.BY_KIND[cluster.kind]
+        return {own.name: own.login.of(cluster.spec, own.cluster_name(cluster.namespace, cluster.name))}
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing is not None:
         ref = source.existing.secret_ref
         return {"secret": {"namespace": SYSTEM_NAMESPACE, "name": ref.name, "key": ref.key}}
-    if source.source == "EKS" and source.eks is not None:
-        return {"eks": {"cluster": eks_name(cluster.name), "region": source.eks.region}}
-    if source.source == "GKE" and source.gke is not None:
-        return _gke(source.gke, gke_name(cluster.name))
-    return {}
-
-
-def _gke(place: Any, name: str) -> dict[str, Any]:
-    project = {"project": place.project} if place.project else {}
-    return {"gke": {**project, "location": place.region, "cluster": name}}
+    cloud, block = registry.BY_SOURCE.get(source.source), registry.block_of(source)
+    if cloud is None or block is None:
+        return {}
+    return {cloud.name: cloud.login.of(block, cloud.cluster_name(SYSTEM_NAMESPACE, cluster.name))}
 
 
 def target_of(connection: Mapping[str, Any], control: bool) -> str:
@@ -287,17 +237,6 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
     except ConnectionsError:
         return DIRECTORY
     return KUBERNETES
-
-
-def eks_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
-    """The name in AWS of the EKS cluster that is built for an InferenceCluster, or for an EKSCluster."""
-    return eks_names.cluster_name(namespace, cluster)
-
-
-def gke_name(cluster: str, namespace: str = SYSTEM_NAMESPACE) -> str:
-    """The name in Google Cloud of the GKE cluster that is built for an InferenceCluster, or for a GKECluster, at most
-    40 characters."""
-    return gke_names.cluster_name(namespace, cluster)
 
 
 def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any], problems: list[str]) -> None:
@@ -319,27 +258,36 @@ def _shorten(host: str, connection: dict[str, Any], variables: Mapping[str, Any]
 def _logged_in(
     host: str, way: str, written: Mapping[str, Any], variables: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
-    """A cluster in a cloud with the login that makes it, as who made it may work on it: the variables of the role that
-    makes it win over what is written, and that over the account of the cluster's credentials. The project is that of
-    the cluster, so what is written of it wins."""
+    """Return a cluster in a cloud with the login that creates it, who may work on it: the variables of the role that
+    creates it win over what is written, and that over the account of the cluster's credentials."""
+    login = registry.BY_NAME[way].login
     accounts = variables.get(f"{way}_cluster_accounts") or {}
     name = variables.get("fleet_credentials") or "default"
     account = accounts.get(name) if isinstance(accounts, Mapping) else None
     found = {}
     for key, value in account.items() if isinstance(account, Mapping) else ():
-        if key not in OPTIONS[way]["options"]:
-            hint = nearest_key(key, OPTIONS[way]["options"])
+        if key not in login.options:
+            hint = nearest_key(key, login.options)
             problems.append(f"{host}: {way}_cluster_accounts.{name}.{key} is not a known key. {hint}")
         elif value:
             found[key] = value
-    if variables.get("gke_cluster_project") and way == "gke":
-        found["project"] = variables["gke_cluster_project"]
+    found.update(_set_by(variables, login.defaults))
     found.update(written)
-    found.update((key, variables[name]) for name, key in _LOGINS[way].items() if variables.get(name))
-    endpoints = variables.get("gke_cluster_endpoints")
-    if way == "gke" and isinstance(endpoints, Mapping) and endpoints.get("container"):
-        found["endpoint"] = endpoints["container"]
-    return _options(f"{host}: login of fleet_connection.{way}", found, OPTIONS[way]["options"], problems)
+    found.update(_set_by(variables, login.overrides))
+    return _options(f"{host}: login of fleet_connection.{way}", found, login.options, problems)
+
+
+def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options that variables, or keys of variables (`variable.key`), set."""
+    found = {}
+    for name, option in names.items():
+        variable, _, key = name.partition(".")
+        value = variables.get(variable)
+        if key:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value:
+            found[option] = value
+    return found
 
 
 def _written(where: str, value: Any, problems: list[str]) -> dict[str, Any]:
@@ -385,7 +333,7 @@ def _not_text(value: Any) -> str:
 def _ways(connection: Iterable[str]) -> list[str]:
     """The ways that are given. A server beside a name in a cloud is no other way: it spares asking the cloud for it."""
     ways = [way for way in WAYS if way in connection]
-    return [way for way in ways if way != "server" or not {"eks", "gke"} & set(ways)]
+    return [way for way in ways if way != "server" or not registry.BY_NAME.keys() & set(ways)]
 
 
 def _contradictions(where: str, connection: Mapping[str, Any]) -> list[str]:

@@ -10,7 +10,9 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
@@ -105,7 +107,12 @@ KNOWN = frozenset(
 )
 
 
-OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
+_CLOUD_STATES = tuple(f"{name}_cluster_state" for name in registry.BY_NAME)
+OF_PLAYBOOKS = (
+    "serving_stack_state",
+    "existing_cluster_state",
+    *_CLOUD_STATES,
+)
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
 _NO_GROUPS: Mapping[str, Collection[str]] = {}
@@ -116,6 +123,45 @@ _LIKE = {
     WORKLOAD_CLUSTERS: re.compile("(workload|inference|fleet)?clusters?$|workloads?$"),
 }
 """The groups that playbooks look for, and other names, without all but letters and digits, that mean them."""
+
+
+OF_HOSTS = (
+    *("fleet_cluster", "fleet_target", "fleet_drained", "fleet_serving_stack", "__fleet_cloud_name"),
+    *_CLOUD_STATES,
+)
+"""Variables of hosts of `workload_clusters` that `fleet_hosts` reads."""
+_INSTALLED = ("gateway.networking.k8s.io", "inference.networking.k8s.io", "leaderworkerset.x-k8s.io", "metallb.io")
+"""API groups that the serving stack and the gateway of the control cluster serve."""
+
+
+def fleet_hosts(
+    fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], play_hosts: Collection[str]
+) -> dict[str, Any]:
+    """Return what the hosts of an inventory are to a run, in the order of `clusters`: variables by host.
+
+    `fleet`: the variables of the host of the fleet. `play_hosts`: the hosts of this run.
+    """
+    names = {host: str(variables.get("fleet_cluster") or host) for host, variables in clusters.items()}
+    files = [host for host in clusters if clusters[host].get("fleet_target") != connections.KUBERNETES]
+    here = [clusters[host] for host in clusters if host in play_hosts]
+    managed = {str(variables.get("fleet_serving_stack") or "managed") for variables in here}
+    managed.add(str(fleet.get("fleet_control_gateway") or "managed"))
+    drained = [names[host] for host in clusters if boolean(clusters[host].get("fleet_drained") or False, strict=False)]
+    return {
+        "names": list(names.values()),
+        "declared": [names[host] for host in files],
+        "others": [names[host] for host in clusters if host not in play_hosts and host not in files],
+        "drain": list(dict.fromkeys([*_listed(fleet.get("fleet_drain")), *drained])),
+        "absent": [variables["__fleet_cloud_name"] for variables in here if "__fleet_cloud_name" in variables],
+        "removes": any(variables.get(name) == "absent" for variables in here for name in _CLOUD_STATES),
+        "promised": list(_INSTALLED) if managed == {"managed"} else [],
+    }
+
+
+def _listed(value: Any) -> list[str]:
+    """Return names that are given one by one, in a list, or with commas between."""
+    given = value if isinstance(value, (list, tuple)) else [value or ""]
+    return [name.strip() for each in given for name in str(each).split(",") if name.strip()]
 
 
 def problems(

@@ -76,7 +76,7 @@ def end(module: AnsibleModule, found: Mapping[str, Mapping[str, Any]], *, may_fa
 
 
 @contextlib.contextmanager
-def telling_arguments(module: AnsibleModule) -> Iterator[None]:
+def reported_arguments(module: AnsibleModule) -> Iterator[None]:
     """Fail with what is wrong with the arguments."""
     try:
         yield

@@ -142,15 +142,15 @@ class Finder:
         return [form.tagged(each) for each in found if each["State"] in _NAT_STATES]
 
     def route_table(self, resource: Resource) -> Found | None:
-        vpc = resource["body"]["VpcId"]
+        """Return a route table: the one of its name, or else the one that its first subnet uses, which can have no
+        other."""
+        vpc, subnets = resource["body"]["VpcId"], resource["body"]["SubnetIds"]
         if has_unknown(vpc):
             return None
-        found = self.ec2(
-            "describe_route_tables",
-            "RouteTables",
-            f"find {title(resource)}",
-            {"vpc-id": vpc, "tag:Name": resource["name"]},
-        )
+        operation, key, purpose = "describe_route_tables", "RouteTables", f"find {title(resource)}"
+        found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "tag:Name": resource["name"]})
+        if not found and subnets and not has_unknown(subnets[0]):
+            found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "association.subnet-id": subnets[0]})
         tables = [form.route_table(each) for each in found]
         tables = sorted(tables, key=lambda each: (not each["SubnetIds"], each["RouteTableId"]))
         return _first(tables, resource)
@@ -336,7 +336,9 @@ class Finder:
             found, identity = _SHAPES.get(name, form.tagged)(each), str(each[kind.id])
             candidates = (each.get("GroupName"), each.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
             body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
-            yield _sibling(name, str(next(filter(None, candidates))), beside["parent"], body), found
+            sibling = _sibling(name, str(next(filter(None, candidates))), beside["parent"], body)
+            # Several may have one name.
+            yield {**sibling, "key": f"{name} {identity}"}, found
 
     def by_id(self, resource: Resource) -> Found | None:
         """Return an object of EC2 by its id."""

@@ -32,6 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 _NEW_ROLE = re.compile(r"role\b.*(assum|exist|trust|invalid|not found|polic)|trust (relationship|polic)", re.I | re.S)
 _UNCHANGED = re.compile(r"already at the desired|no (changes|updates?) (are )?(needed|to be)|nothing to update", re.I)
 _UNDER_WAY = re.compile(r"not in ACTIVE status|in progress", re.I)
+_ATTACHED = re.compile(r"has nodegroups attached", re.I)
+_IN_USE = ("DependencyViolation", "DeleteConflict", "InvalidIPAddress.InUse")
 _INVALID = ("InvalidParameterException", "InvalidRequestException")
 _NO_NODES = "InsufficientNumberOfReplicas"
 """Issue of an addon whose pods have no node yet: it recovers by itself once there is one."""
@@ -151,6 +153,8 @@ class AwsProvider:
                 return None
             if error.exists:
                 error.meaning = "outdated"
+            elif error.code == "ResourceInUseException":
+                error.meaning = "busy"
             elif error.absent:
                 error.too_early = "what it refers to to be known everywhere"
             _explain(error)
@@ -166,7 +170,7 @@ class AwsProvider:
         except AwsError as error:
             if error.absent:
                 return
-            if error.code in ("DependencyViolation", "DeleteConflict"):
+            if error.code in _IN_USE or _ATTACHED.search(error.message):
                 error.too_early = "what used it to be gone everywhere"
             elif error.code == "ResourceInUseException":
                 error.meaning = "busy"

@@ -66,7 +66,7 @@ class Account:
 
 def account(module: Any) -> Account:
     """The account that the arguments of a module name; fails the module where there is none."""
-    libraries.need(module, AWS_PACKAGE)
+    libraries.need(module, late={AWS_PACKAGE: load_aws})
     try:
         return from_params(module.params)
     except AwsError as error:

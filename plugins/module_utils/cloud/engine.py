@@ -136,7 +136,11 @@ class Engine:
 
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
         """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
-        listed = {_identity(each) for each in self._listed.values()}
+        listed = {
+            identity
+            for key, each in self._listed.items()
+            for identity in _identities(self._kind(key), each, survey[key])
+        }
         work = {
             key: (lambda key=key: list(self._provider.siblings(self._resolved(key, survey))))
             for key, actual in survey.items()
@@ -150,7 +154,7 @@ class Engine:
             for sibling, actual in siblings:
                 kind = self._provider.kinds[sibling["kind"]]
                 ours = bool(owner) and self._provider.owners.of(kind, actual) == owner
-                if ours and self._changes_kind(sibling) and _identity(sibling) not in listed:
+                if ours and self._changes_kind(sibling) and not _identities(kind, sibling, actual) & listed:
                     found[f"unlisted {sibling['key']}"] = sibling
         return found
 
@@ -256,5 +260,9 @@ class Engine:
         return self._locks.setdefault(self._provider.scope(resource), threading.RLock())
 
 
-def _identity(resource: Resource) -> tuple[str, str, str]:
-    return resource["kind"], resource["parent"], resource["name"]
+def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
+    """Return what tells an object apart: its name, which some kinds can lose, and its id."""
+    found: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
+    if kind.id and actual:
+        found.add((resource["kind"], str(actual[kind.id])))
+    return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, Seen, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
@@ -144,7 +144,11 @@ class Run:
             raise status.error
 
     def send(self, action: Action) -> Operation | None:
-        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again."""
+        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again.
+
+        The error of a change that is too early for too long is that of the cloud.
+        """
+        errors: list[CloudError] = []
 
         def again() -> Seen:
             try:
@@ -152,6 +156,7 @@ class Run:
             except CloudError as error:
                 if not (error.busy or error.too_early):
                     raise
+                errors[:] = [error]
                 return Seen(_waiting(action.title, error), value=error)
 
         first = again()
@@ -163,9 +168,14 @@ class Run:
         limit = self.wait.timeout if first.value.busy else min(_NEW_SECONDS, self.wait.timeout)
         attempts = [first]
         wait = replace(self.wait, timeout=limit, delay=min(self.wait.delay, _BUSY_DELAY))
-        waited: Operation | None = wait.until(
-            lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
-        )
+        try:
+            waited: Operation | None = wait.until(
+                lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
+            )
+        except CloudError as error:
+            if error.code == WAIT_TIMEOUT and errors[-1].too_early:
+                raise errors[-1] from None
+            raise
         return waited
 
     def pause(self, attempt: int) -> None:
@@ -247,8 +257,8 @@ class Reconciler:
 
     def _create(self) -> Actual:
         """Create the object; one that another run created meanwhile is compared."""
-        last: CloudError | None = None
-        for attempt in range(_ROUNDS):
+        attempt = 0
+        while True:
             self._run.pause(attempt)
             action = self._provider.creation(self._resource)
             try:
@@ -256,17 +266,17 @@ class Reconciler:
             except CloudError as error:
                 if not (error.exists or error.outdated):
                     raise
-                last = error
                 actual = self._adopted() if error.exists else self._owned()
                 if actual is not None:
                     return actual
+                attempt += 1
+                if attempt == _ROUNDS:
+                    raise
                 continue
             self._created()
             self._run.finish(operation)
             # What a call that creates does not take is an update.
             return self._update(self._until_ready(new=True))
-        assert last is not None
-        raise last
 
     def _adopted(self) -> Actual | None:
         """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
@@ -296,7 +306,9 @@ class Reconciler:
                 return Seen("", done=True, value=self._updated(actual))
             except CloudError as error:
                 too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
-                if not (error.busy or error.outdated or error.absent or too_early):
+                # What is said to be absent may be something that the call refers to, and never come.
+                meanwhile = error.outdated or (error.absent and not error.too_early)
+                if not (error.busy or meanwhile or too_early):
                     raise
                 if (error.busy or too_early) and not self._run.until_done:
                     raise LaterError(f"{_waiting(self._title, error)}: run again") from None
@@ -338,8 +350,8 @@ class Reconciler:
     # Deletion
 
     def _delete(self, actual: Actual, *, tell: bool = True) -> None:
-        last: CloudError | None = None
-        for attempt in range(_ROUNDS):
+        attempt = 0
+        while True:
             self._run.pause(attempt)
             try:
                 if self._run.phase(self._resource, actual) != "deleting":
@@ -351,13 +363,13 @@ class Reconciler:
                     return
                 if not error.outdated:
                     raise
-                last = error
-            found = self._owned()
-            if found is None:
-                return
-            actual = found
-        assert last is not None
-        raise last
+                found = self._owned()
+                if found is None:
+                    return
+                actual = found
+                attempt += 1
+                if attempt == _ROUNDS:
+                    raise
 
     def _send_deletion(self, actual: Actual, *, tell: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
@@ -388,14 +400,16 @@ class Reconciler:
         return self._until(poll, f"{self._title} to be ready")
 
     def _until_gone(self, before: Actual) -> None:
-        had_failed = self._run.phase(self._resource, before) == "failed"
+        # A reading of a moment after the call may still be of before it.
+        phases = [self._run.phase(self._resource, before)]
 
         def poll() -> Seen:
             actual = self._provider.find(self._resource)
             if actual is None:
                 return Seen(f"{self._title} is gone", done=True, value={})
             state = self._run.state(self._resource, actual)
-            failed = state.phase == "failed" and not had_failed
+            failed = state.phase == "failed" and phases[-1] != "failed"
+            phases.append(state.phase)
             failure = f"it could not be deleted: {self._run.failure(self._resource, state)}" if failed else ""
             return Seen(f"{self._title} is {state.word or 'there'}", failure=failure)
 

@@ -12,6 +12,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 
 TIMEOUT = 1800
+WAIT_TIMEOUT = "WaitTimeout"
+"""Code of the error of what is not done in time."""
 
 
 def arguments(timeout: int = TIMEOUT) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def wait_for(
             raise error(
                 f"wait for {what}",
                 f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (message, fault)))}",
-                code="WaitTimeout",
+                code=WAIT_TIMEOUT,
                 hint=f"Nothing is lost: {error.cloud} goes on, and so does the next run. A longer wait_timeout waits "
                 "longer",
             )

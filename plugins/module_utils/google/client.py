@@ -17,8 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, ask
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens, ask
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts, retry_after
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE
+from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens, tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, tokens
 
 ARGUMENTS: dict[str, Any] = {
     "project": {"type": "str"},
@@ -27,7 +27,7 @@ _LOGIN = "log in to Google"
 
 def client(module: Any) -> Client:
     """The client that the arguments of a module name; fails the module where there is none."""
-    libraries.need(module, GOOGLE_PACKAGE, "urllib3")
+    libraries.need(module, "urllib3", late={GOOGLE_PACKAGE: load_google})
     try:
         return from_params(module.params)
     except GoogleError as error:

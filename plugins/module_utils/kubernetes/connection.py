@@ -10,7 +10,9 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke, kubeconfig
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Login
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
@@ -33,32 +35,8 @@ class SecretRef:
 
 
 @dataclass(frozen=True)
-class Eks:
-    """A cluster of Amazon EKS. `endpoint`: URL of the EKS API where it is not the region's public one."""
-
-    cluster: str
-    region: str = ""
-    profile: str = ""
-    role_arn: str = ""
-    endpoint: str = ""
-
-
-@dataclass(frozen=True)
-class Gke:
-    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
-    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
-
-    project: str
-    location: str
-    cluster: str
-    credentials_file: str = ""
-    endpoint: str = ""
-    ca_file: str = ""
-
-
-@dataclass(frozen=True)
 class Connection:
-    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, eks, gke, server.
+    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server.
 
     A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
     arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
@@ -70,8 +48,7 @@ class Connection:
     kubeconfig_text: str = field(default="", repr=False)
     context: str = ""
     secret: SecretRef | None = None
-    eks: Eks | None = None
-    gke: Gke | None = None
+    login: Login | None = None
     server: str = ""
     token: str = field(default="", repr=False)
     ca_text: str = ""
@@ -88,7 +65,7 @@ class Connection:
 
 # The service account of a pod (Kubernetes, "Accessing the Kubernetes API from a Pod").
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_HINT = "Give one of kubeconfig, kubeconfig_text, secret, eks, gke, server"
+_HINT = f"Give one of kubeconfig, kubeconfig_text, secret, {', '.join(LOGINS)}, server"
 
 
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
@@ -127,7 +104,7 @@ class _Resolver:
         _check_sources(given)
         if given.secret is not None and self._control is None:
             raise AccessError("its kubeconfig is in a Secret, and no control cluster is given", "Set control")
-        if given.secret is not None or given.eks is not None or given.gke is not None:
+        if given.secret is not None or given.login is not None:
             return given.server
         self._prepared = self._resolve()
         return self._prepared.server
@@ -140,10 +117,8 @@ class _Resolver:
         given = self._connection
         if given.secret is not None:
             target = kubeconfig.load([self._from_secret(given.secret)], given.context)
-        elif given.eks is not None:
-            target = _eks(given.eks, given.server)
-        elif given.gke is not None:
-            target = _gke(given.gke, given.server)
+        elif given.login is not None:
+            target = _in_cloud(given.login, given.server)
         elif given.server:
             target = Target(checked_url(given.server, "server", ("https", "http")), Fixed(bearer(given.token)))
         elif given.kubeconfig_text:
@@ -184,14 +159,12 @@ class _Resolver:
 
 
 def _check_sources(given: Connection) -> None:
-    """Exactly one way; `server` along with eks or gke says where the cluster is, so that no API of a cloud is asked."""
+    """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
     named = {
         "kubeconfig": given.kubeconfig,
         "kubeconfig_text": given.kubeconfig_text,
         "secret": given.secret,
-        "eks": given.eks,
-        "gke": given.gke,
-        "server": given.server if given.eks is None and given.gke is None else "",
+        **({given.login.cloud: given.login} if given.login else {"server": given.server}),
     }
     ways = [name for name, value in named.items() if value]
     if len(ways) > 1:
@@ -200,7 +173,7 @@ def _check_sources(given: Connection) -> None:
         raise AccessError("no way to reach it is given", _HINT)
     if given.token and ways != ["server"]:
         raise AccessError("token is given without server", "A token goes with server")
-    if given.context and (given.server or given.eks or given.gke):
+    if given.context and (given.server or given.login):
         raise AccessError("context is given without a kubeconfig")
     if given.ca_file and given.ca_text:
         raise AccessError("ca_file and ca_text are given", "Give one of them")
@@ -224,20 +197,9 @@ def _user(name: str) -> str:
     return name
 
 
-def _eks(desired: Eks, server: str) -> Target:
-    account = (desired.region, desired.profile, desired.role_arn)
-    found, ca = (server, "") if server else eks.describe(desired.cluster, *account, desired.endpoint)
-    return Target(checked_url(found, "server", ("https",)), Minted(eks.minter(desired.cluster, *account)), ca=ca)
-
-
-def _gke(desired: Gke, server: str) -> Target:
-    if server:
-        found, ca = server, ""
-    else:
-        where = (desired.project, desired.location, desired.cluster)
-        found, ca = gke.describe(*where, desired.credentials_file, desired.endpoint, desired.ca_file)
-    mint = gke.minter(desired.credentials_file, desired.ca_file)
-    return Target(checked_url(found, "server", ("https",)), Minted(mint), ca=ca)
+def _in_cloud(login: Login, server: str) -> Target:
+    found, ca = (server, "") if server else login.find()
+    return Target(checked_url(found, "server", ("https",)), Minted(login.mint), ca=ca)
 
 
 def _standard(context: str) -> Target:

@@ -25,7 +25,7 @@ API_VERSIONS = (
     "client.authentication.k8s.io/v1beta1",
 )
 _SECONDS = 60.0
-# Tokens, wherever they turn up: JSON Web Tokens, tokens of EKS and Google.
+# Tokens, wherever they turn up: JSON Web Tokens, tokens of clouds.
 _TOKENS = re.compile(r"eyJ[\w-]{10,}(\.[\w-]*)*|k8s-aws-v1\.[\w-]+|ya29\.[\w.-]+")
 
 

@@ -137,7 +137,7 @@ def _gone(client: Client, value: Object) -> Readiness:
 def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
     live = _live(client, value)
     if live is None:
-        return Readiness("progressing", "it is not there")
+        return Readiness("progressing", "it does not exist")
     conditions = entries(live, "status", "conditions")
     generation = number(live, "metadata", "generation")
     if stated(conditions, condition, generation) == "True":

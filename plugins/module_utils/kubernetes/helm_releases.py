@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 
 _DEFINITION = "CustomResourceDefinition"
 # Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.
+WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", _DEFINITION)
+"""Kinds of objects of a release that become ready."""
 _LARGEST = 32 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 _NUMBER = re.compile("[0-9]{1,18}")

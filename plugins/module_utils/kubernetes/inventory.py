@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     Entry,
+    Inventory,
+    InventoryError,
     Key,
-    Record,
-    RecordError,
-    lines_of,
     of_parts,
+    readable_entries,
     to_parts,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -75,7 +75,7 @@ class RecordStore:
         if self._parts:
             try:
                 self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
-            except RecordError as error:
+            except InventoryError as error:
                 self.error = f"the record {self._name(1)} cannot be read: {error}"
         self.shared = frozenset(
             key
@@ -87,7 +87,7 @@ class RecordStore:
             key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
         }
 
-    def write(self, record: Record) -> None:
+    def write(self, record: Inventory) -> None:
         """Write the record to the server; nothing is sent for a part that is as it should be.
 
         Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
@@ -138,12 +138,12 @@ class RecordStore:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_DATA: part}}
 
 
-def _readable(parts: Mapping[str, Object]) -> Record:
+def _readable(parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
         return of_parts(text(part, "data", _DATA) for part in parts.values())
-    except RecordError:
+    except InventoryError:
         found: dict[Key, Entry] = {}
         for part in parts.values():
-            found.update(lines_of(text(part, "data", _DATA)))
+            found.update(readable_entries(text(part, "data", _DATA)))
         return found

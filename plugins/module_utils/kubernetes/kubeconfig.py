@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
     ClientCertificate,
@@ -32,8 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.exec_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-# Where API servers of EKS, and of GKE with a DNS endpoint, have their names.
-CLOUD_DOMAINS = (".eks.amazonaws.com", ".eks.amazonaws.com.cn", ".gke.goog")
+# Of API servers that have a name in their cloud.
+CLOUD_DOMAINS = tuple(domain for logins in LOGINS.values() for domain in logins.domains)
 _MAX_NODES = 100_000
 
 
@@ -239,9 +239,11 @@ def _credentials(user: _Node, cluster: _Node) -> Credentials:
         return Minted(_mint(program, cluster), pair)
     provider = user.node("auth-provider")
     if provider is not None:
-        if provider.text("name") != "gcp":
+        name = provider.text("name")
+        mint = next((logins.auth_providers[name] for logins in LOGINS.values() if name in logins.auth_providers), None)
+        if mint is None:
             raise provider.error("name", "is an auth provider that Kubernetes no longer has", "Use exec or a token")
-        return Minted(_own(provider, cluster, gke.minter("")), pair)
+        return Minted(_own(provider, cluster, mint), pair)
     return Fixed("", pair)
 
 
@@ -252,7 +254,7 @@ def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
         raise node.error(
             "",
             f"asks for a token of our own cloud account for {host}, which is no name of that cloud",
-            "Connect with eks: or gke: instead",
+            f"Connect with {' or '.join(f'{name}:' for name in LOGINS)} instead",
         )
     return mint
 
@@ -270,7 +272,8 @@ def _mint(node: _Node, cluster: _Node) -> Mint:
         env[item["name"]] = str(item.get("value") or "")
     name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
     try:
-        own = eks.from_exec(name, args, env) or gke.from_exec(name, args, env)
+        minters = (logins.of_program(name, args, env) for logins in LOGINS.values())
+        own = next((mint for mint in minters if mint is not None), None)
     except AccessError as error:
         raise node.error("args", str(error), error.hint) from None
     if own is not None:

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
 
-The token in it ends (that of EKS after 15 minutes), so it is renewed with each run. That alone is no change:
+The token in it ends (in some clouds after 15 minutes), so it is renewed with each run. That alone is no change:
 where the cluster is and which certificate it has are.
 """
 
@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, owned_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import owned_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Fixed, bearer
@@ -50,11 +51,11 @@ def ensure(
     labels: Mapping[str, str],
     *,
     check_mode: bool,
-    google_key: SecretRef | None = None,
+    account_key: SecretRef | None = None,
 ) -> Written:
     """The Secret with a kubeconfig that reaches `cluster`, and a token of now: that of the service account whose key is
-    in the Secret `google_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError; also for a Secret
-    that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
+    in the Secret `account_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError, also for a
+    Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
     either."""
     desired = owned_secret.labels(labels)
     live = owned_secret.read(control, place)
@@ -67,8 +68,8 @@ def ensure(
     after = {"labels": {**before.get("labels", {}), **desired}, "kubeconfig": here}
     changed = before != after
     if not check_mode:
-        if google_key is not None:
-            target = replace(target, credentials=_of_key(control, google_key), impersonate="")
+        if account_key is not None:
+            target = replace(target, credentials=_of_key(control, account_key), impersonate="")
         owned_secret.write(control, place, desired, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
@@ -84,16 +85,18 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
 
 
 def _of_key(control: Client, place: SecretRef) -> Fixed:
-    """A token of the key of a Google service account in a Secret. Raises ApiError and AccessError."""
+    """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
     origin = f"(Secret {place.namespace}/{place.name}, key {place.key})"
     try:
         data = base64.b64decode(text(owned_secret.read(control, place), "data", place.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None
-    if not isinstance(key, dict) or key.get("type") != "service_account":
-        raise AccessError(f"there is no key of a Google service account in {origin}")
-    return Fixed(bearer(gke.of_key(key, origin).token))
+    grants = (logins.of_key(key, origin) for logins in LOGINS.values() if isinstance(key, dict))
+    grant = next((grant for grant in grants if grant is not None), None)
+    if grant is None:
+        raise AccessError(f"there is no key of a service account in {origin}")
+    return Fixed(bearer(grant.token))
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     UNEXPECTED,
@@ -39,6 +41,10 @@ def lease_name(fleet: str) -> str:
 def holder_name(run: str) -> str:
     """The holder of a Lease: a run, and the machine that it is on."""
     return f"{socket.gethostname()}/{run}"
+
+
+class InUseError(Exception):
+    """Another run holds the lock of the fleet; the text says which, and what to do."""
 
 
 class Lease:
@@ -200,6 +206,24 @@ class Lease:
     def _object(self, spec: Object) -> Object:
         metadata = {"name": self.name, "namespace": self.namespace}
         return {"apiVersion": _API[0], "kind": _API[1], "metadata": metadata, "spec": spec}
+
+
+def acquire(client: Client, fleet: str, holder: str, duration: float, wait: float | None = None) -> Lease:
+    """Return the lock of a fleet once this holder has it, in a namespace that is created where there is none.
+
+    `wait`: seconds to wait for other runs, by default long enough for the lock of one that was killed to end. Raises
+    InUseError.
+    """
+    if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
+        client.apply(system_namespace())
+    lease = Lease(client, lease_name(fleet), SYSTEM_NAMESPACE, holder, duration)
+    wait = duration * 1.5 + 5 if wait is None else wait
+    if not lease.acquire(wait):
+        raise InUseError(
+            f"the fleet {fleet} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
+            f"was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"
+        )
+    return lease
 
 
 def _spec(found: Object | None) -> Object:

@@ -141,7 +141,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
         "objects": sorted([*found, *pods, *([trim(gateway)] if gateway else [])], key=_order),
     }
-    if cluster.made:
+    if cluster.provisioned:
         # The fleet makes it, and it answers.
         entry["provisioned"] = {"ready": True, "message": ""}
     try:

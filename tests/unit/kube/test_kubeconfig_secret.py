@@ -80,14 +80,14 @@ class Case:
         return connect(Connection("control", kubeconfig=str(self.login)), write_cache=False)
 
     def bring(
-        self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, google_key: SecretRef | None = None
+        self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, account_key: SecretRef | None = None
     ) -> Written:
         with (
             closing(self.control()) as control,
             closing(connect(Connection("west", kubeconfig=str(self.file)))) as west,
         ):
             return kubeconfig_secret.ensure(
-                control, west, self.place, labels, check_mode=check_mode, google_key=google_key
+                control, west, self.place, labels, check_mode=check_mode, account_key=account_key
             )
 
     def remove(self, labels: dict[str, str] = LABELS, *, check_mode: bool = False) -> Written:
@@ -183,21 +183,21 @@ def test_check_mode_writes_nothing_and_makes_no_token(case: Case) -> None:
 
 def test_the_token_is_that_of_the_google_account_whose_key_is_given(case: Case, gcp: Double) -> None:
     key = SecretRef(case.place.namespace, "west-sa-key", "private_key")
-    assert case.bring(check_mode=True, google_key=key).changed
-    with pytest.raises(AccessError, match=r"no key of a Google service account in .*/west-sa-key, key private_key"):
-        case.bring(google_key=key)
+    assert case.bring(check_mode=True, account_key=key).changed
+    with pytest.raises(AccessError, match=r"no key of a service account in .*/west-sa-key, key private_key"):
+        case.bring(account_key=key)
     case.plane.create_namespace(case.place.namespace)
     metadata = {"name": key.name, "namespace": key.namespace}
     content = {"private_key": json.dumps(gcp.key())}
     case.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content})
-    assert case.bring(google_key=key).changed
+    assert case.bring(account_key=key).changed
     place = f"v1/projects/{gcp.project}"
     assert gcp.request("cloudresourcemanager", "GET", place, token=case.token())[0] == 200
     # Nobody logged in as who runs this.
     assert not case.logins.exists()
     before = case.token()
     gcp.expire_tokens()
-    assert case.bring(google_key=key).renewed
+    assert case.bring(account_key=key).renewed
     assert case.token() != before
 
 

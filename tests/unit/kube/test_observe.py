@@ -104,7 +104,7 @@ def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: l
     (engine,) = stuck.failing_pods
     assert engine["reasons"][0].startswith("Unschedulable: 0/")
     assert "cannot allocate all claims" in engine["reasons"][0]
-    assert "no node has enough free devices of the kind that its ResourceClaim asks for" in engine["reasons"][0]
+    assert "no node has enough free devices of the kind that its ResourceClaim requests" in engine["reasons"][0]
     assert "preemption" not in engine["reasons"][0]
     assert stuck.warnings == [
         f"pool gpu-l4, node {NODE}: no ResourceSlice of driver {DRIVER}: is the DRA driver running there?"
@@ -128,7 +128,7 @@ def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: l
     ("fate", "reason"),
     [
         (stages.IMAGE_PULL, "ImagePullBackOff"),
-        (stages.OUT_OF_MEMORY, "OOMKilled: it needs more memory than it may have"),
+        (stages.OUT_OF_MEMORY, "OOMKilled: it needs more memory than its limit"),
     ],
 )
 def test_pods_that_fail(stack: ControlPlane, replica: list[dict[str, Any]], fate: str, reason: str) -> None:

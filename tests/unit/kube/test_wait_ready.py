@@ -105,7 +105,7 @@ def test_what_does_not_start_is_told_with_the_reason_of_its_pods(
 
 def test_what_is_not_there_is_waited_for(client: Client) -> None:
     found = settled(client, Awaited([deployment("nowhere")]), 0)
-    assert (found["nowhere"].ready, found["nowhere"].message) == (False, "it is not there")
+    assert (found["nowhere"].ready, found["nowhere"].message) == (False, "it does not exist")
 
 
 def test_a_kind_without_a_rule_is_ready_by_its_condition(plane: ControlPlane, client: Client) -> None:

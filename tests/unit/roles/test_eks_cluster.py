@@ -8,6 +8,7 @@ tests/e2e goes further.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run, packages
@@ -29,6 +30,7 @@ from ansible_collections.modelplane.fleet.tests.unit.roles.cloud_fleet import (
     variables_are_documented,
 )
 
+eks_name = functools.partial(eks_names.cluster_name, "modelplane-system")
 DEFAULTS = yaml.safe_load((ansible_run.ROOT / "roles/eks_cluster/defaults/main.yml").read_text())
 NAME = "modelplane-system-eks-us-west-eks-03b8e"
 
@@ -57,7 +59,7 @@ class Fleet(CloudFleet):
         return self.cloud
 
     def at(self, cluster: str) -> dict[str, Any]:
-        return {"eks": {"cluster": connections.eks_name(cluster), "region": "us-west-2"}}
+        return {"eks": {"cluster": eks_name(cluster), "region": "us-west-2"}}
 
     def environment(self) -> dict[str, str]:
         paths = f"{ansible_run.ROOT / '.collections'}:{self.collections}"
@@ -244,4 +246,4 @@ def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
     assert "eks_cluster_force" in ran.output
     assert (ran.failed, ran.mutating) == (1, [])
     assert NAME not in json.dumps(ran.calls)
-    assert connections.eks_name("forced") in json.dumps(ran.calls)
+    assert eks_name("forced") in json.dumps(ran.calls)

@@ -23,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     named,
     pool_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
@@ -41,7 +43,6 @@ _LEAST_BUNDLE = (1, 5)
 _GUARDS = ("safe-upgrades.gateway.networking.k8s.io", "openshift-ingress-operator-gatewayapi-crd-admission")
 """ValidatingAdmissionPolicies that refuse changes of the Gateway API's CRDs: those of its releases since v1.5, and of
 OpenShift's Ingress Operator."""
-_GKE_CONTROLLER = "networking.gke.io/"
 IMAGES: Mapping[str, tuple[str, ...]] = {
     "cert-manager": ("cert-manager-controller", "jetstack-cert-manager-rhel9"),
     "prometheus": ("prometheus-operator",),
@@ -175,7 +176,8 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
     )
     if not there or installed:
         return
-    owner = "GKE manages them" if _is_gke(snapshot) else "they were not installed by this stack"
+    manager = _gateway_manager(snapshot)
+    owner = f"{manager} manages them" if manager else "they were not installed by this stack"
     bundle = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
     channel = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _CHANNEL)
     guards = [text(each, "metadata", "name") for each in snapshot.policies if text(each, "metadata", "name") in _GUARDS]
@@ -202,8 +204,11 @@ def _old_bundle(there: list[str], snapshot: Snapshot) -> Iterator[Finding]:
             )
 
 
-def _is_gke(snapshot: Snapshot) -> bool:
-    return any(text(value, "spec", "controllerName").startswith(_GKE_CONTROLLER) for value in snapshot.gateway_classes)
+def _gateway_manager(snapshot: Snapshot) -> str:
+    """Return the cloud that comes with a gateway controller of its own, empty for none."""
+    names = [text(value, "spec", "controllerName") for value in snapshot.gateway_classes]
+    found = (cloud for cloud in CLOUDS if any(name.startswith(cloud.platform.gateway_controllers) for name in names))
+    return next((cloud.source for cloud in found), "")
 
 
 def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
@@ -248,9 +253,13 @@ def _device_plugins(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
         if nodes
         else "it allocates GPUs as nvidia.com/gpu",
         "The DRA driver would allocate the same GPUs again. Keep the device plugin off these nodes"
-        + (" (on GKE with the label gke-no-default-nvidia-gpu-device-plugin=true)" if _gke_nodes(snapshot) else ""),
+        + "".join(
+            f" (on {cloud.source} with the label {cloud.platform.no_device_plugin})"
+            for cloud in CLOUDS
+            if cloud.platform.no_device_plugin and _has_nodes_of(cloud, snapshot)
+        ),
     )
 
 
-def _gke_nodes(snapshot: Snapshot) -> bool:
-    return any("cloud.google.com/gke-nodepool" in fields(node, "metadata", "labels") for node in snapshot.nodes)
+def _has_nodes_of(cloud: Cloud, snapshot: Snapshot) -> bool:
+    return any(cloud.platform.node_label in fields(node, "metadata", "labels") for node in snapshot.nodes)

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which clusters of a fleet are to be made in a cloud, and as what: from the resources of the fleet.
+"""Clusters of a fleet that are to be created in a cloud, and as what: from the resources of the fleet.
 
-A cluster is made for an InferenceCluster with source EKS or GKE, or of an EKSCluster or a GKECluster that somebody
+A cluster is created for an InferenceCluster whose source is a cloud, or of one of the kind of a cloud that a user
 wrote. One that was written has a network of its own choice, and serves the fleet as an InferenceCluster with source
 Existing and the Secret of its kubeconfig. Both may have the same name: they are one cluster then.
 """
@@ -17,10 +17,7 @@ from typing import Any, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import validation as eks_validation
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import validation as gke_validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
@@ -31,22 +28,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 Object = Mapping[str, Any]
 
-PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
-_SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
-# By the provider: clusters beside which one is made, what is wrong with it there, and its name in the cloud.
-_NEIGHBOURS = {"eks": eks_validation.neighbours, "gke": gke_validation.neighbours}
-_PROBLEMS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_validation.problems, "gke": gke_validation.problems}
-_NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}
 
 
 def clusters(
     live: Iterable[Object], written: Iterable[Object], locate: Callable[[Problem], Problem] = lambda problem: problem
 ) -> dict[str, dict[str, Any]]:
-    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
-    `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
-    there is none), `cloud_name` (in its cloud), `project` (of Google Cloud, when it is written), `replicas` (how many
-    are scheduled there) and `problems`, a line each.
+    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (the
+    name of the cloud, empty when it is not created in one), `object` (of the kind of its cloud in wire form, empty when
+    there is none), `cloud_name` (in its cloud), `project` (in a cloud that has such, when it is written), `replicas`
+    (how many are scheduled there) and `problems`, a line each.
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
@@ -65,18 +56,19 @@ def clusters(
         text(replica, "metadata", "labels", CLUSTER_LABEL) for replica in known.get("ModelReplica", {}).values()
     )
     beside = {
-        provider: neighbours(
-            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == provider
+        cloud.name: cloud.neighbours(
+            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == cloud.name
         )
-        for provider, neighbours in _NEIGHBOURS.items()
+        for cloud in registry.CLOUDS
     }
     for name, entry in found.items():
-        if entry["object"]:
-            entry["problems"] += _PROBLEMS[entry["provider"]](entry["object"], beside[entry["provider"]])
+        cloud = registry.BY_NAME.get(entry["provider"])
+        if cloud and entry["object"]:
+            entry["problems"] += cloud.findings(entry["object"], beside[cloud.name])
         entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
-        entry["cloud_name"] = _NAMES[entry["provider"]](namespace, name) if entry["provider"] else ""
-        entry["project"] = text(entry["object"], "spec", "project") if entry["provider"] == "gke" else ""
+        entry["cloud_name"] = cloud.cluster_name(namespace, name) if cloud else ""
+        entry["project"] = text(entry["object"], "spec", "project")
         entry["replicas"] = replicas[label_value(name)]
     return dict(sorted(found.items()))
 
@@ -95,10 +87,10 @@ def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Obj
 
 
 def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[str]) -> dict[str, list[Object]]:
-    """The EKSClusters and GKEClusters by name, those of the fleet's own namespace first, without those that became of
-    an InferenceCluster which is there."""
+    """Return clusters of the kinds of clouds by name, those of the fleet's own namespace first, without those that
+    became of an InferenceCluster which is there."""
     found: dict[str, list[Object]] = {}
-    for kind in PROVIDERS:
+    for kind in registry.KINDS:
         for (_, name), value in sorted(known.get(kind, {}).items()):
             if not (is_composed(value) and name in sources):
                 found.setdefault(name, []).append(value)
@@ -110,21 +102,21 @@ def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[
 def _of_inference_cluster(cluster: Object, classes: Mapping[str, Object], beside: Sequence[Object]) -> dict[str, Any]:
     source = text(cluster, "spec", "cluster", "source")
     ref = Ref("InferenceCluster", "", text(cluster, "metadata", "name"))
-    kind = _SOURCES.get(source, "")
-    if not kind:
+    cloud = registry.BY_SOURCE.get(source)
+    if cloud is None:
         return _joined(cluster, source, ref, beside)
-    composed, problems = _composed(cluster, kind, classes, ref)
+    composed, problems = _composed(cluster, cloud.kind, classes, ref)
     for value in beside:
         problems.append(
             Problem(
-                f"becomes {kind} {SYSTEM_NAMESPACE}/{ref.name}, and {_ref(value)} is written beside it",
+                f"becomes {cloud.kind} {SYSTEM_NAMESPACE}/{ref.name}, and {_ref(value)} is written beside it",
                 "spec.cluster.source",
                 hint="Remove one of the two: without the InferenceCluster, or with its source Existing and "
                 f"secretRef.name {kubeconfig_secret(ref.name)}, the cluster is made as it is written there",
                 ref=ref,
             )
         )
-    return {"source": source, "provider": PROVIDERS[kind], "object": composed, "problems": problems}
+    return {"source": source, "provider": cloud.name, "object": composed, "problems": problems}
 
 
 def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) -> dict[str, Any]:
@@ -150,7 +142,7 @@ def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) ->
 
 def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
     first = objects[0]
-    kind = text(first, "kind")
+    cloud = registry.BY_KIND[text(first, "kind")]
     problems = [
         Problem(
             f"{_ref(other)} has the same name, which has to be that of one cluster in the fleet",
@@ -170,8 +162,8 @@ def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
             )
         )
     return {
-        "source": next(source for source, its in _SOURCES.items() if its == kind),
-        "provider": PROVIDERS[kind],
+        "source": cloud.source,
+        "provider": cloud.name,
         "object": _cleaned(first),
         "problems": problems,
     }

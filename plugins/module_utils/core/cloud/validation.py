@@ -11,10 +11,10 @@ from ipaddress import IPv4Network
 from typing import Any, Generic, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import SYSTEM_POOL
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL as POOL_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE as SYSTEM_NAMESPACE
+
 SERVING_LABEL = "modelplane.ai/serving"
 """On pods that serve the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"
@@ -20,8 +23,6 @@ LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
 """On every pod of a LeaderWorkerSet, set by its controller: the name of the LeaderWorkerSet."""
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-POOL_LABEL = "modelplane.ai/pool"
-"""On nodes: the name of the node pool, selected on by every engine pod."""
 APP_LABEL = "app"
 SPEC_HASH_ANNOTATION = "modelplane.ai/spec-hash"
 """On Deployments and LeaderWorkerSets of a replica: hash of the spec that was applied."""
@@ -47,8 +48,6 @@ SIDECAR_IMAGE = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
 HYDRATION_IMAGE = "docker.io/library/python:3.11-slim"
 EGRESS_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 
-SYSTEM_NAMESPACE = "modelplane-system"
-"""Of the fleet's own objects, on the control cluster and on workload clusters."""
 CONTROL_GATEWAY = "modelplane"
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"

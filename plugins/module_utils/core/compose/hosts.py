@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 
 Address = IPv4Address | IPv6Address
@@ -25,15 +26,15 @@ _SERVICES = "is in a range that clusters take for their own Services"
 _MACHINE = "means the machine itself"
 _LINK = "is good on one network link only"
 
+_METADATA_HOSTS = tuple(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)
 _NAMES = {
-    "metadata.google.internal": _METADATA,
-    "metadata.goog": _METADATA,
+    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
     "metadata.azure.internal": _METADATA,
     "metadata.tencentyun.com": _METADATA,
     "cluster.local": _CLUSTER,
 }
 _SUFFIXES = {
-    "metadata.google.internal": _METADATA,
+    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
     "cluster.local": _CLUSTER,
     "svc": _CLUSTER,
     "localhost": _MACHINE,
@@ -42,18 +43,16 @@ _SUFFIXES = {
 _NETWORKS: dict[str, str] = {
     "127.0.0.0/8": _MACHINE,
     "169.254.0.0/16": _LINK,
+    "::1/128": _MACHINE,
+    "fe80::/10": _LINK,
+    **{network: _METADATA for cloud in CLOUDS for network in cloud.platform.metadata_networks},
+    **{network: _SERVICES for cloud in CLOUDS for network in cloud.platform.services},
     "100.100.100.200/32": _METADATA,  # Alibaba Cloud
     "168.63.129.16/32": _METADATA,  # Azure, WireServer
     "192.0.0.192/32": _METADATA,  # Oracle Cloud, first generation
-    "10.96.0.0/12": _SERVICES,  # kubeadm, EKS
-    "172.20.0.0/16": _SERVICES,  # EKS in a VPC of 10.0.0.0/8
-    "34.118.224.0/20": _SERVICES,  # GKE
+    "10.96.0.0/12": _SERVICES,  # kubeadm
     "172.30.0.0/16": _SERVICES,  # OpenShift
     "10.43.0.0/16": _SERVICES,  # k3s, RKE2
-    "::1/128": _MACHINE,
-    "fe80::/10": _LINK,
-    "fd00:ec2::/32": _METADATA,  # AWS: metadata, DNS, time
-    "fd20:ce::254/128": _METADATA,  # Google Cloud
     "fd00:c1::a9fe:a9fe/128": _METADATA,  # Oracle Cloud
 }
 """What is told to be a range of Services is the default of a distribution. Other ranges cannot be told from those of

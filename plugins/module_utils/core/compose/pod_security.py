@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     BASELINE_CAPABILITIES,
     IPC_LOCK,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -30,8 +31,7 @@ _BASELINE = "baseline"
 _PRIVILEGED = "privileged"
 _LEVELS = ("restricted", _BASELINE, _PRIVILEGED)
 
-_NETWORK_CLASSES = frozenset({"efa.networking.k8s.aws", "mrdma.google.com"})
-"""DeviceClasses of interfaces for RDMA: of AWS (EFA) and of GKE's managed DRANET."""
+_NETWORK_CLASSES = frozenset(name for cloud in CLOUDS for name in cloud.platform.network_device_classes)
 # Matches CEL that only devices of DRANET satisfy: it names their driver, or reads attributes that it publishes.
 _NETWORK_SELECTOR = re.compile(
     r"""driver\s*==\s*["']dra\.net["']|["']dra\.net["']\s*(==\s*device\.driver|in\s)"""

@@ -257,7 +257,7 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     if archive:
         path = f"{choices.charts_dir.rstrip('/')}/{archive}"
         problems += _unfit(key, {"path of the chart (serving_stack_charts_dir)": path})
-        return {**release, "ref": path, "repository": ""}
+        return {**release, **_reference(path)}
     if choices.charts_required and choices.charts_dir:
         problems.append(
             f"{key}: {_archives(chart, version)[0]} is not in {choices.charts_dir}, and serving_stack_charts_required "
@@ -266,8 +266,14 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
     source = mirrored(str(component["source"]), choices.chart_repositories)
     problems += _unfit(key, {"repository (serving_stack_chart_repositories)": source})
     if source.startswith("oci://"):
-        return {**release, "ref": f"{source.rstrip('/')}/{chart}", "repository": ""}
-    return {**release, "ref": chart, "repository": source}
+        return {**release, **_reference(f"{source.rstrip('/')}/{chart}", version=version)}
+    return {**release, **_reference(chart, repository=source, version=version)}
+
+
+def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
+    """Return where a chart is, and that as `chart_arguments` of Helm. An archive has the version in its name."""
+    named = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
+    return {"ref": ref, "repository": repository, "chart_arguments": [ref, *named]}
 
 
 def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
@@ -287,6 +293,9 @@ def _values(component: Component, choices: Choices) -> Any:
         # An explicit default would differ from a missing value for the conditions of the chart.
         value = fields(choices.stack).get(option)
         if value not in (None, "", "/"):
+            values = merged(values, _nested(key, value))
+    for key, value in (component.get("settings") or {}).items():
+        if value:
             values = merged(values, _nested(key, value))
     for key, image in (component.get("images") or {}).items():
         registry, slash, rest = str(image).partition("/")

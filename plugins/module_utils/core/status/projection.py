@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What of an object that was seen is worth keeping: what is read of it, and what does not change by itself.
+"""Projection of observed objects to the fields that are read and that do not change without an event.
 
-So observations of a large fleet stay small, and two looks at a fleet in which nothing happened are equal. Of objects
-that are not resources of this collection no pod template is kept, where somebody may have written a password.
+This keeps observations of a large fleet small, and two observations of an unchanged fleet equal. Pod templates of
+objects that are not resources of this collection are removed, as users may have written passwords into them.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _EVENTS = frozenset(
         "Unhealthy",
     }
 )
-"""Reasons of events that keep something from starting and appear nowhere in its status."""
+"""Reasons of events for failures to start that do not appear in the status of the object."""
 
 
 def trim(value: Object) -> Trimmed:
-    """An object without what nobody reads. Resources of this collection keep their spec and status as they are."""
+    """Return an object without unused fields. Resources of this collection keep their spec and status unchanged."""
     group, kind, _, _ = identity(value)
     own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
-    found: Trimmed = {"apiVersion": value.get("apiVersion"), "kind": kind}
-    found["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
+    trimmed: Trimmed = {"apiVersion": value.get("apiVersion"), "kind": kind}
+    trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
     spec = dict(fields(value, "spec")) if own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
     status = dict(fields(value, "status")) if own else _STATUSES.get(kind, _status)(fields(value, "status"))
-    return {**found, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
+    return {**trimmed, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
 
 
 def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
-    """A trimmed object with the latest of its Warning events that tells what nothing else does, as a condition."""
-    telling = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
-    if not telling:
+    """Return a trimmed object with the latest of its relevant Warning events as a condition."""
+    relevant = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
+    if not relevant:
         return dict(value)
-    latest = max(telling, key=lambda event: (_when(event), text(event, "metadata", "name")))
+    latest = max(relevant, key=lambda event: (_when(event), text(event, "metadata", "name")))
     condition = {
         "type": EVENT_CONDITION,
         "status": "True",
@@ -71,7 +71,7 @@ def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
 
 
 def _when(event: Object) -> str:
-    """The time of an event; RFC 3339 in UTC sorts as text."""
+    """Return the time of an event; RFC 3339 in UTC sorts as text."""
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 
@@ -103,7 +103,7 @@ def _gateway(spec: Object) -> Trimmed:
 
 
 def _claims(value: Object) -> Trimmed:
-    """The parts of a spec that name PersistentVolumeClaims which pods mount, wherever its pod templates are."""
+    """Return the parts of a spec that name PersistentVolumeClaims of pods, wherever its pod templates are."""
     found: Trimmed = {
         key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))
     }
@@ -112,7 +112,7 @@ def _claims(value: Object) -> Trimmed:
 
 
 def _status(status: Object) -> Trimmed:
-    """A status without times, at any depth where conditions are."""
+    """Return a status without the times of conditions, at any depth."""
     return {key: _timeless(value) for key, value in status.items() if key not in ("startTime", "completionTime")}
 
 
@@ -135,7 +135,7 @@ def _pod_status(status: Object) -> Trimmed:
 
 
 def _container(status: Object) -> Trimmed:
-    """A container without its times and counts, which change while nothing is new."""
+    """Return a container status without times and counts, which change without an event."""
     found = _picked("name", "ready")(status)
     for kind in ("state", "lastState"):
         state = {}
@@ -149,7 +149,7 @@ def _container(status: Object) -> Trimmed:
 
 
 def _waiting(state: Object) -> Trimmed:
-    # While it backs off from a crash, the kubelet counts seconds in the message.
+    # The kubelet's message contains the back-off time.
     return (
         _picked("reason")(state) if state.get("reason") == "CrashLoopBackOff" else _picked("reason", "message")(state)
     )

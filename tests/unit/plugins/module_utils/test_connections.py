@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from hypothesis import given
 from hypothesis import strategies as st
 
+gke_name = functools.partial(gke_names.cluster_name, "modelplane-system")
 SECRET = {"namespace": "modelplane-system", "name": "west", "key": "kubeconfig"}
 EKS = {"cluster": "prod", "region": "us-west-2"}
 GKE = {"project": "my-project", "location": "us-central1", "cluster": "prod"}
@@ -352,7 +355,7 @@ def test_what_a_manifest_tells(
 
 
 def test_names_in_google_cloud_fit() -> None:
-    assert len(connections.gke_name("a-cluster-name-that-is-much-longer-than-the-limit-allows-x")) == 40
+    assert len(gke_name("a-cluster-name-that-is-much-longer-than-the-limit-allows-x")) == 40
 
 
 @given(

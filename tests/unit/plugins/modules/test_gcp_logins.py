@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
 from ansible_collections.modelplane.fleet.plugins.modules import cloud_preflight_info
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module

@@ -78,10 +78,11 @@ def _number(version: str) -> int:
 
 def launch_template(found: Described, latest: Described) -> dict[str, Any]:
     """Return a launch template with its latest version. EKS names versions by numbers, so that the number counts."""
-    version = {"data": latest["LaunchTemplateData"], "description": latest.get("VersionDescription", "")}
-    if found["DefaultVersionNumber"] != found["LatestVersionNumber"]:
-        # A run ended before the version that it wrote became the default.
-        version = {"data": {}, "description": ""}
+    version = {
+        "data": latest["LaunchTemplateData"],
+        "description": latest.get("VersionDescription", ""),
+        "default": found["DefaultVersionNumber"] == found["LatestVersionNumber"],
+    }
     return {**tagged(found), "Latest": version}
 
 

@@ -19,6 +19,8 @@ MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
 MOST_MINORS = 3
 """Kubelets may be three minor versions older than the API server ("Version Skew Policy"), and node groups follow it
 only when it is done."""
+_PORTS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
+"""Ports of a rule; of ICMP its type and code, of which -1 is any."""
 _TEMPLATE_IDENTITY = ("NetworkCardIndex", "DeviceIndex", "DeviceName", "ResourceType", "Key")
 """Fields that tell the entries of a list in a launch template apart; their order means nothing to EC2."""
 _TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
@@ -78,8 +80,8 @@ def _networks(ranges: Iterable[str] | None) -> set[str]:
 
 
 def among(actual: Any, desired: Any) -> bool:
-    """Return whether the desired value is one of the actual ones."""
-    return desired in (actual or ())
+    """Return whether the desired value is one of the actual ones, or these are not known (None)."""
+    return actual is None or desired in actual
 
 
 def exactly(actual: Any, desired: Any) -> bool:
@@ -161,8 +163,13 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def template(actual: Any, desired: Any) -> bool:
-    """Compare the latest version of a launch template with data. EC2 may add to data that were written from here, of
-    which the description of the version has the hash."""
+    """Compare the latest version of a launch template, which is to be the default one, with data."""
+    return bool((actual or {}).get("default")) and template_data(actual, desired)
+
+
+def template_data(actual: Any, desired: Any) -> bool:
+    """Compare a version of a launch template with data. EC2 may add to data that were written from here, of which the
+    description of the version has the hash."""
     version = actual or {}
     there, ours = normal_template(version.get("data")), normal_template(desired)
     if there == ours:
@@ -233,8 +240,9 @@ def _permission(rule: str, group_id: str) -> dict[str, Any]:
     protocol, *ports, peer = rule.split()
     permission: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
     if ports:
-        first, _, last = ports[0].partition("-")
-        permission |= {"FromPort": int(first), "ToPort": int(last or first)}
+        numbers = _PORTS.fullmatch(ports[0])
+        assert numbers
+        permission |= {"FromPort": int(numbers[1]), "ToPort": int(numbers[2] or numbers[1])}
     if peer == "self" or peer.startswith("sg-"):
         return {**permission, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
     if peer.startswith("pl-"):

@@ -53,12 +53,11 @@ OWNERS = Owners(
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(kinds.Kind):
-    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: the field of the actual state that
-    calls name it by. `tag_type`: its resource type in `TagSpecifications`, for objects of EC2. `token`: whether a call
-    that creates one can be sent twice without creating two."""
+    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: calls name the object by it.
+    `tag_type`: its resource type in `TagSpecifications`, for objects of EC2. `token`: whether a call that creates one
+    can be sent twice without creating two."""
 
     service: str
-    id: str = ""
     tag_type: str = ""
     token: bool = True
 
@@ -242,7 +241,16 @@ KINDS: dict[str, Kind] = {
         uses=("security-group",),
         owner="Tags",
         computed=("LatestVersionNumber",),
-        fields=(Field("Data", aws.template, actual="Latest", update="data"), _TAGS),
+        fields=(
+            Field(
+                "Data",
+                aws.template,
+                actual="Latest",
+                update="data",
+                compared=lambda actual, _desired: (actual or {}).get("data", {}),
+            ),
+            _TAGS,
+        ),
     ),
     "node-group": Kind(
         service="eks",

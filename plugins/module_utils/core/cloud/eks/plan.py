@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
     launch_templates,
@@ -77,6 +78,7 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
         ],
         "node_groups": [node_groups.node_group(read.name, pool, zones) for pool in ordered],
         "efa": efa,
+        "settings": _settings(read.settings),
     }
     return {
         **described,
@@ -84,6 +86,16 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
         "storage_class": _storage_class(),
         "secret": {"namespace": read.namespace, "name": kubeconfig_secret(read.name), "key": "kubeconfig"},
     }
+
+
+def _settings(settings: EKSClusterSettings) -> dict[str, Any]:
+    """Return fields of the cluster (kinds.py) that its manifest asks for; the others stay as they are."""
+    fields: dict[str, Any] = {}
+    if settings.logging is not None:
+        fields["logs"] = sorted(settings.logging.types)
+    if settings.encryption_config is not None:
+        fields["encryptionKey"] = settings.encryption_config.key_arn
+    return fields
 
 
 def _storage_class() -> dict[str, Any]:

@@ -337,12 +337,14 @@ def _cluster_version(resource: Resource, actual: Actual, _fields: set[str]) -> I
 
 
 def _template_data(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    """The version that is written becomes the default one, which people look at."""
+    """The latest version becomes the default one, which people see; an earlier run may have ended before that."""
     data, template = resource["body"]["Data"], {"LaunchTemplateId": actual["LaunchTemplateId"]}
-    description = compare.template_description(data)
-    written = {**template, "LaunchTemplateData": data, "VersionDescription": description}
-    yield "create_launch_template_version", written, "write a version"
-    latest = str(int(actual["LatestVersionNumber"]) + 1)
+    latest = str(actual["LatestVersionNumber"])
+    if not compare.template_data(actual["Latest"], data):
+        description = compare.template_description(data)
+        written = {**template, "LaunchTemplateData": data, "VersionDescription": description}
+        yield "create_launch_template_version", written, "write a version"
+        latest = str(int(latest) + 1)
     yield "modify_launch_template", {**template, "DefaultVersion": latest}, f"make version {latest} the default"
 
 

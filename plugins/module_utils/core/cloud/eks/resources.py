@@ -168,6 +168,7 @@ def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Entry:
         "resourcesVpcConfig": {**access, "subnetIds": subnets},
         "accessConfig": {"authenticationMode": MODE},
         "tags": _tags(plan),
+        **plan["settings"],
     }
     initial = {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": True}}
     return {**_entry("cluster", "cluster", plan["name"], plan["region"], body), "initial": initial}
@@ -198,7 +199,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
         "nodeRole": _role("node"),
         "subnets": [_ref(_subnet_key(network.PRIVATE, zone), "SubnetId") for zone in group["zones"]],
         "amiType": group["ami_type"],
-        "capacityType": group["capacity_type"] or "ON_DEMAND",
+        "capacityType": group["capacity_type"],
         "scalingConfig": {"minSize": group["min_size"], "maxSize": group["max_size"]},
         "labels": group["labels"],
         "taints": group["taints"],

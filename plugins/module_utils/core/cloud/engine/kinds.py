@@ -70,7 +70,8 @@ class Field:
 class Kind:
     """A kind of object.
 
-    `title`: its name in messages. `owner`: the field (with dots) with the owner labels: a mapping, a list of
+    `title`: its name in messages. `id`: the field of the actual state that tells objects of this kind apart, where
+    they can be renamed; empty where their names do. `owner`: the field (with dots) with the owner labels: a mapping, a list of
     `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
     `status`: the field with the word for its state; empty for a kind without states. `phases`: what these words come
     to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted,
@@ -80,6 +81,7 @@ class Kind:
     """
 
     title: str
+    id: str = ""
     fields: tuple[Field, ...] = ()
     owner: str = ""
     status: str = ""

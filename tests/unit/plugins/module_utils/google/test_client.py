@@ -15,12 +15,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import H
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Token
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Token
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.sick import MODES

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     SecretRef,
     connect,
 )
@@ -475,7 +475,7 @@ def test_a_token_file_that_somebody_renews(server: Server, authority: Authority,
 
 def test_clouds_are_looked_up_with_the_first_request_only() -> None:
     for connection in (
-        Connection("west", eks=Eks("c", "eu-west-1")),
-        Connection("west", gke=Gke("p", "l", "c", credentials_file="/no/such/file")),
+        Connection("west", login=Eks("c", "eu-west-1")),
+        Connection("west", login=Gke("p", "l", "c", credentials_file="/no/such/file")),
     ):
         assert connect(connection).server == ""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Amazon EKS: tokens made in Python, and where a cluster is.
+"""Logins at clusters of Amazon EKS: tokens made in Python, and the address of a cluster.
 
 A token is `k8s-aws-v1.` and the unpadded base64url of a presigned STS GetCallerIdentity URL whose signed header
 `x-k8s-aws-id` names the cluster (aws-iam-authenticator, "API Authorization from Outside a Cluster"). EKS accepts it for
@@ -15,9 +15,11 @@ import binascii
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 
 _PREFIX = "k8s-aws-v1."
@@ -39,6 +41,25 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _IGNORED = ("AWS_STS_REGIONAL_ENDPOINTS", "AWS_PAGER", "AWS_CLI_AUTO_PROMPT")
 _sessions_lock = threading.Lock()
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Eks:
+    """A cluster of Amazon EKS. `endpoint`: URL of the EKS API where it is not the region's public one."""
+
+    cloud: ClassVar[str] = "eks"
+
+    cluster: str
+    region: str = ""
+    profile: str = ""
+    role_arn: str = ""
+    endpoint: str = ""
+
+    def find(self) -> tuple[str, str]:
+        return describe(self.cluster, self.region, self.profile, self.role_arn, self.endpoint)
+
+    def mint(self, refused: str) -> Grant:
+        return minter(self.cluster, self.region, self.profile, self.role_arn)(refused)
 
 
 def minter(cluster: str, region: str = "", profile: str = "", role_arn: str = "", **more: Any) -> Mint:
@@ -220,3 +241,6 @@ def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint
         external_id=getattr(given, "external_id", ""),
         session_name=getattr(given, "session_name", ""),
     )
+
+
+LOGINS = Logins(of=Eks, of_program=from_exec, domains=(".eks.amazonaws.com", ".eks.amazonaws.com.cn"))

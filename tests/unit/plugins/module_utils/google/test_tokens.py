@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubernetes.scripted import (
     Reply,
     Request,
@@ -378,7 +378,7 @@ def test_a_user_whose_login_has_ended(google: Server, tmp_path: Path) -> None:
 
 ASK = """
 import json
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, tokens
 tokens = tokens()
 try:
     token = tokens.token().value

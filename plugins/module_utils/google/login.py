@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Google Kubernetes Engine: tokens by google-auth, and where a cluster is."""
+"""Logins at clusters of Google Kubernetes Engine: tokens by google-auth, and the address of a cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import binascii
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, hidden, shown
@@ -24,22 +26,46 @@ _KEY_RETRIES = 20
 _KEY_SECONDS = 120.0
 
 
+@dataclass(frozen=True)
+class Gke:
+    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
+    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
+
+    cloud: ClassVar[str] = "gke"
+
+    project: str
+    location: str
+    cluster: str
+    credentials_file: str = ""
+    endpoint: str = ""
+    ca_file: str = ""
+
+    def find(self) -> tuple[str, str]:
+        where = (self.project, self.location, self.cluster)
+        return describe(*where, self.credentials_file, self.endpoint, self.ca_file)
+
+    def mint(self, refused: str) -> Grant:
+        return _grant(self.credentials_file, refused, ca_file=self.ca_file)
+
+
 def minter(credentials_file: str, ca_file: str = "") -> Mint:
     """A function that makes access tokens: of a key file, or (empty) of the application default credentials. `ca_file`:
     certificates that those of Google have to come from."""
     return functools.partial(_grant, credentials_file, ca_file=ca_file)
 
 
-def of_key(key: Mapping[str, Any], name: str) -> Grant:
-    """An access token of a key of a service account; raises AccessError. `name`: that of the key, for messages.
+def of_key(key: Mapping[str, Any], title: str) -> Grant | None:
+    """Return an access token of a key of a service account, None for another one. `title`: what the key is called.
 
     Google takes a key that was made a moment ago only after a minute or so.
     """
-    tokens = google_tokens.Tokens(name, info=key)
+    if key.get("type") != "service_account":
+        return None
+    account = tokens.Tokens(title, info=key)
     attempts = Attempts(_KEY_RETRIES, _KEY_SECONDS)
     while True:
         try:
-            token = tokens.token()
+            token = account.token()
             return Grant(token=token.value, seconds=token.seconds)
         except LoginError as error:
             if not attempts.again():
@@ -56,7 +82,7 @@ def describe(
     url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
     token = _grant(credentials_file, "", ca_file=ca_file).token
     try:
-        answer = google_tokens.ask("GET", url, ca_file, headers={"Authorization": f"Bearer {token}"})
+        answer = tokens.ask("GET", url, ca_file, headers={"Authorization": f"Bearer {token}"})
     except (HTTPError, OSError, *UNEXPECTED) as error:
         raise AccessError(f"Google: no answer: {type(error).__name__}") from None
     try:
@@ -92,7 +118,7 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
     try:
-        found = google_tokens.tokens(credentials_file, ca_file).project()
+        found = tokens.tokens(credentials_file, ca_file).project()
     except LoginError as error:
         raise AccessError(f"Google: {error}", error.hint) from None
     if not found:
@@ -106,7 +132,7 @@ def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
 def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:
     """One token serves all clusters of an identity."""
     try:
-        token = google_tokens.tokens(credentials_file, ca_file).token(refused)
+        token = tokens.tokens(credentials_file, ca_file).token(refused)
     except LoginError as error:
         raise AccessError(f"Google: {error}", error.hint) from None
     return Grant(token=token.value, seconds=token.seconds)
@@ -117,3 +143,12 @@ def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint
     if command == "gke-gcloud-auth-plugin" or (command == "gcloud" and "config-helper" in args):
         return minter(env.get("GOOGLE_APPLICATION_CREDENTIALS", ""))
     return None
+
+
+LOGINS = Logins(
+    of=lambda **options: Gke(**{"project": "", **options}),
+    of_program=from_exec,
+    domains=(".gke.goog",),
+    auth_providers={"gcp": minter("")},
+    of_key=of_key,
+)
