@@ -147,7 +147,7 @@ def work(module: AnsibleModule) -> None:
         if params["state"] == "absent":
             keys.remove(place)
             return {}
-        return {"key_id": keys.bring(place, datetime.datetime.now(datetime.UTC))}
+        return {"key_id": keys.ensure(place, datetime.datetime.now(datetime.UTC))}
 
     task.run(module, action)
 

@@ -344,7 +344,7 @@ class Sweep:
         return True
 
     def _report(self, orphan: Orphan) -> None:
-        self._changes.tell(orphan.title, {"id": orphan.id}, None)
+        self._changes.record(orphan.title, {"id": orphan.id}, None)
 
 
 def _target_group(arn: str, name: str) -> Orphan:

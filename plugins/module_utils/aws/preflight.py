@@ -40,8 +40,8 @@ _NO_RESERVATION = ("InvalidCapacityReservationId.NotFound", "InvalidCapacityRese
 
 @dataclass(frozen=True)
 class Reading:
-    """Whose credentials these are (empty when AWS refuses them), what was found, and what could not be read: problems
-    where something is wrong, warnings where a right is missing."""
+    """`account`, `arn`: those of the credentials, empty when AWS refuses them. `verdict`: what could not be read:
+    problems where something is wrong, warnings where a right is missing."""
 
     account: str
     arn: str

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What one task changes in a cloud, kept as it goes along: what was done before a failure is told with the failure."""
+"""Record of the changes of one task in a cloud: what was done before a failure is returned with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Changes:
-    """What was changed; in check mode, what would be. The diff has one entry for each object, by its name."""
+    """Changes that were made; in check mode, that would be. The diff has one entry for each object, by its name."""
 
     def __init__(self, check_mode: bool) -> None:
         self.check_mode = check_mode
@@ -23,8 +23,8 @@ class Changes:
     def changed(self) -> bool:
         return bool(self._before or self._after)
 
-    def tell(self, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
-        """Something of an object was changed: the fields that did, None for an object that was or is not there."""
+    def record(self, name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> None:
+        """Record a change of an object: the fields that changed, None for an object that did or does not exist."""
         for side, fields in ((self._before, before), (self._after, after)):
             if fields is not None:
                 side[name] = {**side.get(name, {}), **fields}

@@ -57,7 +57,7 @@ class Engine:
         self.pending: list[str] = []
 
     def present(self, *, purge: bool = False) -> dict[str, dict[str, Any]]:
-        """Bring all to the desired state, and return the actual state by key; in check mode, that of what exists.
+        """Create and update all, and return the actual state by key; in check mode, that of what exists.
 
         `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
         """
@@ -92,7 +92,7 @@ class Engine:
         if self._changes.check_mode:
             for key, resource in going.items():
                 if self._run.phase(resource, survey.get(key)) != "deleting":
-                    self._run.tell_deleted(resource)
+                    self._run.record_deleted(resource)
             return [key for key in going if key in listed]
         outcome = in_order(
             graph.reverse({**self._needs, **self._needs_of_unlisted(unlisted, {**self._listed, **unlisted})}),
@@ -166,15 +166,15 @@ class Engine:
             if not self._changes_kind(resource):
                 continue
             if actual is None or self._to_be_created(key, survey):
-                self._run.tell_created(resource)
+                self._run.record_created(resource)
                 expected[key] = None
                 continue
             self._run.warn(resource, actual)
             changes = diff(self._kind(key), actual, resource["body"])
-            self._run.tell_changes(resource, changes)
+            self._run.record_changes(resource, changes)
             expected[key] = changed(self._kind(key), actual, changes)
         for resource in unlisted.values():
-            self._run.tell_deleted(resource)
+            self._run.record_deleted(resource)
 
     def _to_be_created(self, key: str, survey: Survey) -> bool:
         """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""
@@ -261,7 +261,7 @@ class Engine:
 
 
 def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
-    """Return what tells an object apart: its name, which some kinds can lose, and its id."""
+    """Return the identity of an object: its name, which some kinds can lose, and its id."""
     found: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
     if kind.id and actual:
         found.add((resource["kind"], str(actual[kind.id])))

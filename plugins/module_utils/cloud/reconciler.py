@@ -95,21 +95,21 @@ class Run:
         reason = state.message or f"{self.provider.error.cloud} gives no reason"
         return f"{self.provider.title(resource)} is {state.word}: {reason}. {state.remediation}".rstrip(". ")
 
-    def tell_created(self, resource: Resource) -> None:
+    def record_created(self, resource: Resource) -> None:
         """Report an object as created: its fields, or its name where it has none."""
-        self.changes.tell(resource["key"], None, resource["body"] or {"name": resource["name"]})
+        self.changes.record(resource["key"], None, resource["body"] or {"name": resource["name"]})
         self.changes.report(f"create {self.provider.title(resource)}")
 
-    def tell_deleted(self, resource: Resource) -> None:
+    def record_deleted(self, resource: Resource) -> None:
         """Report an object as deleted."""
-        self.changes.tell(resource["key"], resource["body"] or {"name": resource["name"]}, None)
+        self.changes.record(resource["key"], resource["body"] or {"name": resource["name"]}, None)
         self.changes.report(f"delete {self.provider.title(resource)}")
 
-    def tell_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
+    def record_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
         if changes:
             before = {each.field: each.before for each in changes}
-            self.changes.tell(resource["key"], before, {each.field: each.after for each in changes})
+            self.changes.record(resource["key"], before, {each.field: each.after for each in changes})
             fields = ", ".join(each.field for each in changes)
             effects = dict.fromkeys(each.effect for each in changes if each.effect)
             self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
@@ -195,7 +195,7 @@ class Reconciler:
         self._done = Done()
 
     def present(self, surveyed: Actual | None) -> Done:
-        """Bring the object to the desired state. `surveyed`: None when it did not exist."""
+        """Create or update the object. `surveyed`: None when it did not exist."""
         try:
             actual = self._owned()
             if actual is not None and surveyed is None:
@@ -227,7 +227,7 @@ class Reconciler:
 
     def _created(self) -> None:
         self._done = replace(self._done, created=True, changed=True)
-        self._run.tell_created(self._resource)
+        self._run.record_created(self._resource)
 
     def _owned(self) -> Actual | None:
         actual = self._provider.find(self._resource)
@@ -246,7 +246,7 @@ class Reconciler:
         if state.phase == "failed":
             why = f" ({state.message})" if state.message else ""
             self._run.wait.progress(f"{self._title} is {state.word}{why}: it is deleted and created again")
-            self._delete(actual, tell=False)
+            self._delete(actual, record=False)
             return None
         if state.phase == "deleting":
             self._until_gone(actual)
@@ -333,7 +333,7 @@ class Reconciler:
         if not changes:
             return actual
         if any(each.update == REPLACE for each in changes):
-            self._delete(actual, tell=False)
+            self._delete(actual, record=False)
             self._changed(changes)
             return self._create()
         for action in self._provider.updates(self._resource, actual, changes):
@@ -344,18 +344,18 @@ class Reconciler:
 
     def _changed(self, changes: Sequence[Change]) -> None:
         if not self._done.created:
-            self._run.tell_changes(self._resource, changes)
+            self._run.record_changes(self._resource, changes)
         self._done = replace(self._done, changed=True)
 
     # Deletion
 
-    def _delete(self, actual: Actual, *, tell: bool = True) -> None:
+    def _delete(self, actual: Actual, *, record: bool = True) -> None:
         attempt = 0
         while True:
             self._run.pause(attempt)
             try:
                 if self._run.phase(self._resource, actual) != "deleting":
-                    self._send_deletion(actual, tell=tell)
+                    self._send_deletion(actual, record=record)
                 self._until_gone(actual)
                 return
             except CloudError as error:
@@ -371,12 +371,12 @@ class Reconciler:
                 if attempt == _ROUNDS:
                     raise
 
-    def _send_deletion(self, actual: Actual, *, tell: bool) -> None:
+    def _send_deletion(self, actual: Actual, *, record: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
             operation = self._run.send(action)
             self._done = replace(self._done, changed=True)
-            if tell:
-                self._run.tell_deleted(self._resource)
+            if record:
+                self._run.record_deleted(self._resource)
             self._run.finish(operation)
 
     # Waiting

@@ -30,10 +30,10 @@ def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, A
         failure = str(error)
     for line in (*changes.warnings, *changes.problems):
         module.warn(line)
-    told = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
+    changed = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
     if failure:
-        module.fail_json(msg=failure, **told)
-    module.exit_json(**result, **told)
+        module.fail_json(msg=failure, **changed)
+    module.exit_json(**result, **changed)
     raise SystemExit(0)
 
 

@@ -161,7 +161,7 @@ class Sweep:
         return bool(self._wait.until(lambda: polls.pop() if polls else again(), f"{thing.title} to be gone"))
 
     def _report(self, thing: Thing) -> None:
-        self._changes.tell(thing.title, {"path": thing.path}, None)
+        self._changes.record(thing.title, {"path": thing.path}, None)
 
     def _without_volumes(self, found: Found, where: Where) -> Found:
         """Return what is found, but for what has data in it."""

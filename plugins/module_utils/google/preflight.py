@@ -32,7 +32,7 @@ _BEST_EFFORT = ("node account", "permissions", "project quotas", "region quotas"
 
 @dataclass(frozen=True)
 class Reading:
-    """Whether the project can be used at all, what was found, and what could not be read: problems where something is
+    """`usable`: whether the project can be used at all. `verdict`: what could not be read: problems where something is
     wrong, warnings where a right is missing."""
 
     usable: bool

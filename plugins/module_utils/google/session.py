@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to Google Cloud: one set of arguments for all modules, and the client that they make."""
+"""Login to Google Cloud: one set of arguments for all modules, and the client that they make."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def project(params: Mapping[str, Any]) -> str:
 
 
 def account(params: Mapping[str, Any]) -> str:
-    """Who we are, as far as the credentials of the arguments tell; raises GoogleError."""
+    """Return who we are, as far as the credentials of the arguments say; raises GoogleError."""
     try:
         return _tokens(params).account()
     except LoginError as error:

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google import log
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Token
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
@@ -316,8 +316,8 @@ def test_what_keeps_a_cluster_busy() -> None:
     assert error(400, message="x", status="FAILED_PRECONDITION").blocker == "another change"
 
 
-def test_advice_is_given_once() -> None:
-    said, hint = told([("GCE_STOCKOUT", "in a."), ("GCE_STOCKOUT", "in b"), ("", "")])
+def test_a_hint_is_given_once() -> None:
+    said, hint = explained([("GCE_STOCKOUT", "in a."), ("GCE_STOCKOUT", "in b"), ("", "")])
     assert said == "GCE_STOCKOUT: in a; GCE_STOCKOUT: in b"
     assert hint.count("take another machine type") == 1
 
