@@ -41,7 +41,7 @@ def clusters(
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
-    is no more: nobody makes such a cluster anew, and it can be removed.
+    is no more: such a cluster is not created again, and can be removed.
     """
     known = _by_kind((*live, *written))
     sources = known.get("InferenceCluster", {})
@@ -170,7 +170,7 @@ def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
 
 
 def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Ref) -> tuple[Object, list[Problem]]:
-    """What an InferenceCluster becomes, or what is wrong with it, told at its pools."""
+    """Return what an InferenceCluster becomes, or what is wrong with it, at its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
         # What is on a control cluster may be older than its rules.
@@ -208,7 +208,7 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
 
 
 def _cleaned(value: Object) -> Object:
-    """What somebody asked for, without what others say of it."""
+    """Return what the user wrote, without what others say of it."""
     metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
     return {
         "apiVersion": value["apiVersion"],

@@ -7,25 +7,25 @@ from __future__ import annotations
 import re
 
 Codes = tuple[tuple[tuple[str, ...], str], ...]
-"""Codes and the advice on them. A `*` at the end or the beginning of a code stands for anything."""
+"""Codes and the hints for them. A `*` at the end or the beginning of a code stands for anything."""
 Texts = tuple[tuple[str, str], ...]
-"""Regular expressions of lower-case messages and the advice on them."""
+"""Regular expressions of lower-case messages and the hints for them."""
 
 
 def among(code: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a code is one of a table's."""
+    """Return whether a code is one of a table's."""
     return any(_matches(code, pattern) for pattern in patterns)
 
 
 def of_code(table: Codes, code: str) -> str:
-    """The advice on a code: the first that is found, empty when there is none."""
+    """Return the hint for a code: the first that is found, empty when there is none."""
     return next((text for patterns, text in table if among(code, patterns)), "")
 
 
 def of_text(table: Texts, message: str) -> str:
-    """The advice on a message: the first that is found, empty when there is none."""
+    """Return the hint for a message: the first that is found, empty when there is none."""
     text = " ".join(message.lower().split())
-    return next((told for pattern, told in table if re.search(pattern, text)), "")
+    return next((hint for pattern, hint in table if re.search(pattern, text)), "")
 
 
 def _matches(code: str, pattern: str) -> bool:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What clusters of all clouds say alike: who they are, and their pools with that of the controllers."""
+"""Fields of clusters of all clouds: their identity, and their pools with that of the controllers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Cluster:
     region: str
     version: str
     composed: bool
-    """Whether this is what an InferenceCluster became, which the user writes."""
+    """True for what an InferenceCluster became, which the user writes."""
     pools: tuple[dict[str, Any], ...]
     order: tuple[str, ...]
 
     def path(self, pool: Mapping[str, Any]) -> str:
-        """Where the user wrote a pool: its place among those of the manifest."""
+        """Return where the user wrote a pool: its place among those of the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What can be wrong with the clusters of every cloud."""
+"""Validation of the clusters of every cloud."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class InvalidClusterError(ValueError):
 class Neighbours(Generic[Read]):
     """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them.
 
-    `read` makes one of its wire form, or raises InvalidResource: what cannot be read is told of that cluster alone.
+    `read` makes one of its wire form, or raises InvalidResource: what cannot be read is left out.
     `claims` are names of a cluster that no other one may have.
     """
 
@@ -89,8 +89,8 @@ def of_range(
     except addresses.AddressError as error:
         return None, [Problem(str(error), path, short_value(cidr))]
     if not largest <= each.prefixlen <= smallest:
-        told = f"must be between /{largest} and /{smallest}, as {whose} has it"
-        return None, [Problem(told, path, short_value(cidr), "Choose a range of another size")]
+        problem = f"must be between /{largest} and /{smallest}, as {whose} has it"
+        return None, [Problem(problem, path, short_value(cidr), "Choose a range of another size")]
     reserved = addresses.reserved(each, usable=usable)
     if reserved:
         return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
@@ -98,7 +98,7 @@ def of_range(
 
 
 def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -> Iterator[Problem]:
-    """What is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
+    """Return what is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
     for pool in cluster.pools:
         path = cluster.path(pool)
         if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
@@ -126,8 +126,8 @@ def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -
 
 
 def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
-    """What is wrong with the zones of a pool. `region` is what names of regions look like; `form` makes the name of a
-    zone of that of its region and its letter."""
+    """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
+    of a zone of that of its region and its letter."""
     zones = list(pool.get("zones") or ())
     for index, zone in enumerate(zones):
         place = f"{path}.zones[{index}]"
@@ -147,6 +147,6 @@ def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[st
 
 
 def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
-    """What to do where not the zone is wrong."""
+    """Return what to do where not the zone is wrong."""
     named = zone[: -len(form.format("", "a"))]
     return f", or, if the zone is right, {named} as the region" if region.fullmatch(named) else ""

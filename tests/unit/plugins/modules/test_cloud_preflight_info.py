@@ -255,7 +255,7 @@ def test_a_version_that_is_not_offered(account: Account) -> None:
 def test_an_instance_type_that_does_not_exist(account: Account) -> None:
     result = account.check(account.planned({**L4, "instanceType": "g6.xlarg"}))
     assert result["problems"] == [
-        "node pool gpu: there is no instance type g6.xlarg in us-west-2. Look for a typing error"
+        "node pool gpu: there is no instance type g6.xlarg in us-west-2. Check it for a typing error"
     ]
 
 
@@ -492,7 +492,7 @@ def test_a_zone_without_the_machine_type(project: Project) -> None:
 
 def test_a_machine_type_that_does_not_exist(project: Project) -> None:
     assert project.report(gpu(machineType="g2-standard-9"))[0] == [
-        "node pool gpu-l4: there is no machine type g2-standard-9 in us-central1. Look for a typing error, or at the "
+        "node pool gpu-l4: there is no machine type g2-standard-9 in us-central1. Check it for a typing error, and the "
         "region"
     ]
 

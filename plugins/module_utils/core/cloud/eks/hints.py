@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What to do about an error of AWS, and about the health issue of a node group, an addon or a cluster.
+"""Hints for errors of AWS, and for health issues of a node group, an addon or a cluster.
 
 Codes are those of the services' own models (EKS: NodegroupIssueCode, AddonIssueCode, ClusterIssueCode, ErrorCode)
 and of the lists of error codes of EC2, IAM, STS, EFS and Elastic Load Balancing.
@@ -37,7 +37,7 @@ _BLOCK_FULL = (
 )
 _BLOCK_WRONG = (
     "Give the id of a reservation of this account and region whose instance type and zone are those of the pool, as "
-    "`aws ec2 describe-capacity-reservations` tells"
+    "`aws ec2 describe-capacity-reservations` shows it"
 )
 _ZONE = (
     "EKS or the instance type is not offered in this zone: take a zone that the message or `aws ec2 "
@@ -49,34 +49,35 @@ _RIGHTS = (
 )
 _LOGIN = "Log in again (for example `aws sso login`), or give access keys and a session token that have not ended"
 _KEYS = (
-    "Look at the access key, the secret key and the session token, and whether the region is enabled for the account "
+    "Check the access key, the secret key and the session token, and whether the region is enabled for the account "
     "and of the same partition, as AWS refuses keys in other regions"
 )
 _THROTTLED = "AWS limits the rate of calls: run again later, or provision fewer clusters at once (forks)"
-_AGAIN = "This is a fault on the side of AWS: run again, and look at the AWS Health Dashboard if it stays"
+_AGAIN = "The error is on the side of AWS: run again, and check the AWS Health Dashboard if it stays"
 _ADDRESSES = (
     "The subnet has too few free addresses: give the EKSCluster larger spec.networking.subnetCidrs (which needs a new "
     "cluster), or lower maxNodeCount of its pools"
 )
 _DRIFT = (
-    "Something that the cluster needs was removed outside of this collection: run provision again, which makes it anew"
+    "Something that the cluster needs was removed outside of this collection: run provision, which creates it again"
 )
-_REPLACE = "This cannot be changed in place: give the pool a new name, so that it is made anew and the old one removed"
+_REPLACE = (
+    "This cannot be changed in place: give the pool a new name, so that a new one is created and the old one deleted"
+)
 _PODS = (
-    "A pod could not be moved off a node: look at PodDisruptionBudgets and at pods that do not end (`kubectl get "
+    "A pod could not be moved off a node: check PodDisruptionBudgets and pods that do not end (`kubectl get "
     "pdb,pods -A`), then run again"
 )
 _NETWORK = (
-    "The nodes did not join the cluster: look at the system log of an instance, at the route of the private subnets "
-    "to the NAT gateway, and at the node role and security groups; running again makes the node group anew"
+    "The nodes did not join the cluster: check the system log of an instance, the route of the private subnets "
+    "to the NAT gateway, and the node role and security groups; running again creates the node group again"
 )
 _KMS = (
-    "Look at the key that encrypts the cluster in AWS KMS: it has to exist and be enabled, and the cluster role may "
+    "Check the key that encrypts the cluster in AWS KMS: it has to exist and be enabled, and the cluster role may "
     "use it"
 )
 _CONFLICT = (
-    "Something in the cluster manages the same fields: look at what the message names, remove or adapt it, and run "
-    "again"
+    "Something in the cluster manages the same fields: check what the message names, remove or adapt it, and run again"
 )
 
 # Codes without a trailing `Exception`; a trailing `*` stands for any rest.
@@ -200,7 +201,7 @@ _BY_CODE: Codes = (
     ),
     (
         ("MalformedPolicyDocument", "InvalidPolicy"),
-        "The message names the statement that IAM refuses: look whether the region's partition is right",
+        "The message names the statement that IAM refuses: check whether the region's partition is right",
     ),
     (("NodeCreationFailure", "ClusterUnreachable"), _NETWORK),
     (("IamNodeRoleNotFound", "IamInstanceProfileNotFound", "IamRoleNotFound"), _DRIFT),
@@ -215,7 +216,7 @@ _BY_CODE: Codes = (
     (
         ("Ec2LaunchTemplateVersionMismatch", "AutoScalingGroupInvalidConfiguration"),
         "The Auto Scaling group was changed outside of EKS: undo that, or give the pool a new name, so that it is "
-        "made anew",
+        "created again",
     ),
     (
         ("Ec2SubnetInvalidConfiguration", "Ec2SubnetMissingIpv6Assignment"),
@@ -223,7 +224,7 @@ _BY_CODE: Codes = (
     ),
     (
         ("Ec2LaunchTemplateInvalidConfiguration",),
-        "Look at what the message names in the launch template; provision writes a new version where it differs",
+        "Check what the message names in the launch template; provision writes a new version where it differs",
     ),
     (("Ec2SubnetListTooLong",), _REPLACE),
     (
@@ -245,11 +246,11 @@ _BY_CODE: Codes = (
     ),
     (("UnsupportedVersion",), "Take a Kubernetes version that `aws eks describe-cluster-versions` lists"),
     (("Kms*",), _KMS),
-    (("AddonPermissionFailure",), "Look at the role in the addon's pod identity association, and its policies"),
+    (("AddonPermissionFailure",), "Check the role in the addon's pod identity association, and its policies"),
     (("AddonSubscriptionNeeded",), "Subscribe to the addon in AWS Marketplace first"),
     (
         ("InsufficientNumberOfReplicas",),
-        "Its pods have no node to run on or do not start: look at the system node group and at the pods in kube-system",
+        "Its pods have no node to run on or do not start: check the system node group and the pods in kube-system",
     ),
     (("ConfigurationConflict", "AdmissionRequestDenied", "K8sResourceNotFound"), _CONFLICT),
     (
@@ -272,9 +273,9 @@ _BY_CODE: Codes = (
     (("DependencyTimeout", "ResourcePropagationDelay", "RequestTimeout*"), _AGAIN),
 )
 
-# What the text of a code that says little by itself tells. The first that is found counts.
+# Texts of codes that say little by themselves. The first that is found counts.
 _BY_TEXT: Texts = (
-    (r"deletion protection", "Turn off its deletion protection where nobody needs it any more, then run again"),
+    (r"deletion protection", "Turn off its deletion protection where it is no longer needed, then run again"),
     (r"capacity.?block.*(not (yet )?active|not (yet )?started|has expired|has ended)", _BLOCK_INACTIVE),
     (r"(not (yet )?active|expired).*capacity.?block", _BLOCK_INACTIVE),
     (r"reservation.*(not have sufficient|no available|insufficient)", _BLOCK_FULL),
@@ -289,12 +290,12 @@ _BY_TEXT: Texts = (
     (r"(not authorized|access ?denied|unauthorized)", _RIGHTS),
     (
         r"role.*(could not be assumed|cannot be assumed|not (exist|found|valid)|invalid)",
-        "IAM takes a while to know a new role everywhere: run again; if it stays, look at the role's trust policy",
+        "IAM takes a while to know a new role everywhere: run again; if it stays, check the role's trust policy",
     ),
     (r"free (ip )?addresses|not enough (free )?(ip )?address", _ADDRESSES),
     (
         r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable",
-        "This cannot be changed in place: docs/eks.md tells what needs a new pool or a new cluster",
+        "This cannot be changed in place: docs/eks.md says what needs a new pool or a new cluster",
     ),
 )
 
@@ -323,25 +324,25 @@ _LAUNCH = (
 _INVALID = (
     "AWS does not take a value: correct the field that the message is about in the manifest, or the role's variable"
 )
-_VAGUE_ADVICE = {"AsgInstanceLaunchFailures": _LAUNCH}
+_VAGUE_HINTS = {"AsgInstanceLaunchFailures": _LAUNCH}
 
 
 def hint_for(code: str, message: str) -> str:
-    """What to do about the error: a sentence without a full stop, or nothing for a code that is not known.
+    """Return what to do about the error: a sentence without a full stop, or nothing for a code that is not known.
 
     `code` is an error code of an answer, or that of a health issue; `message` is the text that came with it. Where a
     code merely says that something went wrong, the message decides: it often names the code of the service beneath.
     """
     code = _bare(code)
     if among(code, _VAGUE):
-        told = _of_message(message)
-        if told:
-            return told
+        hint = _of_message(message)
+        if hint:
+            return hint
     known = of_code(_BY_CODE, code)
     if known:
         return known
-    if code in _VAGUE_ADVICE:
-        return _VAGUE_ADVICE[code]
+    if code in _VAGUE_HINTS:
+        return _VAGUE_HINTS[code]
     return _INVALID if among(code, _VAGUE) and code.startswith(("Invalid", "Validation")) else ""
 
 
@@ -351,7 +352,7 @@ def _bare(code: str) -> str:
 
 
 def _of_message(message: str) -> str:
-    """The advice on the first code that the message names, else on what it says."""
+    """Return the hint for the first code that the message names, else for what it says."""
     for word in re.findall(r"\b[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9.]*", message):
         bare = _bare(word.rstrip("."))
         known = "" if among(bare, _VAGUE) else of_code(_BY_CODE, bare)

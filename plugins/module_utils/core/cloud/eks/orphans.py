@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What controllers of an EKS cluster, and EKS itself, leave in a VPC: whose is what is found there.
+"""Orphans of an EKS cluster in its VPC: what its controllers, and EKS itself, leave there.
 
 Load balancers come from Services, by the controller in the cluster's control plane (tag `kubernetes.io/cluster/<name>`)
 or by the AWS Load Balancer Controller (tag `elbv2.k8s.aws/cluster`). Network interfaces named `aws-K8S-<instance>` are
@@ -22,7 +22,7 @@ _CONTROLLER = "elbv2.k8s.aws/cluster"
 _INTERFACE_OWNERS = ("cluster.k8s.amazonaws.com/name", "eks:cluster-name")
 _GROUP_OWNER = "aws:eks:cluster-name"
 CNI, PLANE, BALANCER = "aws-K8S-", "Amazon EKS ", "ELB "
-"""How the descriptions of network interfaces begin."""
+"""Beginnings of the descriptions of network interfaces."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Balancer:
 
 
 def of_cluster(tags: Tags, cluster: str) -> bool:
-    """Whether a controller in the cluster made this, and for it alone."""
+    """Return whether a controller in the cluster made this, and for it alone."""
     return tags.get(f"{_OWNED}{cluster}") == "owned" or tags.get(_CONTROLLER) == cluster
 
 
 def group_of_cluster(group: Wire, tags: Tags, cluster: str) -> bool:
-    """Whether a security group is the one of the cluster itself, or was made by a controller in it.
+    """Return whether a security group is the one of the cluster itself, or was made by a controller in it.
 
     Others' names can begin with the cluster's: that of EKS ends in a number, right after the name.
     """
@@ -76,30 +76,30 @@ def group_of_cluster(group: Wire, tags: Tags, cluster: str) -> bool:
 
 
 def is_of_balancers(group: Wire) -> bool:
-    """Whether a controller made the security group for load balancers, so that it can go before the cluster does."""
+    """Return whether a controller created the group for load balancers, so that it can go before the cluster does."""
     return str(group.get("GroupName", "")).startswith("k8s-")
 
 
 def made_by_cni(interface: Wire, tags: Tags, cluster: str) -> bool:
-    """Whether a network interface is of the VPC CNI on a node, and not of one of another cluster."""
+    """Return whether a network interface is of the VPC CNI on a node, and not of one of another cluster."""
     owners = {tags[key] for key in _INTERFACE_OWNERS if key in tags}
     return of_nodes(interface) and owners <= {cluster}
 
 
 def of_nodes(interface: Wire) -> bool:
-    """Whether a network interface is of the VPC CNI of some cluster."""
+    """Return whether a network interface is of the VPC CNI of some cluster."""
     return _description(interface).startswith(CNI)
 
 
 def made_by_plane(interface: Wire, cluster: str) -> bool:
-    """Whether a network interface is of the cluster's control plane, which takes it away itself."""
+    """Return whether a network interface is of the cluster's control plane, which deletes it itself."""
     return _description(interface) == f"{PLANE}{cluster}"
 
 
 def made_by_balancer(interface: Wire, others: Iterable[Balancer]) -> bool:
-    """Whether a network interface is of a load balancer, and of none of `others`."""
-    told = _description(interface)
-    return told.startswith(BALANCER) and told not in {other.interfaces for other in others}
+    """Return whether a network interface is of a load balancer, and of none of `others`."""
+    described = _description(interface)
+    return described.startswith(BALANCER) and described not in {other.interfaces for other in others}
 
 
 def _description(interface: Wire) -> str:
@@ -117,20 +117,20 @@ def references(groups: Iterable[Wire], target: str) -> Iterator[tuple[str, str, 
                 pairs = [pair for pair in rule.get("UserIdGroupPairs") or () if pair.get("GroupId") == target]
                 if pairs:
                     ports = {key: rule[key] for key in ("FromPort", "ToPort") if key in rule}
-                    wanted = [{"GroupId": target} for _pair in pairs[:1]]
+                    reference = [{"GroupId": target} for _pair in pairs[:1]]
                     yield (
                         group["GroupId"],
                         direction,
                         {
                             "IpProtocol": rule["IpProtocol"],
                             **ports,
-                            "UserIdGroupPairs": wanted,
+                            "UserIdGroupPairs": reference,
                         },
                     )
 
 
 def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
-    """Why a load balancer stays, and what to do."""
+    """Return why a load balancer stays, and what to do."""
     others = sorted(key.removeprefix(_OWNED) for key in balancer.tags if key.startswith(_OWNED))
     if f"{_OWNED}{cluster}" in balancer.tags:
         whose = "is shared with others, as its tag says"
@@ -145,17 +145,17 @@ def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
 
 
 def interface_left_alone(interface: Wire, vpc: str) -> str:
-    """Why a network interface stays, and what to do."""
-    told = _description(interface) or "without a description"
+    """Return why a network interface stays, and what to do."""
+    described = _description(interface) or "without a description"
     user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nothing"
     return (
-        f"network interface {interface['NetworkInterfaceId']} ({told}, used by {user}) in {vpc} is not of this "
+        f"network interface {interface['NetworkInterfaceId']} ({described}, used by {user}) in {vpc} is not of this "
         "cluster, so it stays, and so does the VPC. Remove what uses it"
     )
 
 
 def group_left_alone(group: Wire, vpc: str) -> str:
-    """Why a security group stays, and what to do."""
+    """Return why a security group stays, and what to do."""
     return (
         f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc} is not of this cluster, so it stays, "
         "and so does the VPC. Delete it when it is no longer needed"

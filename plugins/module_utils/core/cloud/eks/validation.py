@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is wrong with an EKSCluster that its schema cannot tell: what AWS refuses, or what never becomes ready."""
+"""Validation of EKSClusters beyond their schema: what AWS refuses, or what never becomes ready."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
 
 
 def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the options of a plan."""
+    """Return what is wrong with the options of a plan."""
     problems = []
     if len(tags) > _MOST_TAGS:
         problems.append(Problem(f"must be at most {_MOST_TAGS}, as AWS allows 50 with those of others", "tags"))
@@ -163,7 +163,7 @@ def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Probl
 
 
 def _directly(read: reading.Read) -> str:
-    """What to do about a network that an InferenceCluster has no field for."""
+    """Return what to do about a network that an InferenceCluster has no field for."""
     return (
         "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
         f"secretRef.name: {kubeconfig_secret(read.name)}"
@@ -204,7 +204,7 @@ def _claims(read: reading.Read) -> Iterator[tuple[str, str]]:
 
 
 def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
-    """What two clusters would both call their own. The names of IAM count in all regions."""
+    """Return what two clusters would both call their own. The names of IAM count in all regions."""
     if (that.namespace, that.name) == (read.namespace, read.name):
         return
     ref = Ref(reading.KIND, that.namespace, that.name)

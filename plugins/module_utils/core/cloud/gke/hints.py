@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What to do about an error of Google's APIs, of an operation, and about a condition of a cluster or a node pool.
+"""Hints for errors of Google's APIs and of operations, and for conditions of a cluster or a node pool.
 
 Codes are those of google.rpc.Code, of google.rpc.ErrorInfo (`reason`), of errors of Compute Engine, and of the
 conditions of GKE (StatusCondition.Code).
@@ -35,7 +35,7 @@ _SERVICE = (
 _RIGHTS = (
     "Give the identity that runs this the right named in the message. Needed are the roles "
     f"{', '.join(role.removeprefix('roles/') for role in sorted({*rights.MAKING, *rights.REMOVING}))}, and "
-    "iam.serviceAccountUser on the service account of the nodes; look also whether the project is the right one"
+    "iam.serviceAccountUser on the service account of the nodes; check also whether the project is the right one"
 )
 _SCOPE = (
     "The machine or pod that this runs on has too narrow access scopes: set them to cloud-platform (gcloud compute "
@@ -55,9 +55,9 @@ _LOGIN = (
     "whose token is fresh, or run `gcloud auth application-default login`"
 )
 _RATE = "Google limits the rate of calls: run again later, or provision fewer clusters at once (forks)"
-_AGAIN = "This is a fault on the side of Google: run again, and look at https://status.cloud.google.com if it stays"
+_AGAIN = "The error is on the side of Google: run again, and check https://status.cloud.google.com if it stays"
 _BUSY = "Another operation on the cluster is under way: run again when it is over"
-_CHANGED = "It was changed by somebody else at the same time: run again"
+_CHANGED = "It was changed by another client at the same time: run again"
 _IN_USE = (
     "Something still uses this, such as a forwarding rule, a firewall rule, a Filestore instance or its peering: "
     "remove what is not the collection's, then run again"
@@ -101,7 +101,7 @@ _BY_CODE: Codes = (
     (("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS",), _NODE_ACCOUNT),
     (
         ("CLOUD_KMS_KEY_ERROR", "CLOUD_KMS_KEY_DESTROYED"),
-        "Look at the key that encrypts the cluster in Cloud KMS: it has to exist and be enabled, and GKE may use it",
+        "Check the key that encrypts the cluster in Cloud KMS: it has to exist and be enabled, and GKE may use it",
     ),
     (
         ("CA_EXPIRING",),
@@ -117,7 +117,7 @@ _BY_CODE: Codes = (
     (("INTERNAL_ERROR", "TIMEOUT", "VM_MIN_COUNT_NOT_REACHED"), _AGAIN),
 )
 
-# What the text of a code that says little by itself tells. The first that is found counts.
+# Texts of codes that say little by themselves. The first that is found counts.
 _BY_TEXT: Texts = (
     (
         r"zone_resource_pool_exhausted|gce_stockout|does not have enough resources available|stockout|out of stock",
@@ -149,7 +149,7 @@ _BY_TEXT: Texts = (
     (r"(invalid_grant|invalid jwt|token.*expired|expired.*token|reauth)", _LOGIN),
     (
         r"(cannot|can't|can not|unable to) (be )?(chang|modif|updat)|immutable",
-        "This cannot be changed in place: docs/gke.md tells what needs a new pool or a new cluster",
+        "This cannot be changed in place: docs/gke.md says what needs a new pool or a new cluster",
     ),
 )
 
@@ -173,7 +173,7 @@ _VAGUE = (
     "UNAVAILABLE",
     "UNKNOWN",
 )
-_VAGUE_ADVICE = {
+_VAGUE_HINTS = {
     "FAILED_PRECONDITION": _BUSY,
     "INTERNAL": _AGAIN,
     "UNAVAILABLE": _AGAIN,
@@ -189,20 +189,19 @@ _VAGUE_ADVICE = {
 
 
 def hint_for(code: str, message: str) -> str:
-    """What to do about the error: a sentence without a full stop, or nothing for a code that is not known.
+    """Return what to do about the error: a sentence without a full stop, or nothing for a code that is not known.
 
     `code` is the reason or the status of an answer, the code of an operation, or that of a condition; `message` is the
     text that came with it. Where a code merely says that something went wrong, the message decides: it often names the
     code of Compute Engine, which is beneath GKE.
     """
     if among(code, _VAGUE):
-        told = _of_message(message)
-        return told or _VAGUE_ADVICE.get(code, "")
+        return _of_message(message) or _VAGUE_HINTS.get(code, "")
     return of_code(_BY_CODE, code) or _of_message(message)
 
 
 def _of_message(message: str) -> str:
-    """The advice on the first code that the message names, else on what it says."""
+    """Return the hint for the first code that the message names, else on what it says."""
     for word in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", message):
         known = "" if among(word, _VAGUE) else of_code(_BY_CODE, word)
         if known:

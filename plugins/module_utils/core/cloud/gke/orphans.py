@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a GKE cluster that is gone left in its project: whose is what is found there, and what has to go before what.
+"""Orphans of a GKE cluster in its project: which objects are the cluster's, and which have to go before others.
 
 Controllers in a cluster make load balancers for Services, and drivers make disks and Filestore instances for volumes.
 When the cluster goes first, all of it stays: it costs money, and keeps the network from being deleted. Each cluster has
@@ -18,7 +18,7 @@ gkegw1-..., gkemcg1-...         a Gateway
 gke-..., gk3-...                GKE itself
 ==============================  =======================================================================================
 
-CLUSTER is eight or sixteen characters that only the cluster has. What tells them is deleted last: the firewall rules,
+CLUSTER is eight or sixteen characters that only the cluster has. What shows them is deleted last: the firewall rules,
 which are in the network. So what an interrupted run left is known by the next one.
 """
 
@@ -45,7 +45,7 @@ _SERVICE = r"a[0-9a-f]{31,32}"
 _CONTROLLERS = re.compile(rf"(k8s\d?|gkegw1|gkemcg1)-.+|{_SERVICE}(-hc)?")
 _GKE = re.compile(r"(gke|gk3)-.+")
 _OF_GKE = (_FIREWALL, "forwarding-rule", "address")
-"""Kinds of what GKE itself makes in the network of a cluster, and takes away with it."""
+"""Kinds of what GKE itself creates in the network of a cluster, and deletes with it."""
 _BALANCER = re.compile(rf"(?:k8s-fw-|k8s-)?({_SERVICE})(?:-http-hc|-hc)?")
 _CLUSTERS = (
     re.compile(r"k8s-ig--([0-9a-z]+)"),
@@ -54,7 +54,7 @@ _CLUSTERS = (
     re.compile(r"k8s[123]-(?:[a-z0-9]{2,4}-)?([0-9a-z]{8})-.+"),
 )
 
-# What holds a thing up, which is looked at when it is in no network itself: all of it has to be the cluster's. Each
+# What holds a thing up, which counts when it is in no network itself: all of it has to be the cluster's. Each
 # kind comes after those that it needs.
 _BENEATH: Mapping[str, tuple[str, ...]] = {
     "target-pool": (),
@@ -106,7 +106,7 @@ class Thing:
 
     @property
     def going(self) -> bool:
-        """Whether it is being deleted already."""
+        """Return whether it is being deleted already."""
         return "DELETING" in (self.body.get("state"), self.body.get("status"))
 
     @cached_property
@@ -132,14 +132,14 @@ class Where:
     gone: bool
 
     def holds(self, thing: Thing) -> bool:
-        """Whether something is in the network of the cluster."""
+        """Return whether something is in the network of the cluster."""
         if thing.kind == "filestore":
             networks = thing.body.get("networks") or ()
             return any(compare.reference(each.get("network"), self.network) for each in networks)
         return bool({self.network, self.subnetwork} & thing.needs)
 
     def reaches(self, place: str) -> bool:
-        """Whether the cluster makes things there: in its region and its zones, and what is global."""
+        """Return whether the cluster makes things there: in its region and its zones, and what is global."""
         return place in ("global", self.region) or place.startswith(f"{self.region}-")
 
 
@@ -192,13 +192,13 @@ def listings(where: Where) -> list[Listing]:
 
 
 def unreachable(listing: Listing, answer: Wire, where: Where) -> str:
-    """The locations of which nothing is told, though the cluster may have something there."""
+    """Return the locations that do not answer, though the cluster may have something there."""
     places = [str(each).rpartition("/")[2] for each in answer.get("unreachable") or ()]
     return ", ".join(place for place in places if where.reaches(place)) if listing.service == "file" else ""
 
 
 def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
-    """What the cluster left, among what there is in the project. `network`: as the API returns it; empty for none."""
+    """Return what the cluster left, of all things of a project. `network`: as the API returns it; empty for none."""
     listed = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
     ours = _ours(listed, where)
     alone = [_in_network(thing, where) for thing in listed if thing.path not in ours and _keeps(thing, where)]
@@ -212,7 +212,7 @@ def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
 
 
 def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
-    """What has to be gone before each thing, by paths: what uses it. Firewall rules are the last."""
+    """Return what has to be gone before each thing, by paths: what uses it. Firewall rules are the last."""
     there = {thing.path for thing in things}
     return {
         thing.path: [
@@ -246,7 +246,7 @@ def _ours(listed: Sequence[Thing], where: Where) -> dict[str, Thing]:
 
 
 def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> list[Thing]:
-    """What is in no network, and may be the cluster's by its name."""
+    """Return what is in no network, and may be the cluster's by its name."""
     return [
         thing
         for thing in listed
@@ -255,7 +255,7 @@ def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> li
 
 
 def _certain(thing: Thing, where: Where) -> bool:
-    """Whether something is the cluster's by itself."""
+    """Return whether something is the cluster's by itself."""
     labels = thing.body.get("labels") or {}
     if thing.kind == "disk":
         cluster = (labels.get(_DISK_CLUSTER), labels.get(_DISK_LOCATION))
@@ -296,13 +296,13 @@ class _Names:
 
 
 def _keeps(thing: Thing, where: Where) -> bool:
-    """Whether something that is not the cluster's keeps its network."""
+    """Return whether something that is not the cluster's keeps its network."""
     return where.holds(thing) and (where.gone or not _GKE.fullmatch(thing.name))
 
 
 def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple[Thing, str]]:
     """Takes out what others use, and says so."""
-    told: list[tuple[Thing, str]] = []
+    dropped: list[tuple[Thing, str]] = []
     while True:
         users = {
             thing.path: min(
@@ -314,14 +314,14 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
         }
         blocked = [thing for thing in ours.values() if users[thing.path]]
         if not blocked:
-            return told
+            return dropped
         for thing in blocked:
             del ours[thing.path]
             line = (
                 f"{thing.title} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
                 "uses it, or take it out of there"
             )
-            told.append((thing, line))
+            dropped.append((thing, line))
 
 
 def _in_network(thing: Thing, where: Where) -> str:
@@ -332,7 +332,7 @@ def _in_network(thing: Thing, where: Where) -> str:
 
 
 def _beside(network: Wire, where: Where) -> list[str]:
-    """What else keeps the network: subnetworks and peerings that others made in it."""
+    """Return what else keeps the network: subnetworks and peerings that others made in it."""
     found = [
         f"subnetwork {_name(path)} in {path.split('/')[3]}"
         for path in map(_path, network.get("subnetworks") or ())
@@ -363,7 +363,7 @@ def _paths(value: Any) -> Iterator[str]:
 
 
 def _path(link: str) -> str:
-    """What of a link or a path begins with its project."""
+    """Return the part of a link or a path from its project on."""
     return link[link.index("projects/") :]
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is wrong with a GKECluster that its schema cannot tell: what Google refuses, or what never becomes ready."""
+"""Validation of GKEClusters beyond their schema: what Google refuses, or what never becomes ready."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
 
 
 def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
-    """All that is wrong with a GKECluster (wire form), by itself and beside `others`, told where the user wrote it."""
+    """Return the problems of a GKECluster (wire form), by itself and beside `others`, where the user wrote them."""
     try:
         read = reading.read(cluster)
     except api.InvalidResource as error:
@@ -62,20 +62,20 @@ def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) ->
 
 
 def of_project(read: reading.Read, project: str) -> list[Problem]:
-    """What is wrong with the project that a plan is for."""
+    """Return what is wrong with the project that a plan is for."""
     if not project:
-        told = "is not given, and the credentials name none"
+        problem = "is not given, and the credentials name none"
         hint = "Write the ID of the project there, or set gke_cluster_project"
-        return [where_written(Problem(told, "spec.project", hint=hint), read)]
+        return [where_written(Problem(problem, "spec.project", hint=hint), read)]
     if not _PROJECT.fullmatch(project):
-        told = "is no ID of a project: 6 to 30 lower-case letters, digits and hyphens, beginning with a letter"
+        problem = "is no ID of a project: 6 to 30 lower-case letters, digits and hyphens, beginning with a letter"
         hint = "Write the ID, not the name or the number" if project != project.lower() or project.isdigit() else ""
-        return [where_written(Problem(told, "spec.project", short_value(project), hint), read)]
+        return [where_written(Problem(problem, "spec.project", short_value(project), hint), read)]
     return []
 
 
 def of_options(labels: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the options of a plan."""
+    """Return what is wrong with the options of a plan."""
     problems = []
     if len(labels) > _MOST_LABELS:
         problems.append(Problem(f"must be at most {_MOST_LABELS}, as Google allows 64 with those of others", "labels"))
@@ -120,7 +120,7 @@ def _claims(read: reading.Read) -> Iterator[str]:
 
 
 def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
-    """What two clusters would both call their own. The names of networks count in all regions of a project."""
+    """Return what two clusters would both call their own. The names of networks count in all regions of a project."""
     if (that.namespace, that.name) == (read.namespace, read.name):
         return
     if read.project and that.project and read.project != that.project:
@@ -155,8 +155,8 @@ def _of_addresses(read: reading.Read) -> Iterator[Problem]:
     ranges: dict[str, IPv4Network] = {}
     for field, cidr in (("nodeCidr", read.node_cidr), ("podCidr", read.pod_cidr), ("serviceCidr", read.service_cidr)):
         path = f"spec.networking.{field}"
-        each, told = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
-        yield from told
+        each, found = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
+        yield from found
         if each is None:
             continue
         for other, taken in ranges.items():
