@@ -49,7 +49,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Reports what would be deleted if the cluster went now. Its own firewall rules in Google Cloud go with it.
+    description:
+      - Reports what would be deleted if the cluster went now. Its own firewall rules in Google Cloud go with it.
   diff_mode:
     support: full
     description: RV(ignore:diff) shows what is deleted.
