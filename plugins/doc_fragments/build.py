@@ -27,8 +27,8 @@ options:
     default: []
   hosts:
     description:
-      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor an EKSCluster
-        or a GKECluster that a user wrote, is an error.
+      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor a
+        cluster in a cloud that a user wrote, is an error.
     type: list
     elements: str
     default: []

@@ -53,9 +53,9 @@ _value:
   type: dict
   returned: always
   sample:
-    names: [eks-us-west, gke-us-central, onprem]
+    names: [us-west, us-central, onprem]
     declared: [onprem]
-    others: [gke-us-central]
+    others: [us-central]
     drain: []
     absent: []
     removes: false

@@ -88,6 +88,11 @@ clusters:
       project: ""
       replicas: 2
       problems: []
+networks:
+  description: The ranges of addresses of the clusters, by the name of the cloud, as preflight compares them.
+  returned: success
+  type: dict
+  sample: {eks: [{name: eks-us-west, region: us-west-2, cidr: 10.0.0.0/16}]}
 held:
   description:
     - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
@@ -130,7 +135,7 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg=str(error))
     found = fleet.clusters(live, written, declared.loaded.locate)
     sound = {name: cluster for name, cluster in found.items() if name not in declared.held}
-    module.exit_json(changed=False, clusters=sound, held=sorted(declared.held))
+    module.exit_json(changed=False, clusters=sound, networks=fleet.networks(found), held=sorted(declared.held))
 
 
 def main() -> None:

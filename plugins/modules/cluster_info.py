@@ -84,10 +84,8 @@ EXAMPLES = r"""
     resources:
       - manifests/
     clusters:
-      - name: eks-us-west
-        eks:
-          cluster: eks-us-west
-          region: us-west-2
+      - name: us-west
+        kubeconfig: ~/.kube/us-west
       - name: onprem
         kubeconfig: ~/.kube/onprem
     control:

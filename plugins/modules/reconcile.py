@@ -114,7 +114,7 @@ table:
   elements: str
   sample:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
-    - ml-team/qwen3-8b  …c39a9f76d6  gke-us-central  gpu-l4  1 gpu    new
+    - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
   description: The services for people, line by line; empty when the fleet has none.
   returned: success

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The module `apply`: its arguments in, its result out."""
+"""Arguments and results of the module `apply`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_WARNINGS = 20
 
 
 class ApplyError(Exception):
-    """Nothing could be done at all; the text says why and what to do."""
+    """Error before anything was applied; the message says what to do."""
 
 
 def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dict[str, Any], list[str]]:
@@ -81,9 +81,9 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
     if lease and control is None:
         raise ApplyError("lease is the lock on the control cluster: give control as well")
     folders: Mapping[str, Any] = params["folders"] or {}
-    strangers = sorted(set(folders) - set(connections))
-    if strangers:
-        raise ApplyError(f"folders names {strangers[0]}, which is none of clusters")
+    unknown = sorted(set(folders) - set(connections))
+    if unknown:
+        raise ApplyError(f"folders names {unknown[0]}, which is not in clusters")
     record = params.get("record") or ""
     objects = _objects(params)
     options = Options(
@@ -115,17 +115,17 @@ def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
 
 
 def _objects(params: Mapping[str, Any]) -> list[Object]:
-    """The argument `objects`, looked through."""
+    """Return the validated argument `objects`."""
     objects: list[Object] = params.get("objects") or []
     if params.get("objects") is not None and not params.get("record"):
-        raise ApplyError("objects needs record, a name for what is applied this way")
+        raise ApplyError("objects needs record, the name of an inventory for them")
     if params.get("record") and not is_dns_label(params["record"]):
         raise ApplyError(
             f"record is {short_value(params['record'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"
         )
     if params.get("record") and params["path"]:
-        raise ApplyError("path and record are given: a build has a record of its own")
+        raise ApplyError("path and record are given: a build has its own inventory")
     for index, value in enumerate(objects):
         if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
             raise ApplyError(f"objects[{index}] has no apiVersion, kind or metadata.name")
@@ -142,7 +142,7 @@ def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | Non
 
 
 def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
-    """Every cluster by the name that messages use; the control cluster last."""
+    """Yield every cluster by its name in messages; the control cluster last."""
     yield from outcomes.clusters.items()
     if outcomes.control is not None:
         yield cluster_options.CONTROL, outcomes.control

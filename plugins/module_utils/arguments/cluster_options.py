@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The arguments with which modules are told how to reach clusters, and what becomes of them."""
+"""Arguments of modules for connections to clusters, and their conversion to connections."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ CLUSTERS: dict[str, Any] = {
 
 
 class ArgumentsError(Exception):
-    """What is wrong with the arguments, one line each."""
+    """Invalid arguments; the message has one line for each problem."""
 
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """The connections of the argument `clusters`, by name, in their order; raises ArgumentsError."""
+    """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
     limits = _limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
     found: dict[str, Connection] = {}
@@ -64,7 +64,7 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
 
 
 def control_connection(params: Mapping[str, Any]) -> Connection | None:
-    """The connection of the argument `control`, None without; an empty one is that of kubectl."""
+    """Return the connection of the argument `control`, None without; an empty one uses the kubeconfig of kubectl."""
     given = params.get("control")
     if given is None:
         return None
@@ -94,10 +94,10 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
 
 
 def forks(params: Mapping[str, Any]) -> int:
-    """How many clusters are worked on at a time; raises ArgumentsError."""
+    """Return the number of clusters to process concurrently. Raises ArgumentsError."""
     width = int(params.get("forks") or 0)
     if width < 1:
-        raise ArgumentsError("forks: has to be at least 1")
+        raise ArgumentsError("forks: must be at least 1")
     return width
 
 
@@ -108,11 +108,11 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
 def _limits(params: Mapping[str, Any]) -> dict[str, Any]:
     timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
-        raise ArgumentsError("timeout: has to be a number of seconds above 0")
+        raise ArgumentsError("timeout: must be a number of seconds above 0")
     if retries is not None and retries < 0:
-        raise ArgumentsError("retries: has to be 0 or more")
+        raise ArgumentsError("retries: must be 0 or more")
     if largest is not None and largest < 1:
-        raise ArgumentsError("answer_limit: has to be at least 1 (MiB)")
+        raise ArgumentsError("answer_limit: must be at least 1 (MiB)")
     return {
         **({"timeout": float(timeout)} if timeout is not None else {}),
         **({"retries": int(retries)} if retries is not None else {}),

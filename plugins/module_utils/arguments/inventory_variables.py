@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The variables that the playbooks read, and what is wrong with those of an inventory."""
+"""Variables that the playbooks read, and their validation."""
 
 from __future__ import annotations
 
@@ -69,8 +69,7 @@ OF_FLEET: dict[str, Any] = {
         for name, option in SCHEDULING.items()
     },
 }
-"""Variables of the host of `control_plane`, as an Ansible argument spec. What a value may be beyond that is said by the
-module that takes it."""
+"""Variables of the host of `control_plane`, as an Ansible argument spec. Modules validate their values further."""
 LEAST: Mapping[str, float] = {
     "fleet_wait": 0,
     "fleet_rounds": 1,
@@ -88,7 +87,7 @@ LEAST: Mapping[str, float] = {
     "fleet_table_width": 60,
     "fleet_selector_budget": 1,
 }
-"""The least that a number may be."""
+"""Minimum values of numbers."""
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
@@ -113,7 +112,7 @@ OF_PLAYBOOKS = (
     "existing_cluster_state",
     *_CLOUD_STATES,
 )
-"""Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
+"""Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
 _NO_ROLES: Mapping[str, Collection[str]] = {}
 _NO_GROUPS: Mapping[str, Collection[str]] = {}
 CONTROL_PLANE = "control_plane"
@@ -122,7 +121,7 @@ _LIKE = {
     CONTROL_PLANE: re.compile("control(clusters?)?$"),
     WORKLOAD_CLUSTERS: re.compile("(workload|inference|fleet)?clusters?$|workloads?$"),
 }
-"""The groups that playbooks look for, and other names, without all but letters and digits, that mean them."""
+"""Groups that playbooks use, and patterns for similar names, reduced to letters and digits."""
 
 
 OF_HOSTS = (
@@ -173,10 +172,10 @@ def problems(
     of_roles: Mapping[str, Collection[str]] = _NO_ROLES,
     groups: Mapping[str, Collection[str]] = _NO_GROUPS,
 ) -> list[str]:
-    """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
-    host). `build`: whether there have to be manifests and a build folder. `of_roles`: what variables of roles begin
-    with, and those that there are. `groups`: the groups of the inventory with their hosts. Of what makes up a
-    connection no value is repeated."""
+    """Return a line for each problem of the variables of the host of the fleet and of those of clusters (by host).
+
+    `build`: manifests and a build folder are required. `of_roles`: known variables of roles by their prefix. `groups`:
+    groups of the inventory with their hosts. Messages do not contain values of connections."""
     known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
     found = misnamed(groups) + _unknown({host: fleet, **clusters}, known)
     found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
@@ -192,39 +191,39 @@ def problems(
     except connections.ConnectionsError as error:
         found += error.problems
     if build and not fleet.get("fleet_build"):
-        found.append(f"{host}: fleet_build is not set: it is the folder for what is built")
+        found.append(f"{host}: fleet_build is not set: set it to the build folder")
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
-        found.append(f"{host}: fleet_resources is not set: it says where the manifests of the fleet are")
+        found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet")
     return found
 
 
 def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
-    """A line for each group that playbooks look for in vain while there is one with a similar name, and one for an
-    inventory with hosts none of which is of the fleet. No inventory at all is fine: a fleet may be files only."""
+    """Return a line for each missing group while there is one with a similar name, and one for an inventory without a
+    host of the fleet. An empty inventory is accepted: a fleet may be files only."""
     if not set(groups.get("all") or ()) - {"localhost"}:
         return []
     others = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
     found = []
-    # A group that is there and empty, as with a source that has found no cluster yet, is not misspelt.
+    # An existing empty group, as of an inventory plugin that has found no cluster yet, is not misspelt.
     for name in (each for each in missing if each not in groups):
         alike = _alike(name, others)
         if alike:
             found.append(
-                f"the inventory has a group {alike}, which no playbook of modelplane.fleet reads, and no host in "
+                f"the inventory has a group {alike}, which no playbook of modelplane.fleet uses, but no host in "
                 f"{name}. Did you mean {name}?"
             )
     if not found and len(missing) == 2:
         shown = f"its groups are {', '.join(others[:10])}" if others else "its hosts are in no group"
         found.append(
-            f"nothing of the fleet is a host of the inventory: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, "
-            f"and {shown}. Name them so, or run without an inventory (-i localhost,) for a fleet that is files only"
+            f"the inventory has no host of the fleet: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, and "
+            f"{shown}. Use these groups, or run without an inventory (-i localhost,) for a fleet of files only"
         )
     return found
 
 
 def _alike(name: str, names: Iterable[str]) -> str:
-    """Return the name of the group that was meant, "" for none."""
+    """Return the name of a group that is probably a misspelling, "" for none."""
     others = [each for each in names if each not in _LIKE]
     # Kubespray's kube_control_plane is a group of its own.
     near = nearest(name, others, MISSPELT)
@@ -236,37 +235,37 @@ def _folded(name: str) -> str:
 
 
 def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collection[str]]) -> list[str]:
-    """Variables that nobody reads, and begin as those do that somebody reads. One that all hosts have is told once."""
+    """Return a line for each unknown variable with a known prefix, with one of its hosts."""
     of_variable: dict[str, list[str]] = {}
     for host, variables in hosts.items():
         for name in variables:
             if any(name.startswith(prefix) and name not in names for prefix, names in known.items()):
                 of_variable.setdefault(name, []).append(host)
     return [
-        f"{some(found, 1)}: {name} is no variable of modelplane.fleet{_hint(name, known)}"
+        f"{some(found, 1)}: {name} is not a variable of modelplane.fleet{_hint(name, known)}"
         for name, found in sorted(of_variable.items())
     ]
 
 
 def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
     prefix = next(each for each in known if name.startswith(each))
-    # What all of them begin with would make all of them look alike.
+    # The common prefix would make all names similar.
     hint = nearest_key(name.removeprefix(prefix), (each.removeprefix(prefix) for each in known[prefix]))
-    hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Give one of your own another name"
+    hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Rename your own variables"
     return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
-    """A line for each thing that is wrong with `network_sources`, which is called `name`."""
+    """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
     given = {key: places for key, places in (sources or {}).items() if places is not None}
     found = [
-        f"{name}.{key}: {place!r} is no name of a namespace"
+        f"{name}.{key}: {place!r} is not a valid name of a namespace"
         for key, places in given.items()
         for place in places
         if not is_dns_label(place)
     ]
     if given.get("gateway") == []:
-        found.append(f"{name}.gateway is empty, so that no request would reach an engine: name where gateways run")
+        found.append(f"{name}.gateway is empty, so no request would reach an engine: give the namespaces of gateways")
     return found
 
 
@@ -277,7 +276,7 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         return [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
     read = found.validated_parameters
     wrong = [
-        f"{name} is {read[name]:g}, and must be at least {least:g}"
+        f"{name} is {read[name]:g} and must be at least {least:g}"
         for name, least in LEAST.items()
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]

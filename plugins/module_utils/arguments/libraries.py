@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The Python packages that modules need, and the message about one that is missing."""
+"""Python packages that modules need, and the error for missing ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "urll
 def need(module: AnsibleModule, *packages: str, late: Mapping[str, Callable[[], Any]] = _NONE) -> None:
     """Fail with the name of the first of the packages (pydantic, PyYAML, urllib3) that cannot be imported.
 
-    `late`: packages that are only imported when they are needed, and what imports each.
+    `late`: packages that are only imported when they are needed, with their import functions.
     """
     errors = {package: _late_error(load) for package, load in late.items()}
     for package, error in {**errors, **{package: _ERRORS[package] for package in packages}}.items():

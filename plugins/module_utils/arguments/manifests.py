@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the modules share: arguments, how problems are told."""
+"""Arguments of modules that read manifests, and the reporting of problems."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _MOST_WARNINGS = 20
 
 
 def prepare(module: AnsibleModule) -> None:
-    """Fail with the name of the package when one that is needed is not installed; go where paths start from."""
+    """Fail when a required package is not installed; change to the folder that relative paths start from."""
     need(module, "pydantic", "PyYAML")
     if module.params["chdir"]:
         try:
@@ -110,7 +110,7 @@ def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> S
 
 
 def endpoint_hosts(module: AnsibleModule) -> AllowedHosts:
-    """The argument `endpoint_hosts`."""
+    """Return the argument `endpoint_hosts`."""
     try:
         return AllowedHosts.of(module.params["endpoint_hosts"])
     except ValueError as error:
@@ -185,7 +185,7 @@ def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -
 
 
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """A diff per file but the picture, with secrets masked."""
+    """Return a diff per file except the report page, with secrets masked."""
     changes = outcome.changes
     return [
         {
@@ -200,6 +200,6 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
 
 
 def _masked_after(before: str, after: str) -> str:
-    """The new text, masked; where nothing but what is masked changed, the mask says so."""
+    """Return the new text, masked, with a note in the mask if only masked values changed."""
     shown = masked(after)
     return shown.replace(MASK, f"{MASK} (changed)") if before != after and shown == masked(before) else shown

@@ -205,8 +205,8 @@ def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
     ran = fleet.run(host={"fleet_provision": "never", "eks_cluster_tag": {}, "gke_cluster_label": {}})
     told = (
         "value of fleet_provision must be one of: managed, provided, got: never",
-        "eks_cluster_tag is no variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
-        "gke_cluster_label is no variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
+        "eks_cluster_tag is not a variable of modelplane.fleet's roles. Did you mean eks_cluster_tags?",
+        "gke_cluster_label is not a variable of modelplane.fleet's roles. Did you mean gke_cluster_labels?",
     )
     assert [words for words in told if words not in ran.output] == []
     assert ran.calls == []

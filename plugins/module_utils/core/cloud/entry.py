@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,6 +116,7 @@ class Cloud:
     `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
     disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
     is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
+    `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
     `per_zone`: whether numbers of nodes are those of each zone.
     """
 
@@ -129,6 +130,7 @@ class Cloud:
     node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
     neighbours: Callable[[Iterable[Object]], Any]
     findings: Callable[[Object, Any], list[Problem]]
+    ranges: Callable[[Object], Sequence[str]]
     storage_class: str
     platform: Platform
     identity: Identity | None = None

@@ -73,6 +73,20 @@ def clusters(
     return dict(sorted(found.items()))
 
 
+def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]:
+    """Return the ranges of addresses of clusters, as `clusters` returns these, by cloud: name, region and cidr."""
+    ranges: dict[str, list[dict[str, str]]] = {cloud.name: [] for cloud in registry.CLOUDS}
+    for name, entry in found.items():
+        cloud = registry.BY_NAME.get(entry["provider"])
+        if cloud and entry["object"]:
+            region = text(entry["object"], "spec", "region")
+            with contextlib.suppress(api.InvalidResource):
+                ranges[cloud.name] += [
+                    {"name": name, "region": region, "cidr": cidr} for cidr in cloud.ranges(entry["object"])
+                ]
+    return ranges
+
+
 def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Object]]:
     """Resources by kind, and by namespace and name; later ones win."""
     found: dict[str, dict[tuple[str, str], Object]] = {}

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of an InferenceCluster on the control cluster, and what it publishes of its pools.
+"""Objects of an InferenceCluster on the control cluster, and its published pools.
 
-A cluster that is to be built becomes one of the kind of its cloud; each cluster that can be logged in to gets a
+A cluster to provision is composed into an object of the kind of its cloud; each cluster with credentials gets a
 ServingStack. Names and fields are those of the reference implementation, Modelplane v0.3.1.
 """
 
@@ -28,23 +28,22 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling i
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _OTHER_STORAGE_CLASSES = {"AKS": "modelplane-rwx-fs", "Nebius": "modelplane-rwx-fs"}
-"""Of the RWX storage that comes with a cluster of a source that is not built here. Vultr has none that nodes with GPUs
-can use."""
+"""StorageClasses of the RWX storage of clusters from sources that this collection does not provision. Vultr has none
+that GPU nodes can use."""
 
 
 class InvalidPool(Exception):  # noqa: N818
-    """The pools of a cluster cannot be built: what is wrong with which."""
+    """Pool of a cluster that cannot be provisioned, with the reason."""
 
 
 def provider_config_name(cluster_name: str) -> str:
-    """The name of the handle by which a cluster's objects are reached, published in its status."""
+    """Return the name of the provider config of a cluster, published in its status."""
     return names.child_name(cluster_name, "cluster-kubeconfig")
 
 
 def storage_class(cluster: api.InferenceCluster) -> str:
-    """Return the StorageClass for weights on a cluster: what its status says, else what its source comes with; empty
-    when there is none. On a cluster of the user's own, the manifest says it.
-    """
+    """Return the StorageClass for weights on a cluster: that of its status, else the default of its source, else "".
+    That of an Existing cluster is in its manifest."""
     source = cluster.spec.cluster
     own = source.existing.cache if source.source == "Existing" and source.existing else None
     if own and own.storage_class_name:
@@ -63,9 +62,9 @@ def published_pools(
 ) -> list[GPUPool]:
     """Return `status.gpuPools` of an InferenceCluster; `classes` are InferenceClasses by name.
 
-    `nodes` is what a pool may grow to, `observedNodes` what was observed, absent where the cluster was not
-    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device that selectors can ask for. A
-    pool whose class is missing keeps what was published of it before: it is not known to have changed.
+    `nodes` is the maximum size of a pool, `observedNodes` the observed one, absent when the cluster was not observed
+    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device for selectors. A pool whose
+    class is missing keeps its previous entry.
     """
     before = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
     pools = []
@@ -102,8 +101,8 @@ def _named(kind: str, name: str) -> dict[str, str]:
 def cluster_objects(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> tuple[Object, ...]:
     """Return the objects of an InferenceCluster on the control cluster, in the namespace modelplane-system.
 
-    Raises InvalidPool when a pool that is to be built cannot be. Nothing is composed for a cluster of a source that
-    is not built here, as it is not known which Secret logs in to it.
+    Raises InvalidPool for a pool that cannot be provisioned. Nothing is composed for a cluster of a source that is not
+    supported, as the Secret with its credentials is not known.
     """
     cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
     secrets = _secrets(cluster, cloud)
@@ -146,8 +145,7 @@ def _cloud_cluster(
 
 
 def _message(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> str:
-    """Return what is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud
-    has."""
+    """Return the errors of a composed cluster with the names of pools in the manifest."""
     return f"{kind} cannot be composed: {'; '.join(_problem_message(spec, problem) for problem in error.problems)}"
 
 
@@ -162,8 +160,8 @@ def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
 
 
 def _cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
-    """Return a GPU pool for the cloud. One without limits has a fixed size; one with a maximum alone never shrinks
-    below its size at the start."""
+    """Return a GPU pool for the cloud. A pool without limits has a fixed size; one with only a maximum never shrinks
+    below its initial size."""
     least = pool.node_count if pool.min_node_count is None else pool.min_node_count
     nodes = max(pool.node_count, least)
     sizes = {
@@ -188,7 +186,7 @@ def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.Infer
 
 
 def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[str, Any]]:
-    """Return how to log in to a cluster: the Secrets that its building makes, or those that the user made."""
+    """Return the Secrets with the credentials of a cluster, which its provisioning or the user creates."""
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing:
         return list(_existing_secrets(source.existing))

@@ -113,7 +113,7 @@ def _check_address(address: IPv4Address | IPv6Address) -> None:
         raise InvalidUrl(f"the host of the url, {address}, has a zone: use an address without one")
     inside = embedded(address)
     findings = {
-        "means the machine itself": any(each.is_loopback or each.is_unspecified for each in inside),
+        "is a loopback or unspecified address": any(each.is_loopback or each.is_unspecified for each in inside),
         "is valid on one network link only": any(each.is_link_local for each in inside),
         "is a multicast address": any(each.is_multicast for each in inside),
     }

@@ -22,9 +22,9 @@ Network = IPv4Network | IPv6Network
 
 _METADATA = "is the metadata service of a cloud"
 _CLUSTER = "is a name of the cluster itself"
-_SERVICES = "is in a range that clusters take for their own Services"
-_MACHINE = "means the machine itself"
-_LINK = "is good on one network link only"
+_SERVICES = "is in a default range of Services of a cluster"
+_MACHINE = "is a loopback address or name"
+_LINK = "is valid on one network link only"
 
 _METADATA_HOSTS = tuple(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)
 _NAMES = {
@@ -55,8 +55,8 @@ _NETWORKS: dict[str, str] = {
     "10.43.0.0/16": _SERVICES,  # k3s, RKE2
     "fd00:c1::a9fe:a9fe/128": _METADATA,  # Oracle Cloud
 }
-"""What is told to be a range of Services is the default of a distribution. Other ranges cannot be told from those of
-machines."""
+"""Internal networks, with the reasons. Ranges of Services are defaults of distributions; others cannot be distinguished
+from networks of machines."""
 
 
 def excluded_networks(version: int) -> list[str]:

@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry 
     settings,
     version_and_credentials,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import reading, validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
 
@@ -47,6 +47,11 @@ def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str
         "zones": list(pool.zones or ()),
         **(api.wire(pool.gke, set_only=True) if pool.gke else {}),
     }
+
+
+def _ranges(cluster: Mapping[str, Any]) -> list[str]:
+    found = reading.read(cluster)
+    return [found.node_cidr, found.pod_cidr, found.service_cidr]
 
 
 CLOUD = Cloud(
@@ -77,6 +82,7 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     neighbours=validation.neighbours,
     findings=validation.problems,
+    ranges=_ranges,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),
     per_zone=True,

@@ -42,7 +42,7 @@ KNOWN = [
     ("DependencyViolation", "", "still uses this"),
     ("ResourceInUseException", "", "run again when"),
     ("NodeCreationFailure", "Instances failed to join the kubernetes cluster", "did not join"),
-    ("IamNodeRoleNotFound", "", "run provision again"),
+    ("IamNodeRoleNotFound", "", "run provision, which creates it again"),
     ("InsufficientFreeAddresses", "", "subnetCidrs"),
     ("InsufficientFreeAddressesInSubnet", "", "subnetCidrs"),
     ("PodEvictionFailure", "", "PodDisruptionBudgets"),
