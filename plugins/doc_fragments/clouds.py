@@ -7,20 +7,22 @@ The argument specs are in `module_utils/cloud/providers.py` and `module_utils/cl
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ansible.module_utils.common.yaml import yaml_dump, yaml_load
-from ansible_collections.modelplane.fleet.plugins.doc_fragments import aws, google
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
 
-_LOGINS: dict[str, Any] = {"eks": aws.ModuleDocFragment, "gke": google.ModuleDocFragment}
+_FRAGMENTS = "ansible_collections.modelplane.fleet.plugins.doc_fragments"
+_LOGINS = {name: import_module(f"{_FRAGMENTS}.{name}").ModuleDocFragment.ACCOUNT for name in BY_NAME}
 
 
 def _documentation() -> dict[str, Any]:
     """Return the options of all clouds, each with the provider that it is of."""
     provider = {"description": "The cloud.", "type": "str", "choices": list(_LOGINS), "required": True}
     found: dict[str, Any] = {"options": {"provider": provider}}
-    for name, fragment in _LOGINS.items():
-        of_cloud = yaml_load(fragment.DOCUMENTATION)
+    for name, documentation in _LOGINS.items():
+        of_cloud = yaml_load(documentation)
         for option, described in of_cloud.pop("options").items():
             text = described["description"]
             listed = [text] if isinstance(text, str) else text
@@ -44,7 +46,7 @@ options:
     default: true
   wait_timeout:
     description:
-      - For how many seconds to wait for each operation, with O(provider=eks) for all orphans. When they are over, the
+      - For how many seconds to wait for each operation, in some clouds for all orphans. When they are over, the
         task fails; the cloud goes on, and so does the next run.
     type: int
     default: 2700

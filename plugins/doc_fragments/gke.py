@@ -1,13 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of connections to clusters of Google Kubernetes Engine."""
+"""Options of modules that work in the account, and of connections to clusters of Google Kubernetes Engine."""
 
 from __future__ import annotations
 
+from ansible_collections.modelplane.fleet.plugins.doc_fragments import google
+
 
 class ModuleDocFragment:
-    """Options of connections to clusters of Google Kubernetes Engine."""
+    """Options of modules that work in the account, and of connections to clusters of Google Kubernetes Engine."""
 
+    ACCOUNT = google.ModuleDocFragment.DOCUMENTATION
     # Indented for a list below `suboptions:` of an option.
     CONNECTION = r"""
       gke:

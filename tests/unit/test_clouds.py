@@ -41,7 +41,6 @@ ALLOWED = {
     "plugins/module_utils/_google.py": "the only file that imports a library",
     "plugins/doc_fragments/aws.py": "options of the modules of one cloud",
     "plugins/doc_fragments/google.py": "options of the modules of one cloud",
-    "plugins/doc_fragments/clouds.py": "options of all clouds together",
     "plugins/modules/cloud_": "documentation: what the options and results are in each cloud",
     "plugins/filter/eks_plan.py": "the plan of one cloud",
     "plugins/filter/gke_plan.py": "the plan of one cloud",
