@@ -214,7 +214,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     try:
         fleet = observed_fleet.observe(module.params, write_cache=not module.check_mode)

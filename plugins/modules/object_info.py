@@ -123,7 +123,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
 
     def found(client: Client) -> dict[str, Any]:
         objects = [_projection(value, kind) for kind in module.params["kinds"] for value in _matching(client, kind)]

@@ -219,7 +219,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
     )
     if not params["clusters"] and params["control"] is None:
         return settings
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     return replace(
         settings,
         observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
