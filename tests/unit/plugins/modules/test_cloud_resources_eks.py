@@ -23,7 +23,9 @@ NETWORKING = {"subnetCidrs": ["10.0.0.0/20", "10.0.16.0/20"]}
 OPTIONS = Options(tags={"team": "ml"})
 VOLATILE = ("modifiedAt", "OtherVersions", "DefaultVersionId", "Associations", "health", "IpPermissions", "SizeInBytes")
 ROLE_MISSING = "Role provided in the request does not exist."
-UNTRUSTED = "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole"
+UNTRUSTED = (
+    "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole"
+)
 NO_SUCH_ROLE = "The role could not be assumed because it does not exist or the trusted entity is not correct"
 
 
@@ -238,7 +240,9 @@ def test_all_objects_are_created_once_and_check_mode_foresees_them(cluster: Clus
         "roleArn": cluster.id("role-cluster", "Arn"),
         "resourcesVpcConfig": {
             "subnetIds": [
-                cluster.id(f"subnet-{tier}-us-west-2{zone}", "SubnetId") for tier in ("public", "private") for zone in "ab"
+                cluster.id(f"subnet-{tier}-us-west-2{zone}", "SubnetId")
+                for tier in ("public", "private")
+                for zone in "ab"
             ],
             "endpointPrivateAccess": True,
             "endpointPublicAccess": True,
@@ -519,7 +523,10 @@ def test_what_others_may_change_stays(cluster: Cluster) -> None:
         f"EKS cluster {cluster.name} runs Kubernetes 1.36, which cannot go back to 1.35: set kubernetesVersion to 1.36, "
         "or create a new cluster"
     )
-    assert mode == f"EKS cluster {cluster.name} has the authentication mode API, which cannot go back to API_AND_CONFIG_MAP"
+    assert (
+        mode
+        == f"EKS cluster {cluster.name} has the authentication mode API, which cannot go back to API_AND_CONFIG_MAP"
+    )
     assert cluster.group()["scalingConfig"]["desiredSize"] == 3
     assert cluster.run(check=True)["warnings"] == [version, mode]
     # What is asked for is compared: the same ranges in another form, and other logs.
@@ -757,9 +764,7 @@ def _plant_file_system(cluster: Cluster, tags: Json) -> None:
 
 @pytest.mark.parametrize("state", ["present", "absent"])
 @pytest.mark.parametrize("plant", [_plant_vpc, _plant_role, _plant_file_system], ids=["vpc", "role", "file system"])
-def test_objects_of_others_are_refused(
-    cluster: Cluster, plant: Callable[[Cluster, Json], None], state: str
-) -> None:
+def test_objects_of_others_are_refused(cluster: Cluster, plant: Callable[[Cluster, Json], None], state: str) -> None:
     owners = {
         "was not created by this collection: it has no modelplane.ai/managed-by=modelplane.fleet in its tags": {},
         "has another owner: modelplane.ai/fleet=other in its tags, not default": {
@@ -856,7 +861,10 @@ def test_objects_that_could_not_be_created_are_created_again(cluster: Cluster) -
     aws = cluster.aws
     aws.fail("cluster", code="InsufficientFreeAddresses", message="No free addresses in subnet-1.")
     result = cluster.run()
-    assert f"EKS cluster {cluster.name} is FAILED: InsufficientFreeAddresses: No free addresses in subnet-1" in result["msg"]
+    assert (
+        f"EKS cluster {cluster.name} is FAILED: InsufficientFreeAddresses: No free addresses in subnet-1"
+        in result["msg"]
+    )
     assert "subnetCidrs" in result["msg"]
     assert "addon-coredns was not begun, as it needs cluster" in result["msg"]
     aws.fail(
@@ -913,7 +921,9 @@ def test_an_addon_without_nodes_is_a_warning(made: Cluster) -> None:
     keys = ("cluster", "addon-coredns")
     made.run(state="absent", kinds=["node-group"])
     listed = [{**made.entry("addon-coredns"), "needs": ["cluster"]}]
-    listed += [each for each in made.plan["resources"] if each["kind"] in ("vpc", "subnet", "policy", "role", "cluster")]
+    listed += [
+        each for each in made.plan["resources"] if each["kind"] in ("vpc", "subnet", "policy", "role", "cluster")
+    ]
     result = made.unchanged(resources=listed)
     (warning,) = result["warnings"]
     assert warning.startswith("addon coredns is DEGRADED: InsufficientNumberOfReplicas: The add-on is unhealthy")
@@ -931,8 +941,7 @@ def test_deletions_that_fail_are_reported_and_sent_again_by_the_next_run(made: C
         made.aws.fail("delete nodegroup", "system", code="Ec2SecurityGroupDeletionFailure", message=message)
         result = made.run(state="absent")
         assert (
-            "it could not be deleted: node group system is DELETE_FAILED: Ec2SecurityGroupDeletionFailure: "
-            f"{message}"
+            f"it could not be deleted: node group system is DELETE_FAILED: Ec2SecurityGroupDeletionFailure: {message}"
         ) in result["msg"]
     made.apply(state="absent")
     assert made.account() == []
@@ -942,7 +951,11 @@ def test_deletions_that_fail_are_reported_and_sent_again_by_the_next_run(made: C
 
 
 def test_new_roles_are_not_known_everywhere_at_once(cluster: Cluster) -> None:
-    refused = {"CreateCluster": NO_SUCH_ROLE, "CreateNodegroup": UNTRUSTED, "CreatePodIdentityAssociation": ROLE_MISSING}
+    refused = {
+        "CreateCluster": NO_SUCH_ROLE,
+        "CreateNodegroup": UNTRUSTED,
+        "CreatePodIdentityAssociation": ROLE_MISSING,
+    }
     for operation, message in refused.items():
         cluster.aws.refuse(operation=operation, code="InvalidParameterException", message=message, status=400, times=2)
     done = cluster.apply()

@@ -98,6 +98,8 @@ SUBNETS = [
     {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2b-ea643", "zone": "us-west-2b", "cidr": "10.0.64.0/20"},
     {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2c-0578b", "zone": "us-west-2c", "cidr": "10.0.80.0/20"},
 ]
+
+
 def described(cluster: dict[str, Any]) -> dict[str, Any]:
     """Return a plan without its resources, which have a test of their own (test_resources.py)."""
     return {key: value for key, value in plan(cluster).items() if key != "resources"}
