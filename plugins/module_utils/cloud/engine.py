@@ -137,7 +137,9 @@ class Engine:
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
         """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
         listed = {
-            identity for key, each in self._listed.items() for identity in _identities(self._kind(key), each, survey[key])
+            identity
+            for key, each in self._listed.items()
+            for identity in _identities(self._kind(key), each, survey[key])
         }
         work = {
             key: (lambda key=key: list(self._provider.siblings(self._resolved(key, survey))))
