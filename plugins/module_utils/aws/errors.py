@@ -122,10 +122,5 @@ def is_code(error: AwsError, *codes: str) -> bool:
     return error.code in codes
 
 
-def passing(error: AwsError) -> bool:
-    """Whether it may be well the next time: AWS was busy or could not be reached."""
-    return error.passing
-
-
 def _shown(message: str) -> str:
     return shown(message, _FOR_PROGRAMS)

@@ -104,9 +104,11 @@ def _assumed(account: Account, given: Mapping[str, str]) -> Account:
     refresher = aws.create_assume_role_refresher(account.client("sts"), asked)
     credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
     try:
-        with guarded("assume the role"):
+        with guarded(f"assume the role {role}"):
             credentials.get_frozen_credentials()
     except AwsError as error:
+        if error.code not in ("AccessDenied", "AccessDeniedException"):
+            raise
         who = f"the profile {given['profile']}" if given["profile"] else "the credentials of the environment"
         hint = f"Its trust policy has to name the principal of {who}"
         raise AwsError(f"the role {role} cannot be assumed", error.message, code=error.code, hint=hint) from None

@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of a plan in an account of the double of AWS: created, kept, updated, replaced after failures, deleted."""
+"""The objects of a plan in an account of the double of AWS: created, kept, updated, deleted, and failures of each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -166,10 +166,10 @@ def cluster(aws: Double) -> Cluster:
 
 
 @pytest.fixture
-def made(cluster: Cluster) -> Iterator[Cluster]:
+def made(cluster: Cluster) -> Cluster:
     cluster.apply()
     cluster.sent()
-    yield cluster
+    return cluster
 
 
 def block(cluster: Cluster, name: str = "gpu-h200", **more: Any) -> Json:
@@ -520,8 +520,8 @@ def test_what_others_may_change_stays(cluster: Cluster) -> None:
     result = cluster.unchanged(purge=True)
     version, mode = result["warnings"]
     assert version == (
-        f"EKS cluster {cluster.name} runs Kubernetes 1.36, which cannot go back to 1.35: set kubernetesVersion to 1.36, "
-        "or create a new cluster"
+        f"EKS cluster {cluster.name} runs Kubernetes 1.36, which cannot go back to 1.35: set kubernetesVersion to "
+        "1.36, or create a new cluster"
     )
     assert (
         mode
@@ -649,8 +649,8 @@ def test_a_cluster_goes_through_the_minor_versions_and_its_nodes_and_addons_foll
         result = cluster.run(check=check)
         assert result["failed"]
         assert (
-            f"EKS cluster {cluster.name}: cannot change version from 1.32 to 1.36. Nodes may be 3 minor versions behind "
-            "at most: go to a version between first, and on when the nodes have it"
+            f"EKS cluster {cluster.name}: cannot change version from 1.32 to 1.36. Nodes may be 3 minor versions "
+            "behind at most: go to a version between first, and on when the nodes have it"
         ) in result["msg"]
     cluster.become(kubernetesVersion="1.35")
     checked = cluster.run(check=True)
@@ -719,7 +719,7 @@ def test_nothing_is_begun_when_a_field_cannot_be_changed(made: Cluster, check: b
             {},
             [gpu(instanceType="g6.xlarge", diskSizeGb=300, zones=["us-west-2b"])],
             [
-                "node group gpu-l4: cannot change diskSize from 100 to 300. EKS cannot change it: give the pool a new name",
+                "node group gpu-l4: cannot change diskSize from 100 to 300. EKS cannot change it: give the pool a new",
                 "node group gpu-l4: cannot change instanceTypes from g6.12xlarge to g6.xlarge",
                 f"node group gpu-l4: cannot change subnets from {made.id('subnet-private-us-west-2a', 'SubnetId')} to",
             ],

@@ -74,10 +74,10 @@ class Kind:
     they can be renamed; empty where their names do. `owner`: the field (with dots) with the owner labels: a mapping, a
     list of `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
     `status`: the field with the word for its state; empty for a kind without states. `phases`: what these words come
-    to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted,
-    and may create it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when
-    everything else is deleted. `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind
-    uses them. `computed`: fields of the actual state that any update may change.
+    to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted, and may create
+    it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when everything else is deleted.
+    `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind uses them. `computed`: fields
+    of the actual state that any update may change.
     """
 
     title: str
