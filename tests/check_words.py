@@ -18,8 +18,6 @@ from ansible_collections.modelplane.fleet.tests.checkout import ROOT, files
 
 SUFFIXES = (".py", ".yml", ".yaml", ".j2", ".md", ".cfg", ".toml", ".txt", "Makefile")
 ROOMS_TO_DO = (
-    "docs/eks.md",
-    "docs/gke.md",
     "plugins/filter/aws_error.py",
     "plugins/filter/eks_plan.py",
     "plugins/filter/gke_plan.py",
