@@ -45,8 +45,8 @@ attributes:
     description: Decides and compares, and writes nothing.
   diff_mode:
     support: full
-    description: Shows every file that is added, changed or removed. What looks like a secret is masked, such as values
-      of variables, flags, headers, parameters of URLs and JSON whose names speak of one, private keys and known tokens.
+    description: Shows every file that is added, changed or removed. Probable secrets are masked, such as values of
+      variables, flags, headers, parameters of URLs and JSON with names of secrets, private keys and known tokens.
   idempotent:
     support: full
     description: The same manifests and the same folder give the same files.
