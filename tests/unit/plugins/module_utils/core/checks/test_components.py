@@ -123,7 +123,7 @@ BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "CRDs that were left behind": (
         {"definitions": {"leaderworkersets.leaderworkerset.x-k8s.io": ""}},
         [
-            "warning leader-worker-set: its CustomResourceDefinitions already exist "
+            "warning leader-worker-set: its CustomResourceDefinitions exist "
             "(leaderworkersets.leaderworkerset.x-k8s.io), but no controller for them was observed"
         ],
     ),
@@ -249,7 +249,7 @@ def test_the_gateway_api(there: dict[str, Any], whose: str, expected: list[str])
     definitions = dict.fromkeys(there.get("objects", ()), "")
     found = told(given={"gateway_api_crds": whose}, definitions=definitions, **there)
     assert [line.partition(": ")[2].partition(". ")[0] for line in found] == expected
-    assert all(line.startswith("error" if "not there" in line else "warning") for line in found)
+    assert all(line.startswith("error" if "does not exist" in line else "warning") for line in found)
 
 
 GPUS = [node("system"), *(node(f"gpu-{index}", "gpu", gpus=8) for index in range(2))]
