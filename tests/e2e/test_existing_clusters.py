@@ -156,7 +156,7 @@ def test_what_the_report_says_makes_it_right(place: Place) -> None:
     assert recap["failed"] == 0
     # The controller of LeaderWorkerSets runs beside this cluster, and its definition is there.
     assert "east: 2 warnings" in report
-    assert "leader-worker-set: its CustomResourceDefinitions already exist" in report
+    assert "leader-worker-set: its CustomResourceDefinitions exist" in report
     assert "no controller for Services of type LoadBalancer" in report
 
 

@@ -28,43 +28,45 @@ def steps(
     were there before, of other owners, are used as they are.
     """
     foreign = snapshot.get("foreign_namespaces") or ()
-    desired = [entry for entry in planned if not entry["why"]]
-    components = [_with_details(entry, snapshot, desired) for entry in planned]
+    desired = [component for component in planned if not component["why"]]
+    components = [_with_details(component, snapshot, desired) for component in planned]
     first = [value for value in foundation if text(value, "metadata", "name") not in foreign]
     base = [*_base(desired, snapshot, name, first), *first]
     return {
-        "components": {entry["key"]: entry for entry in components},
-        "problems": [entry["told"] for entry in planned if entry["action"] == "refuse"],
-        "report": [entry["told"] for entry in planned if entry["told"]],
-        "needs_helm": any(entry["action"] in (*INSTALLING, "remove") for entry in planned),
+        "components": {component["key"]: component for component in components},
+        "problems": [component["told"] for component in planned if component["action"] == "refuse"],
+        "report": [component["told"] for component in planned if component["told"]],
+        "needs_helm": any(component["action"] in (*INSTALLING, "remove") for component in planned),
         "is_empty": not desired and not snapshot["recorded"],
         "base": base,
-        "objects": [*base, *(value for entry in desired for value in entries(entry, "objects"))],
+        "objects": [*base, *(value for component in desired for value in entries(component, "objects"))],
         "readiness": _readiness(components),
         "waves": _waves(components),
         "credential_namespaces": sorted({*_namespaces(desired), SYSTEM_NAMESPACE, "default"}),
-        "removal": [entry["key"] for entry in sorted(planned, key=lambda entry: int(entry.get("removal", 0)))],
-        "needed": [entry["key"] for entry in components if entry["installed"] and entry.get("kept_by")],
+        "removal": [
+            component["key"] for component in sorted(planned, key=lambda component: int(component.get("removal", 0)))
+        ],
+        "needed": [component["key"] for component in components if component["installed"] and component.get("kept_by")],
         "orphans": _orphans(planned, choices, foreign),
         "definition_groups": _definition_groups(planned, choices),
     }
 
 
-def _with_details(entry: Component, snapshot: Mapping[str, Any], desired: Sequence[Component]) -> dict[str, Any]:
+def _with_details(component: Component, snapshot: Mapping[str, Any], desired: Sequence[Component]) -> dict[str, Any]:
     """Return a component with `installed`, its release if it is ours, and what its tasks have to know."""
     ours = [
         release
         for release in snapshot["releases"]
         if release["name"] in snapshot["recorded"]
-        and (release["name"], release["namespace"]) == (entry.get("release"), entry.get("namespace"))
+        and (release["name"], release["namespace"]) == (component.get("release"), component.get("namespace"))
     ]
-    held = [each["key"] for each in desired if each["key"] in entry["holds"]]
-    changes = bool(entry.get("definitions_change") or entry.get("external_groups"))
+    held = [each["key"] for each in desired if each["key"] in component["holds"]]
+    changes = bool(component.get("definitions_change") or component.get("external_groups"))
     return {
-        **entry,
+        **component,
         "installed": ours[0] if ours else {},
-        "is_known": set(entry.get("needs_definitions") or ()) <= set(snapshot["definitions"]),
-        "applies_definitions": changes and entry["action"] in INSTALLING,
+        "is_known": set(component.get("needs_definitions") or ()) <= set(snapshot["definitions"]),
+        "applies_definitions": changes and component["action"] in INSTALLING,
         "consequence": f"\nNot tried before that works: {', '.join(held)}" if held else "",
     }
 
@@ -74,11 +76,13 @@ def _base(
 ) -> list[dict[str, Any]]:
     """Return the inventory of releases, and the namespaces that components need and no one else has."""
     names = {release["name"] for release in snapshot["releases"]}
-    recorded = {str(entry["release"]) for entry in desired if "release" in entry} | names & {*snapshot["recorded"]}
+    recorded = {str(component["release"]) for component in desired if "release" in component} | names & {
+        *snapshot["recorded"]
+    }
     metadata = {"name": f"modelplane-{name}", "namespace": SYSTEM_NAMESPACE}
     data = {"releases": "\n".join(sorted(recorded))}
     there = {*snapshot.get("foreign_namespaces", ()), *(text(value, "metadata", "name") for value in foundation)}
-    privileged = _namespaces(entry for entry in desired if entry.get("privileged"))
+    privileged = _namespaces(component for component in desired if component.get("privileged"))
     return [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
         *(
@@ -93,36 +97,41 @@ def _base(
 
 
 def _namespaces(components: Iterable[Component]) -> set[str]:
-    return {str(entry["namespace"]) for entry in components if entry.get("namespace")}
+    return {str(component["namespace"]) for component in components if component.get("namespace")}
 
 
 def _readiness(components: Sequence[Component]) -> dict[str, Any]:
     """Return what has to be ready on a cluster with nothing to install: arguments of the module wait_ready."""
-    installed = [entry for entry in components if entry["action"] == "none"]
-    waited = [entry for entry in components if entry["action"] == "apply" and is_waited(entry)]
+    installed = [component for component in components if component["action"] == "none"]
+    waited = [component for component in components if component["action"] == "apply" and is_waited(component)]
     return {
         "objects": [
-            *(value for entry in installed for value in entries(entry["installed"], "objects")),
-            *(value for entry in installed for value in entries(entry, "ready")),
-            *(value for entry in waited for value in entries(entry, "objects")),
+            *(value for component in installed for value in entries(component["installed"], "objects")),
+            *(value for component in installed for value in entries(component, "ready")),
+            *(value for component in waited for value in entries(component, "objects")),
         ],
-        "conditions": {kind: name for entry in installed for kind, name in (entry.get("conditions") or {}).items()},
-        "accepted": [value for entry in installed for value in entries(entry, "accepted")],
+        "conditions": {
+            kind: name for component in installed for kind, name in (component.get("conditions") or {}).items()
+        },
+        "accepted": [value for component in installed for value in entries(component, "accepted")],
     }
 
 
-def is_waited(entry: Component) -> bool:
+def is_waited(component: Component) -> bool:
     """Return whether the objects of a component are waited for. Templates make texts of truth values."""
-    return str(entry.get("waited", True)).lower() not in ("false", "no", "off", "0")
+    return str(component.get("waited", True)).lower() not in ("false", "no", "off", "0")
 
 
 def _waves(components: Sequence[Component]) -> list[dict[str, Any]]:
     """Return the waves in which something is done, each with keys of components: `apply`, `release` and `wait`."""
     actions = {"apply": ("apply",), "release": (*INSTALLING, "remove"), "wait": (*INSTALLING, "none")}
     found = []
-    for wave, each in groupby(components, key=lambda entry: int(entry["wave"])):
+    for wave, each in groupby(components, key=lambda component: int(component["wave"])):
         here = list(each)
-        chosen = {step: [e["key"] for e in here if e["action"] in those] for step, those in actions.items()}
+        chosen = {
+            step: [component["key"] for component in here if component["action"] in those]
+            for step, those in actions.items()
+        }
         if any(chosen.values()):
             found.append({"wave": wave, **chosen})
     return found
@@ -135,11 +144,11 @@ def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[s
         {
             "apiVersion": left["apiVersion"],
             "kind": left["kind"],
-            "metadata": {"name": left["name"], "namespace": entry["namespace"]},
+            "metadata": {"name": left["name"], "namespace": component["namespace"]},
         }
-        for entry in planned
-        if entry.get("namespace") and entry["namespace"] not in foreign
-        for left in (*(entry.get("orphans") or ()), *secrets)
+        for component in planned
+        if component.get("namespace") and component["namespace"] not in foreign
+        for left in (*(component.get("orphans") or ()), *secrets)
     ]
 
 
