@@ -13,8 +13,8 @@ description:
   - Checks, before anything is created, whether the credentials work, whether the account or project and the region can
     be used, whether the cloud offers the Kubernetes version, whether the zones exist and have the machines, whether
     these are what the plan needs, and whether the quotas let the nodes start.
-  - In AWS also EFA and capacity reservations are checked, in Google Cloud the enabled APIs, the permissions, the
-    account of nodes, and the reservations that pools name.
+  - In AWS also EFA and capacity reservations are checked, in Google Cloud the enabled APIs, the permissions,
+    and the account of nodes.
   - All that is found is returned at once, in RV(problems) and RV(warnings_found). The task fails only where nothing can
     be read at all, as without credentials.
   - A finding about what exists already, the cluster or a pool of nodes, is a warning, as nothing is created for it.

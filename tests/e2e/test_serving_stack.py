@@ -185,7 +185,7 @@ def test_an_upgrade_that_was_killed_is_recovered(stack: Stack) -> None:
         process.communicate()
     refused = stack.run("--limit", "west")
     assert refused.recap["west"]["failed"] == 1
-    assert f"{GATEWAY} in envoy-gateway-system is pending-upgrade since" in " ".join(refused.output.split())
+    assert f"{GATEWAY} in envoy-gateway-system has been pending-upgrade for" in " ".join(refused.output.split())
     assert stack.run("--limit", "west", "-e", "serving_stack_stuck_after=1").ok().changed > 0
     assert stack.status("west", GATEWAY)[-1] == "deployed"
     assert set(releases(stack.live, "west")) == RELEASES
