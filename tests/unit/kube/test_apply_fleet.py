@@ -335,7 +335,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no build": ({"path": "/nowhere/at/all"}, "no build folder"),
     "a fleet that is no name": ({"fleet": "Not A Name"}, "fleet is"),
     "a wait that is no time": ({"wait": -1.0}, "must not be negative"),
-    "a folder of a stranger": ({"folders": {"stranger": "x"}}, "none of clusters"),
+    "a folder of a stranger": ({"folders": {"stranger": "x"}}, "folders names stranger, which is not in clusters"),
     "no forks": ({"forks": 0}, "forks"),
     "two clusters of a name": (
         {"clusters": [{"name": "east", "kubeconfig": "x"}, {"name": "east", "kubeconfig": "y"}]},

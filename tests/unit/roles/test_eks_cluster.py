@@ -212,14 +212,6 @@ def test_variables_that_make_no_sense_are_told(fleet: Fleet) -> None:
     assert ran.calls == []
 
 
-def test_a_collection_that_is_missing_is_told(fleet: Fleet, tmp_path: Path) -> None:
-    without = replace(fleet, collections=tmp_path / "none")
-    ran = without.run(beside={"gone": {"eks_cluster_state": "absent"}})
-    told = "msg: 'amazon.aws is not installed: clusters on EKS need 10.1.2 or newer. Install it with: "
-    assert (ran.failed, ran.output.count(told)) == (2, 2), ran.output
-    assert not ran.mutating
-
-
 def test_a_role_is_assumed(fleet: Fleet) -> None:
     arn = "arn:aws:iam::123456789012:role/"
     fleet.aws.refuse(operation="AssumeRole", code="AccessDenied", message="Not you.")
