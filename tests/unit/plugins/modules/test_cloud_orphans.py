@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import eks
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import gke, gpu
-from ansible_collections.modelplane.fleet.tests.unit.plugins.modules.parents import make_role
 
 pytestmark = pytest.mark.integration
 
@@ -155,8 +155,11 @@ def vpc(aws: Aws) -> Vpc:
 
 def create_cluster(vpc: Vpc) -> None:
     """An EKS cluster in the VPC."""
-    role = make_role(vpc.aws, "cluster", "eks.amazonaws.com", "AmazonEKSClusterPolicy")
-    eks = vpc.aws.client("eks")
+    iam, eks = vpc.aws.client("iam"), vpc.aws.client("eks")
+    allowed = {"Effect": "Allow", "Principal": {"Service": "eks.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+    role = iam.create_role(RoleName="cluster", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    iam.attach_role_policy(RoleName="cluster", PolicyArn="arn:aws:iam::aws:policy/AmazonEKSClusterPolicy")
     eks.create_cluster(name=NAME, version="1.36", roleArn=role, resourcesVpcConfig={"subnetIds": vpc.subnets})
 
 
