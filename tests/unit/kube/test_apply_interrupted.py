@@ -49,7 +49,7 @@ def test_a_record_that_somebody_changed_is_told_and_mended(place: Place) -> None
     drifted(place, record, {"data": {"objects": text}})
     applied = place.apply(objects)
     assert not applied.changed
-    assert any("changed by somebody else" in note for note in applied.notes)
+    assert any("changed by another manager" in note for note in applied.notes)
     assert place.apply(objects).notes == ()
 
 
