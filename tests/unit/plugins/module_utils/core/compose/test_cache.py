@@ -471,7 +471,7 @@ def test_a_share_that_the_user_may_not_write_to_is_told(machine: Machine) -> Non
     result = machine.run(model_cache())
     assert result.returncode == 1
     assert "may not write to the volume: " in result.stderr
-    assert "Give the folder of the share to this user" in result.stderr
+    assert "Make this user the owner of the folder of the share" in result.stderr
     assert machine.calls == []
 
 
