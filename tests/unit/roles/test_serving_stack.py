@@ -209,7 +209,7 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
     ("choices", "told"),
     [
         ({"versions": {"envoy-gateway": "v1.7.9"}}, "has to be v1.8.0 or newer"),
-        ({"versions": {"envoy-gateway": 1.1}}, "write it in quotes"),
+        ({"versions": {"envoy-gateway": 1.1}}, "Put it in quotes"),
         ({"versions": {"envoy-gateway": "1.8"}}, "version '1.8' must be a semantic version such as 1.2.3"),
         ({"versions": {"envoygateway": "v1.8.1"}}, "Did you mean envoy-gateway?"),
         ({"states": {"prometeus": "managed"}}, "Did you mean prometheus?"),
@@ -223,7 +223,7 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
         ({"chart_repositories": {"oci://docker.io": "m"}}, "'m' must begin with oci://, https:// or http://"),
         ({"image_registries": {"docker.io": "https://m"}}, "'https://m' must have the format HOST[:PORT][/FOLDER]"),
         ({"image_registries": {"docker.io": None}}, "empty must have the format HOST[:PORT][/FOLDER]"),
-        ({"charts_required": True}, "and serving_stack_charts_dir is not"),
+        ({"charts_required": True}, "but serving_stack_charts_dir is not"),
         ({"charts_required": True, "charts_dir": "/charts"}, "lws-v0.8.0.tgz is not in /charts"),
     ],
 )
