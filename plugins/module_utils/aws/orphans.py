@@ -25,7 +25,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 Wire = Mapping[str, Any]
 
 _KEYS = ("name", "region", "resources")
-# How many load balancers or target groups DescribeTags takes at once.
+# The most load balancers or target groups that DescribeTags takes in one call.
 _TAGGED_AT_ONCE = 20
 _IN_USE = ("DependencyViolation", "ResourceInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue")
 _READINGS = 4

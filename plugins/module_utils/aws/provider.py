@@ -138,7 +138,7 @@ class AwsProvider:
             if error.code == "ResourceInUseException":
                 error.meaning = "exists" if self.find(resource) else "busy"
             elif error.passing and not kind.token:
-                # Whether it was created is not known.
+                # The answer was lost, so the object may exist.
                 error.meaning = "exists"
             elif error.absent:
                 error.too_early = "what it refers to to be known everywhere"

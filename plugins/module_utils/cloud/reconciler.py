@@ -275,7 +275,7 @@ class Reconciler:
                 continue
             self._created()
             self._run.finish(operation)
-            # What a call that creates does not take is an update.
+            # Fields that the creating call does not take are set by an update.
             return self._update(self._until_ready(new=True))
 
     def _adopted(self) -> Actual | None:
@@ -306,7 +306,7 @@ class Reconciler:
                 return Seen("", done=True, value=self._updated(actual))
             except CloudError as error:
                 too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
-                # What is said to be absent may be something that the call refers to, and never come.
+                # The absent object may be one that the call refers to, and may never appear.
                 meanwhile = error.outdated or (error.absent and not error.too_early)
                 if not (error.busy or meanwhile or too_early):
                     raise

@@ -46,7 +46,7 @@ def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = (
 
 
 def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
-    """What an EKSCluster (wire form) becomes. Raises InvalidClusterError with all that is wrong with it."""
+    """Return the plan of an EKSCluster (wire form). Raises InvalidClusterError with all that is wrong with it."""
     chosen = options or Options()
     faulty = validation.problems(cluster)
     if faulty:

@@ -54,8 +54,8 @@ _CLUSTERS = (
     re.compile(r"k8s[123]-(?:[a-z0-9]{2,4}-)?([0-9a-z]{8})-.+"),
 )
 
-# What holds a thing up, which counts when it is in no network itself: all of it has to be the cluster's. Each
-# kind comes after those that it needs.
+# The kinds that an object in no network depends on: it is the cluster's only if all of them are. Each kind comes
+# after those that it needs.
 _BENEATH: Mapping[str, tuple[str, ...]] = {
     "target-pool": (),
     "backend-service": ("endpoint-group", "instance-group"),
