@@ -17,6 +17,7 @@ import ast
 import configparser
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -41,11 +42,13 @@ packages = [each for each in sys.argv[1:] if each not in ("--no-setuptools", "--
 pip = [{sys.executable!r}, "-m", "pip", "--python", sys.executable]
 sys.exit(subprocess.run([*pip, "install", *packages], check=False).returncode)
 """
-# Of each test that a file cannot pass: the file or its folder, the test, and why.
+SEVERAL = "yamllint:multiple-yaml-documents"
+# What cannot pass a test: files, the test, and why. ansible-test finds fault with what is ignored needlessly.
 IGNORED = (
     ("plugins/action/in_process.py", "action-plugin-docs", "It runs every module; modules have the documentation."),
-    ("plugins/inventory", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
-    ("plugins/modules", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("plugins/inventory/*.py", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("plugins/modules/*.py", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("**/*.yaml", SEVERAL, "Manifests of Kubernetes may have several documents."),
 )
 
 
@@ -53,7 +56,7 @@ def copy(place: Path) -> Path:
     """Copy the files of the checkout to a collections folder below `place`, and write the ignore file there."""
     tree = place / "ansible_collections" / "modelplane" / "fleet"
     for name in files():
-        if name == "tests/config.yml" or not name.startswith(("tests/", ".")):
+        if name == "tests/config.yml" or not name.startswith(("tests/", "extensions/", ".")):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     ignore = tree / "tests" / "sanity" / f"ignore-{'.'.join(core.split('.')[:2])}.txt"
@@ -63,10 +66,11 @@ def copy(place: Path) -> Path:
 
 
 def ignored(tree: Path) -> Iterator[str]:
-    for name, test, reason in IGNORED:
-        path = tree / name
-        for file in sorted(path.glob("[!_]*.py")) if path.is_dir() else [path]:
-            yield f"{file.relative_to(tree)} {test} # {reason}\n"
+    """Return the lines of the ignore file."""
+    for pattern, test, reason in IGNORED:
+        for file in sorted(tree.glob(pattern)):
+            if test != SEVERAL or re.search(r"^\w.*^---$", file.read_text(), re.MULTILINE | re.DOTALL):
+                yield f"{file.relative_to(tree)} {test} # {reason}\n"
 
 
 def write_pip_settings(path: Path) -> None:

@@ -283,7 +283,7 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
     if not connection or ("secret" in connection and not control):
         return DIRECTORY
     try:
-        _ = cluster_connection("", {"fleet_target": KUBERNETES, "fleet_connection": connection, "fleet_cluster": "-"})
+        __ = cluster_connection("", {"fleet_target": KUBERNETES, "fleet_connection": connection, "fleet_cluster": "-"})
     except ConnectionsError:
         return DIRECTORY
     return KUBERNETES

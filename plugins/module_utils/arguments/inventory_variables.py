@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -107,8 +108,7 @@ KNOWN = frozenset(
 
 OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
 """Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
-_NO_ROLES: Mapping[str, Collection[str]] = {}
-_NO_GROUPS: Mapping[str, Collection[str]] = {}
+_NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 _LIKE = {
@@ -124,8 +124,8 @@ def problems(
     clusters: Mapping[str, Mapping[str, Any]],
     *,
     build: bool,
-    of_roles: Mapping[str, Collection[str]] = _NO_ROLES,
-    groups: Mapping[str, Collection[str]] = _NO_GROUPS,
+    of_roles: Mapping[str, Collection[str]] = _NONE,
+    groups: Mapping[str, Collection[str]] = _NONE,
 ) -> list[str]:
     """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
     host). `build`: whether there have to be manifests and a build folder. `of_roles`: what variables of roles begin

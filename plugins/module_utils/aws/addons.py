@@ -294,7 +294,7 @@ class Addons(Parts):
         told = _issues(addon) or "EKS gives no reason"
         if status == "CREATE_FAILED":
             return f"addon {name} could not be made: {told}. {_advised(issues)}The next run makes it anew"
-        if status == "UPDATE_FAILED" or (status == "DEGRADED" and any(code != _NO_NODES for code, _ in issues)):
+        if status == "UPDATE_FAILED" or (status == "DEGRADED" and any(code != _NO_NODES for code, __ in issues)):
             return f"addon {name} is {status}: {told}. {_advised(issues)}".rstrip(". ")
         if status == "not there":
             return f"addon {name} was deleted meanwhile: run again"
@@ -307,7 +307,7 @@ class Addons(Parts):
                 "update"
             ]
         errors = [(error.get("errorCode", ""), error.get("errorMessage", "")) for error in update.get("errors") or ()]
-        if update["status"] in ("Failed", "Cancelled") and any(code != _NO_NODES for code, _ in errors or [("", "")]):
+        if update["status"] in ("Failed", "Cancelled") and any(code != _NO_NODES for code, __ in errors or [("", "")]):
             told = _told(errors) or "EKS gives no reason"
             raise AwsError(
                 f"update addon {name} of cluster {self._cluster}",

@@ -196,4 +196,4 @@ def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
     causes = operations.errors(found) if EVERY[kind].operations else []
     if causes:
         said, hint = told(causes)
-        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, _ in causes])
+        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, __ in causes])

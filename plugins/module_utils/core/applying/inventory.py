@@ -128,7 +128,7 @@ def _entry(line: str) -> tuple[Key, Entry]:
     if len(found) != 6 or not all(isinstance(value, str) for value in found):
         raise RecordError("it has a line that is no object")
     api_version, kind, namespace, name, wanted, owned = found
-    group, slash, _ = api_version.partition("/")
+    group, slash, __ = api_version.partition("/")
     return Key(group if slash else "", kind, namespace, name), Entry(api_version, wanted, owned)
 
 

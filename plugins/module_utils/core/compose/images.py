@@ -72,7 +72,7 @@ def moved(image: Reference, registries: Mapping[str, str]) -> Reference:
     place = registries.get(image.registry, "").rstrip("/")
     if not place:
         return image
-    host, _, folder = place.partition("/")
+    host, __, folder = place.partition("/")
     return replace(image, registry=host, repository="/".join(filter(None, (folder, image.repository))))
 
 

@@ -93,7 +93,7 @@ class Regex:
         self._program[fork] = tuple(starts)
 
     def _emit_repeat(self, node: Repeat) -> None:
-        for _ in range(node.least):
+        for __ in range(node.least):
             self._emit(node.part)
         if node.most is None:
             fork = self._append(())
@@ -102,7 +102,7 @@ class Regex:
             self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
             return
         forks: list[int] = []
-        for _ in range(node.most - node.least):
+        for __ in range(node.most - node.least):
             forks.append(self._append(()))
             self._emit(node.part)
         for fork in forks:

@@ -45,7 +45,7 @@ _EVENTS = frozenset(
 
 def lean(value: Object) -> Lean:
     """An object without what nobody reads. Resources of this collection keep their spec and status as they are."""
-    group, kind, _, _ = identity(value)
+    group, kind, __, __ = identity(value)
     own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
     found: Lean = {"apiVersion": value.get("apiVersion"), "kind": kind}
     found["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
