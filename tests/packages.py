@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ansible_collections.modelplane.fleet.tests.kube.binaries import UnavailableError
 
-__all__ = ["Package", "UnavailableError", "amazon_aws", "cache", "kubernetes_core", "once"]
+__all__ = ["Package", "UnavailableError", "cache", "kubernetes_core", "once"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Package:
         return wheel
 
 
-# The newest release of Ansible for each Python; of it, the collections kubernetes.core and amazon.aws.
+# The newest release of Ansible for each Python; of it, the collection kubernetes.core.
 ANSIBLE = (
     Package("ansible", "14.5.0", "245623ccc2d31d0f6f4bdb63168d550cad305fb032cc43d96e8f61ce8ab0ba84")
     if sys.version_info >= (3, 12)
@@ -84,16 +84,6 @@ def kubernetes_core() -> Path:
     return once(cache() / f"ansible-{ANSIBLE.version}", lambda folder: _extract(folder, "kubernetes/core"))
 
 
-def amazon_aws() -> Path:
-    """The folder for ANSIBLE_COLLECTIONS_PATH that has the collections amazon.aws and kubernetes.core, and no other.
-
-    amazon.aws is 11.4.0 or so; on Python 3.11 it is 10.1.2. Raises UnavailableError.
-    """
-    return once(
-        cache() / f"ansible-{ANSIBLE.version}-aws", lambda folder: _extract(folder, "kubernetes/core", "amazon/aws")
-    )
-
-
 def _extract(folder: Path, *collections: str) -> None:
     """Take collections (NAMESPACE/NAME) out of Ansible's wheel."""
     roots = tuple(f"ansible_collections/{each}/" for each in collections)
@@ -102,4 +92,4 @@ def _extract(folder: Path, *collections: str) -> None:
 
 
 if __name__ == "__main__":
-    print(amazon_aws())
+    print(kubernetes_core())

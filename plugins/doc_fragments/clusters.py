@@ -4,13 +4,20 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
+
+# Those of a login at a cloud are in the fragment with the name of the cloud.
+_FRAGMENTS = "ansible_collections.modelplane.fleet.plugins.doc_fragments"
 # The suboptions of a connection, indented for a list below `suboptions:` of an option.
-_CONNECTION = r"""
+_CONNECTION = (
+    r"""
       kubeconfig:
         description:
           - A kubeconfig file. Paths in it start from its own folder.
-          - Entries that run C(aws), C(aws-iam-authenticator), C(gke-gcloud-auth-plugin) or C(gcloud) for a token are
-            not run; the token is made in Python. Other programs are run as the kubeconfig says.
+          - Programs by which clouds make tokens are not run; the token is made in Python. Other programs are run as the
+            kubeconfig says.
         type: path
       kubeconfig_text:
         description:
@@ -40,58 +47,9 @@ _CONNECTION = r"""
             description: The key that holds the kubeconfig.
             type: str
             default: kubeconfig
-      eks:
-        description:
-          - A cluster of Amazon EKS, with the credentials that the AWS SDK finds. It needs the Python package C(boto3).
-          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), AWS is not asked where the
-            cluster is.
-        type: dict
-        suboptions:
-          cluster:
-            description: Name of the cluster at EKS.
-            type: str
-            required: true
-          region:
-            description: Its region; that of the profile or of E(AWS_REGION) by default.
-            type: str
-          profile:
-            description: A profile of the AWS configuration.
-            type: str
-          role_arn:
-            description: A role to assume first.
-            type: str
-          endpoint:
-            description: URL of the EKS API where it is not the public one of the region.
-            type: str
-      gke:
-        description:
-          - A cluster of Google Kubernetes Engine. It needs the Python package C(google-auth).
-          - With O(clusters[].server) and O(clusters[].ca_text) or O(clusters[].ca_file), Google is not asked where the
-            cluster is.
-        type: dict
-        suboptions:
-          project:
-            description: The project of the cluster; that of the credentials by default.
-            type: str
-          location:
-            description: Its region or zone.
-            type: str
-            required: true
-          cluster:
-            description: Name of the cluster at GKE.
-            type: str
-            required: true
-          credentials_file:
-            description:
-              - A key file, or another file that google-auth reads; the application default credentials by default.
-            type: path
-          endpoint:
-            description: URL of the GKE API where it is not the public one.
-            type: str
-          ca_file:
-            description: A file with the certificates that those of Google's APIs have to come from.
-            type: path
-      server:
+"""
+    + "".join(import_module(f"{_FRAGMENTS}.{name}").ModuleDocFragment.CONNECTION.lstrip("\n") for name in BY_NAME)
+    + r"""      server:
         description:
           - URL of the API server.
         type: str
@@ -127,6 +85,7 @@ _CONNECTION = r"""
           - A user to act as.
         type: str
 """
+)
 
 _CONTROL = r"""
   control:
@@ -157,7 +116,7 @@ _LIMITS = r"""
 """
 _NEEDS = r"""
 requirements:
-  - kubernetes >= 34
+  - urllib3 >= 2.2.1, and certifi
 notes:
   - What a server serves is remembered for an hour in C(~/.cache/modelplane-fleet) (or below E(XDG_CACHE_HOME)), in
     files that only the user can read. In check mode nothing is written there.
@@ -176,8 +135,8 @@ options:
   clusters:
     description:
       - The workload clusters, and how each is reached, by exactly one of O(clusters[].kubeconfig),
-        O(clusters[].kubeconfig_text), O(clusters[].secret), O(clusters[].eks), O(clusters[].gke) and
-        O(clusters[].server).
+        O(clusters[].kubeconfig_text), O(clusters[].secret), O(clusters[].server) and those
+        that have the names of clouds.
     type: list
     elements: dict
     default: []

@@ -1,9 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Options of modules for the login to Google Cloud, and for waiting.
-
-The argument specs are in `module_utils/google/session.py` and `module_utils/cloud/waiting.py`.
-"""
+"""Options of modules for the login to Google Cloud. The argument spec is in `module_utils/google/session.py`."""
 
 from __future__ import annotations
 
@@ -36,28 +33,9 @@ options:
     type: path
 requirements:
   - google-auth >= 2.30
-  - kubernetes >= 34
+  - urllib3 >= 2.2.1, and certifi
 notes:
   - The proxy that E(HTTPS_PROXY) names is used, but for hosts that E(NO_PROXY) names and for the metadata server.
 author:
   - The modelplane.fleet authors (@modelplane)
-"""
-
-    WAITING = r"""
-options:
-  wait:
-    description:
-      - Whether to wait until Google is done. What is waited for is shown with C(-v) while it lasts, and in RV(waited).
-    type: bool
-    default: true
-  wait_timeout:
-    description:
-      - For how many seconds to wait for each operation. When they are over, the task fails; Google goes on, and so does
-        the next run.
-    type: int
-    default: 2700
-  wait_delay:
-    description: Seconds between two checks.
-    type: float
-    default: 15
 """

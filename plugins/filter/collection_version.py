@@ -23,7 +23,7 @@ options:
 EXAMPLES = r"""
 - name: The collection is there
   ansible.builtin.assert:
-    that: "'amazon.aws' | modelplane.fleet.collection_version is version('10.1.2', '>=')"
+    that: "'kubernetes.core' | modelplane.fleet.collection_version is version('6.2.0', '>=')"
 """
 
 RETURN = r"""

@@ -49,8 +49,8 @@ _value:
   elements: dict
   returned: always
   sample:
-    - name: eks-us-west
-      eks: {cluster: modelplane-system-eks-us-west-eks-03b8e, region: us-west-2}
+    - name: us-west
+      secret: {namespace: modelplane-system, name: us-west-kubeconfig, key: kubeconfig}
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

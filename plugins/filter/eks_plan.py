@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: All that an EKSCluster becomes in AWS
 description:
-  - Turns an EKSCluster into the names and settings of everything that is made for it, from the VPC to the addons. IDs,
-    which things get when they are made, are not in it.
+  - Turns an EKSCluster into the names and settings of everything that is created for it, from the VPC to the addons.
+    IDs, which objects get when they are created, are references.
   - All findings in the EKSCluster are reported at once. For one that is composed of an InferenceCluster, they name the
     place in the InferenceCluster.
 options:
@@ -42,8 +42,12 @@ options:
       subnet_zones:
         description:
           - The zones that subnets of the cluster have already, by their ranges, such as
-            RV(modelplane.fleet.eks_preflight_info#module:subnet_zones) has them. They stay.
+            RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones) has them. They stay.
         type: dict
+      public_access_cidrs:
+        description: The ranges of addresses that reach the public endpoint of the API server. Without it, as they are.
+        type: list
+        elements: str
       addons:
         description:
           - By the name of an addon, its C(version) (a text; empty is what EKS chooses) and its C(configuration) (a
@@ -52,9 +56,12 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what would be made
-  ansible.builtin.debug:
-    msg: "{{ cluster | modelplane.fleet.eks_plan(fleet='production', options={'tags': {'team': 'ml'}}) }}"
+- name: Create all that a cluster on EKS needs
+  modelplane.fleet.cloud_resources:
+    provider: eks
+    region: us-west-2
+    resources: "{{ (cluster | modelplane.fleet.eks_plan(fleet='production')).resources }}"
+    purge: true
   vars:
     cluster:
       apiVersion: infrastructure.modelplane.ai/v1alpha1
@@ -73,10 +80,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(object) (namespace and name), C(name) (in AWS), C(region), C(partition), C(version), C(zones) and C(tags).
-    - C(vpc), C(subnets), C(internet_gateway), C(nat_gateway), C(route_tables), C(security_groups), C(roles),
-      C(policies), C(cluster), C(launch_templates), C(node_groups) (those of controllers first), C(addons),
-      C(pod_identities) and C(file_system), each with its settings.
+    - C(resources), all objects, as O(modelplane.fleet.cloud_resources#module:resources) takes them.
+    - C(object) (namespace and name), C(name) (in AWS), C(region), C(version), C(zones), C(tags), C(vpc), C(subnets),
+      C(launch_templates) and C(node_groups) (those of controllers first), which
+      M(modelplane.fleet.cloud_preflight_info) reads.
     - C(storage_class) (without the ID of the file system), C(secret) (where its kubeconfig goes on the control cluster)
       and C(efa) (whether a pool has it).
   type: dict
@@ -92,14 +99,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.eks_plan"
-_OPTIONS = ("addons", "subnet_zones", "tags", "zones")
+_OPTIONS = ("addons", "public_access_cidrs", "subnet_zones", "tags", "zones")
+_LISTS = ("public_access_cidrs", "zones")
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what an EKSCluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.faults import EksError
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))
@@ -112,8 +120,9 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
     for key in ("addons", "subnet_zones", "tags"):
         if not isinstance(chosen.get(key) or {}, Mapping):
             raise AnsibleFilterError(f"{_NAME}: options.{key} must be a mapping")
-    if isinstance(chosen.get("zones") or [], (str, Mapping)):
-        raise AnsibleFilterError(f"{_NAME}: options.zones must be a list")
+    for key in _LISTS:
+        if isinstance(chosen.get(key) or [], (str, Mapping)):
+            raise AnsibleFilterError(f"{_NAME}: options.{key} must be a list")
     try:
         return plan(
             plain(cluster),
@@ -123,9 +132,10 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
                 zones=tuple(plain(chosen.get("zones") or [])),
                 subnet_zones=plain(chosen.get("subnet_zones") or {}),
                 addons=plain(chosen.get("addons") or {}),
+                public_access_cidrs=tuple(plain(chosen.get("public_access_cidrs") or [])),
             ),
         )
-    except EksError as error:
+    except InvalidClusterError as error:
         raise AnsibleFilterError(f"this EKSCluster cannot be built:\n{error}") from None
 
 

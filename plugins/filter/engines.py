@@ -89,7 +89,7 @@ from ansible.errors import AnsibleFilterError
 
 def engines(deployment: Any) -> list[Any]:
     """The canonical engines of a ModelDeployment."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import FormError, canonical
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import ConversionError, canonical
     from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
     if not isinstance(deployment, Mapping) or deployment.get("kind") != "ModelDeployment":
@@ -98,7 +98,7 @@ def engines(deployment: Any) -> list[Any]:
         )
     try:
         found: Any = canonical(plain(deployment)).document
-    except FormError as error:
+    except ConversionError as error:
         reasons = "\n".join(f"- {problem}" for problem in error.problems)
         raise AnsibleFilterError(f"modelplane.fleet.engines: the deployment is not valid:\n{reasons}") from None
     for key in ("spec", "template", "spec", "engines"):

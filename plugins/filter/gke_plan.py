@@ -86,8 +86,8 @@ _OPTIONS = ("labels",)
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what a GKECluster becomes."""
     from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
     if PYDANTIC_IMPORT_ERROR:
         raise AnsibleFilterError(missing_required_lib("pydantic"))
@@ -106,7 +106,7 @@ def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: A
             str(fleet),
             Options(labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()}),
         )
-    except GkeError as error:
+    except InvalidClusterError as error:
         raise AnsibleFilterError(f"this GKECluster cannot be built:\n{error}") from None
 
 

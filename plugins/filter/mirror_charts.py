@@ -74,7 +74,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 if TYPE_CHECKING:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import User
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import ClusterStack
 
 _NAME = "modelplane.fleet.mirror_charts"
 # Of a component, what makes up its release. Its objects may need files of a role.
@@ -105,7 +105,7 @@ def mirror_charts(
     archives: Any = (),
 ) -> list[dict[str, Any]]:
     """The charts that hosts need."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Places, charts
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import Locations, charts
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import StackError
 
     if not isinstance(hostvars, Mapping) or isinstance(hosts, (str, Mapping)) or not isinstance(hosts, Iterable):
@@ -120,7 +120,7 @@ def mirror_charts(
         raise AnsibleFilterError(f"{_NAME}: there is no host {', '.join(missing)}")
     users = [_user(str(host), hostvars[host], default, known, prefix) for host in hosts]
     try:
-        return charts(users, Places(**plain(places or {})), plain(archives))
+        return charts(users, Locations(**plain(places or {})), plain(archives))
     except StackError as error:
         raise AnsibleFilterError(f"the variables of the serving stack cannot be used:\n{error}") from None
     except (TypeError, KeyError) as error:
@@ -129,8 +129,8 @@ def mirror_charts(
 
 def _user(
     host: str, variables: Mapping[str, Any], default: list[dict[str, Any]], known: Mapping[str, Any], prefix: str
-) -> User:
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import User
+) -> ClusterStack:
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import ClusterStack
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices
 
     read = {
@@ -148,7 +148,7 @@ def _user(
     if prefix != "serving_stack":
         read["variables"] = prefix
     choices = Choices(**read, drivers=drivers or (), stack=(about or {}).get("stack") or {})
-    return User(cluster, components, choices, devices_known=drivers is not None)
+    return ClusterStack(cluster, components, choices, devices_known=drivers is not None)
 
 
 def _components(given: Any) -> list[dict[str, Any]]:

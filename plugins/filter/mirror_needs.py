@@ -115,7 +115,7 @@ def mirror_needs(
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import (
         LISTED,
         MANIFEST,
-        Places,
+        Locations,
         needs,
         report,
     )
@@ -126,7 +126,7 @@ def mirror_needs(
         needed = needs(
             plain(charts),
             {**plain(found), **{f"{MANIFEST}{name}": images for name, images in plain(resources or {}).items()}},
-            Places(**plain(places or {})),
+            Locations(**plain(places or {})),
             unnamed=plain(unnamed or {}),
             own=plain(own or {}),
             exclude=plain(exclude),

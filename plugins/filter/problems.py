@@ -76,8 +76,6 @@ _ROLE_FOLDER = Path(__file__).parents[2] / "roles"
 _ROLES = {
     "serving_stack_": "serving_stack",
     "existing_cluster_": "existing_cluster",
-    "eks_cluster_": "eks_cluster",
-    "gke_cluster_": "gke_cluster",
     "control_plane_gateway_": "control_plane",
 }
 
@@ -109,8 +107,11 @@ def problems(hostvars: Any, host: Any, hosts: Any, build: bool = True, groups: A
 @functools.cache
 def _of_roles() -> dict[str, frozenset[str]]:
     """Return what variables of roles begin with that no one else's do, and those that the roles read."""
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+
     found = {}
-    for prefix, role in _ROLES.items():
+    of_clouds = {f"{name}_cluster_": f"{name}_cluster" for name in registry.BY_NAME}
+    for prefix, role in {**_ROLES, **of_clouds}.items():
         text = (_ROLE_FOLDER / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
         specs = yaml_load(text)
         options = (name for entry in specs["argument_specs"].values() for name in entry.get("options", ()))

@@ -9,13 +9,13 @@ name: stack_plan
 author:
   - The modelplane.fleet authors
 version_added: 0.1.0
-short_description: What becomes of each component of a serving stack
+short_description: Plan the components of a serving stack
 description:
-  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same form, and the variables of
-    a cluster into releases of Helm with charts and values, and, with what was seen of the cluster, into what has to be
-    done about each.
-  - All findings in the variables are reported at once.
-positional: choices
+  - Turns the components of the role C(modelplane.fleet.serving_stack), or others of the same format, and the variables
+    of a cluster into Helm releases with charts and values, and, with a snapshot of the cluster, into the steps that
+    install and remove them.
+  - All findings in the variables are reported together.
+positional: choices, seen
 options:
   _input:
     description: The components.
@@ -26,8 +26,8 @@ options:
     description:
       - C(states), C(versions) and C(values) by component; C(drivers) of the cluster's devices; C(stack), the C(spec) of
         its ServingStack; C(charts_dir), C(archives) (the names of the files in it), C(charts_required),
-        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), what the names of variables
-        begin with in messages.
+        C(chart_repositories), C(image_registries), C(image_pull_secrets); C(variables), the prefix of the names of
+        variables in messages.
     type: dict
     required: true
   seen:
@@ -35,20 +35,29 @@ options:
       - The result of M(modelplane.fleet.helm_release_info) for the cluster.
     type: dict
   stuck_after:
-    description: Seconds after which a release that is half done is recovered.
+    description: Seconds after which a release with a pending operation is recovered.
     type: float
     default: 900
   adopt:
-    description: Components that may be taken over from others.
+    description: Components that may be adopted from other owners.
     type: list
     elements: str
+    default: []
+  name:
+    description: The name of the inventory of what is applied.
+    type: str
+    default: serving-stack
+  foundation:
+    description: Objects that all others need, such as namespaces with labels of their own.
+    type: list
+    elements: dict
     default: []
 """
 
 EXAMPLES = r"""
-- name: Say what would be installed
+- name: Show the components that would be installed
   ansible.builtin.debug:
-    msg: "{{ components | modelplane.fleet.stack_plan({'drivers': ['gpu.nvidia.com']}) | map(attribute='key') }}"
+    msg: "{{ (components | modelplane.fleet.stack_plan({'drivers': ['gpu.nvidia.com']})).components }}"
   vars:
     components:
       - key: lws
@@ -61,14 +70,42 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description:
-    - Each component with C(state) and C(why) it is not installed, and, of a release, C(release), C(version), C(ref),
-      C(repository) and C(values).
-    - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)) and
-        C(told).
-  type: list
-  elements: dict
+  description: The plan.
+  type: dict
   returned: always
+  contains:
+    components:
+      description:
+        - Each component by its key, in the order of waves, with C(state) and C(why) it is not installed, and, of a
+          release, C(release), C(version), C(ref), C(repository) and C(values).
+        - With O(seen), also C(action) (V(install), V(upgrade), V(recover), V(none), V(apply), V(skip), V(refuse)),
+          C(told) (a line about it), and C(installed), the release if it is ours.
+      type: dict
+      returned: always
+    problems:
+      description: Why components are refused. C(report) has a line for each component.
+      type: list
+      elements: str
+      returned: with O(seen)
+    waves:
+      description:
+        - Each wave in which something is done, with keys of components in C(apply) (their objects), C(release) (to
+          install and remove) and C(wait) (until they are ready).
+        - C(base) are the objects before all waves, C(objects) these and all others that are applied. C(readiness) has
+          arguments of M(modelplane.fleet.wait_ready) for a cluster that has everything.
+        - C(needs_helm) says whether a release is installed or removed, C(is_empty) whether nothing is desired or
+          installed. C(credential_namespaces) are the namespaces where pods pull images.
+      type: list
+      elements: dict
+      returned: with O(seen)
+    removal:
+      description:
+        - Keys of all components in the order in which they are removed. C(needed) are those that objects of users may
+          need, C(orphans) are objects that they leave behind, and C(definition_groups) the API groups of the
+          CustomResourceDefinitions that they do.
+      type: list
+      elements: str
+      returned: with O(seen)
 """
 
 from collections.abc import Callable, Mapping
@@ -81,15 +118,22 @@ _NAME = "modelplane.fleet.stack_plan"
 
 
 def stack_plan(
-    components: Any, choices: Any, seen: Any = None, stuck_after: float = 900.0, adopt: Any = ()
-) -> list[dict[str, Any]]:
-    """Return what becomes of each component."""
+    components: Any,
+    choices: Any,
+    seen: Any = None,
+    stuck_after: float = 900.0,
+    adopt: Any = (),
+    name: str = "serving-stack",
+    foundation: Any = (),
+) -> dict[str, Any]:
+    """Return the plan of the components, with `seen` as steps."""
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import (
         Choices,
         StackError,
         actions,
         plan,
     )
+    from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack_steps import steps
 
     if isinstance(components, (str, Mapping)) or not isinstance(choices, Mapping):
         raise AnsibleFilterError(f"{_NAME}: the input must be a list of components, the argument a mapping")
@@ -97,8 +141,10 @@ def stack_plan(
         chosen = Choices(**plain(choices))
         planned = plan(plain(components), chosen)
         if seen is None:
-            return planned
-        return actions(planned, plain(seen), float(stuck_after), plain(adopt), chosen.variables)
+            return {"components": {entry["key"]: entry for entry in planned}}
+        snapshot = plain(seen)
+        decided = actions(planned, snapshot, float(stuck_after), plain(adopt), chosen.variables)
+        return steps(decided, snapshot, chosen, str(name), plain(foundation))
     except StackError as error:
         raise AnsibleFilterError(f"the variables of these components cannot be used:\n{error}") from None
     except (TypeError, KeyError, ValueError) as error:

@@ -13,11 +13,11 @@ short_description: The clusters of a fleet as hosts, from its manifests or from 
 description:
   - Makes a host of each InferenceCluster, in the group C(workload_clusters), and one host for the fleet itself, in the
     group C(control_plane).
-  - An EKSCluster or a GKECluster that a user wrote is a host, too. If an InferenceCluster with source C(Existing) has
-    its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
+  - A cluster of the kind of a cloud that a user wrote is a host, too. If an InferenceCluster with source C(Existing)
+    has its name, and the Secret of its kubeconfig, both are one host, which is reached by its name in the cloud.
   - Reads C(modelplane.ai/v1alpha1) and C(infrastructure.modelplane.ai/v1alpha1) manifests, what the control cluster has
     of these kinds, or both.
-  - Groups the clusters by their source (C(source_eks)), by their region (C(region_us_west_2)), by their labels
+  - Groups the clusters by their source (C(source_existing)), by their region (C(region_us_west_2)), by their labels
     (C(label_modelplane_ai_tier_gold)), and by whether they are worked on or are files only (C(target_kubernetes),
     C(target_directory)). Characters that a group name cannot have become underscores.
   - The host variables are those of the inventory contract, which C(docs/inventory.md) describes. An inventory with the
@@ -26,14 +26,14 @@ description:
   - The name of the file must end in C(fleet.yml), C(fleet.yaml), C(modelplane.yml) or C(modelplane.yaml).
 notes:
   - O(resources), O(control), O(build) and O(control_host) may be templates, of lookups and extra variables.
-  - Only InferenceClusters, EKSClusters and GKEClusters are read. The latter two are passed over on a control
+  - Only InferenceClusters and clusters of the kinds of clouds are read. The latter are passed over on a control
     cluster where the user may not list them. What is wrong with other manifests, and whether the InferenceClasses that
     a cluster names exist, is reported by M(modelplane.fleet.resource_info) and by every run.
   - With O(strict=false), a manifest with errors is reported as a warning, and its cluster is no host. Nothing on that
     cluster changes then.
 requirements:
   - pydantic >= 2.10
-  - kubernetes (Python) >= 34, for O(control)
+  - urllib3 >= 2.2.1 and certifi, for O(control)
 options:
   plugin:
     description: The name of this plugin.
@@ -95,7 +95,7 @@ build: ../build
 # cache_connection: ~/.cache/ansible-inventory
 # cache_timeout: 600
 
-# fleet.yml: manifests, more groups, and a profile for what is in AWS
+# fleet.yml: manifests, more groups, and another user on clusters that exist already
 # plugin: modelplane.fleet.fleet
 # resources:
 #   - manifests
@@ -106,7 +106,7 @@ build: ../build
 #   gold_in_europe: fleet_labels['modelplane.ai/tier'] == 'gold' and fleet_region is match('eu')
 # compose:
 #   fleet_connection: >-
-#     fleet_connection | combine({'eks': {'profile': 'fleet'}} if fleet_source == 'EKS' else {}, recursive=true)
+#     fleet_connection | combine({'impersonate': 'reader'} if fleet_source == 'Existing' else {})
 """
 
 import hashlib
@@ -125,6 +125,7 @@ from ansible.template import trust_as_template
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -141,17 +142,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores import man
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 ENDINGS = ("fleet.yml", "fleet.yaml", "modelplane.yml", "modelplane.yaml")
-KINDS = ("InferenceCluster", "EKSCluster", "GKECluster")
+KINDS = registry.CLUSTER_KINDS
 REGION_LABEL = "modelplane.ai/region"
 # Changes whenever what is cached does.
 _CACHE_FORM = 2
 _MOST_WARNINGS = 20
-_OF_CLUSTERS = re.compile(rb"inferencec|ekscluster|gkecluster", re.IGNORECASE)
+_OF_CLUSTERS = re.compile("|".join(("inferencec", *registry.KINDS)).encode(), re.IGNORECASE)
 # Names that Ansible gives a meaning of its own.
 _TAKEN = ("all", "ungrouped", "localhost")
-_REGION_FIELDS = {"EKS": "region", "GKE": "region", "AKS": "location", "Vultr": "region"}
+# Of sources that are not built by the fleet.
+_REGION_FIELDS = {"AKS": "location", "Vultr": "region"}
 
-Cluster = api.InferenceCluster | api.EKSCluster | api.GKECluster
+Cluster = api.InferenceCluster | api.CloudCluster
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):  # type: ignore[misc]
@@ -366,7 +368,7 @@ def _credentials(cluster: Cluster) -> str:
 def _source(cluster: Cluster) -> str:
     if isinstance(cluster, api.InferenceCluster):
         return cluster.spec.cluster.source
-    return cluster.kind.removesuffix("Cluster")
+    return registry.BY_KIND[cluster.kind].source
 
 
 def _labels(cluster: Cluster) -> dict[str, str]:
@@ -380,7 +382,7 @@ def _region(cluster: Cluster) -> str:
     if not isinstance(cluster, api.InferenceCluster):
         return cluster.spec.region
     source = cluster.spec.cluster.source
-    field = _REGION_FIELDS.get(source)
+    field = "region" if source in registry.BY_SOURCE else _REGION_FIELDS.get(source)
     block = getattr(cluster.spec.cluster, source.lower(), None)
     found = getattr(block, field, "") if field else ""
     return str(found or cluster.labels.get(REGION_LABEL, ""))
@@ -409,7 +411,7 @@ def _from_control(control: Mapping[str, Any], *, alone: bool) -> tuple[dict[Ref,
     """
     if not control:
         return {}, []
-    # The client library takes most of a second to import, and manifests need none of it.
+    # Manifests need none of it.
     from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import connection
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
     from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError

@@ -1,7 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The one place that imports Google's authentication library, and only when it is needed; and urllib3, by which it
-talks."""
+"""The one place that imports Google's authentication library, and only when it is needed."""
 
 from __future__ import annotations
 
@@ -15,25 +14,20 @@ GOOGLE_PACKAGE = "google-auth"
 
 
 def load_google() -> SimpleNamespace:
-    """The parts of google-auth that are used; raises ImportError where it, urllib3 or requests is not installed."""
-    auth, exceptions, transport, urllib3, _requests = (
+    """The parts of google-auth that are used; raises ImportError where it or requests is not installed."""
+    auth, exceptions, transport, _requests = (
         importlib.import_module(name)
         for name in (
             "google.auth",
             "google.auth.exceptions",
             "google.auth.transport.urllib3",
-            "urllib3",
             # Without it, google-auth does not search a metadata server.
             "requests",
         )
     )
     return SimpleNamespace(
         GoogleAuthError=exceptions.GoogleAuthError,
-        HTTPError=urllib3.exceptions.HTTPError,
-        PoolManager=urllib3.PoolManager,
-        ProxyManager=urllib3.ProxyManager,
         Request=transport.Request,
-        Timeout=urllib3.Timeout,
         TransportError=exceptions.TransportError,
         default=auth.default,
         of_file=_of_file,

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: apply
-short_description: Bring the clusters of a fleet to what was built
+short_description: Apply a build to the clusters of a fleet
 version_added: 0.1.0
 description:
   - Applies a build folder (see M(modelplane.fleet.build)) to all clusters at once, by server-side apply with the field
     manager C(modelplane.fleet), Namespaces and CustomResourceDefinitions first, routes last.
-  - Sends nothing for an object that is as wanted. A change that others made to a field of ours is taken back; fields
-    that are not ours are left alone.
-  - Removes what an earlier run applied and the build no longer has, after everything else was applied. What it applied
-    is recorded in ConfigMaps C(modelplane-record-*) in the namespace C(modelplane-system) of each cluster.
-  - Never changes or removes an object without the label C(app.kubernetes.io/managed-by=modelplane.fleet). Where such an
-    object has the name of one that is wanted, that one fails, with the name of its managers, and the others go on.
-  - A cluster that cannot be worked with fails alone.
+  - Sends nothing for an object that is already as desired. Changes that others made to fields of this field manager are
+    reverted; fields of other managers are left alone.
+  - Prunes objects that an earlier run applied and the build no longer has, after everything else was applied. Applied
+    objects are recorded in an inventory, ConfigMaps C(modelplane-record-*) in the namespace C(modelplane-system) of
+    each cluster.
+  - Never changes or removes an object without the label C(app.kubernetes.io/managed-by=modelplane.fleet). If such an
+    object has the name of a desired one, that one fails, with the names of its managers, and the others go on.
+  - An error of one cluster does not affect the others.
 options:
   path:
     description:
@@ -28,16 +29,16 @@ options:
     type: path
   objects:
     description:
-      - Kubernetes objects to apply, in place of a build, to each of O(clusters) and to O(control). A Secret is refused,
+      - Kubernetes objects to apply, instead of a build, to each of O(clusters) and to O(control). A Secret is refused,
         as arguments of modules get into logs.
-      - What an earlier call with the same O(record) applied, and is not among them, is removed.
+      - Objects that an earlier call with the same O(record) applied, and that are not among them, are removed.
     type: list
     elements: dict
   record:
     description:
-      - A name, a DNS label, for what is applied with O(objects), which needs it. It keeps that apart from what builds
-        and calls with other names apply.
-      - With O(state=absent), only what was applied under this name is removed.
+      - A name, a DNS label, of the inventory of O(objects), which needs it. It is separate from those of builds and of
+        calls with other names.
+      - With O(state=absent), only objects that were applied under this name are removed.
     type: str
   folders:
     description:
@@ -47,8 +48,8 @@ options:
   state:
     description:
       - V(present) applies the build.
-      - V(absent) removes all that this module applied to O(clusters) and, when it is given, to O(control).
-        CustomResourceDefinitions stay.
+      - V(absent) removes all objects that this module applied to O(clusters) and, when it is given, to O(control).
+        CustomResourceDefinitions are kept.
     type: str
     choices: [present, absent]
     default: present
@@ -60,30 +61,30 @@ options:
     default: default
   prune:
     description:
-      - Whether to remove what is no longer wanted.
-      - CustomResourceDefinitions are never removed, since all objects of their kinds would go as well. A Namespace that
-        holds what this fleet did not apply is kept. While a route cannot be applied, nothing is removed in its
-        namespace.
+      - Whether to remove objects that are no longer desired.
+      - CustomResourceDefinitions are never removed, since all objects of their kinds would be deleted as well. A
+        Namespace with objects that this fleet did not apply is kept. While a route cannot be applied, nothing is
+        removed in its namespace.
     type: bool
     default: true
   force:
     description:
-      - Whether to take fields from other managers that apply an object of ours too, such as Argo CD or Helm. When
+      - Whether to take ownership of fields from other managers that also apply an object, such as Argo CD or Helm. When
         V(false), such an object fails, with the manager's name and the field.
     type: bool
     default: false
   wait:
     description:
-      - Seconds to wait until everything that was applied does what it is there for. It ends early when all is ready
-        or has failed for good. With O(state=absent), until everything is gone.
-      - An object that does not become ready is no failure; its C(ready) in RV(clusters) is V(false), and its
-        message says what was seen last.
+      - Seconds to wait until all applied objects are ready. Waiting ends early when all are ready or have failed for
+        good. With O(state=absent), seconds to wait until all objects are deleted.
+      - An object that does not become ready is not a failure; its C(ready) in RV(clusters) is V(false), and its
+        message has its last state.
     type: float
     default: 0
   parts:
     description:
-      - What is worked on. The control cluster is read for Secrets in any case, when O(control) is given.
-      - With V(control) alone, its routes can be changed before workloads go, for instance.
+      - The clusters to apply to. The control cluster is read for Secrets in any case, when O(control) is given.
+      - With V(control) alone, for instance, its routes can be changed before workloads are removed.
     type: list
     elements: str
     choices: [clusters, control]
@@ -91,25 +92,25 @@ options:
   definitions:
     description:
       - Whether to install and upgrade the CustomResourceDefinitions of the fleet's kinds on the control cluster. With
-        O(state=absent) they are removed, unless there is an object of any of these kinds, or something else that was
-        applied with this collection wants them.
+        O(state=absent) they are removed, unless an object of any of these kinds exists, or another inventory of this
+        collection still needs them.
     type: bool
     default: true
   promised:
     description:
-      - API groups that something else is about to bring, such as the role P(modelplane.fleet.serving_stack#role).
-      - In check mode, objects of their kinds count as created where these are not served yet.
+      - API groups that will be installed by others, such as the role P(modelplane.fleet.serving_stack#role).
+      - In check mode, objects of their kinds count as created while these are not served yet.
     type: list
     elements: str
     default: []
   lease:
     description:
-      - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed for as long as the module works; when
-        somebody else has it, nothing is applied.
+      - The lock that this run holds, see M(modelplane.fleet.lease). It is renewed while the module runs; when another
+        run holds it, nothing is applied.
     type: dict
     suboptions:
       holder:
-        description: The name of this run, as it was given when the Lease was taken.
+        description: The name of this run, as it was given when the Lease was acquired.
         type: str
         required: true
       duration:
@@ -117,7 +118,7 @@ options:
         type: float
         default: 60
   lock_timeout:
-    description: Seconds to wait for a run that writes the build folder.
+    description: Seconds to wait for another run that is writing the build folder.
     type: float
     default: 60
 extends_documentation_fragment:
@@ -130,23 +131,23 @@ author:
 attributes:
   check_mode:
     support: full
-    description: The API servers check every object that would be sent (server-side dry run), and nothing is written.
-      What lies in a namespace or is of a kind that the run would create counts as created.
+    description: The API servers validate every object that would be sent (server-side dry run), and nothing is written.
+      Objects in a namespace or of a kind that the run would create count as created.
   diff_mode:
     support: full
-    description: Shows of every changed object the fields that are ours. Values of Secrets are left out, and so are
-      those of environment variables whose name speaks of a secret.
+    description: Shows the owned fields of every changed object. Values of Secrets are left out, and so are those of
+      environment variables with names of secrets.
   idempotent:
     support: full
     description: The second run sends no write request.
 notes:
-  - Several InferenceClusters may be one API server, which may also be the control cluster. Each has a record of its
-    own.
-  - Status is written to the status subresource of resources on the control cluster, where it differs. A resource that
-    is not there is passed over.
+  - Several InferenceClusters may be on one API server, which may also be the control cluster. Each has its own
+    inventory.
+  - Status is written to the status subresource of resources on the control cluster when it differs. A missing resource
+    is skipped.
   - A Job, ResourceClaimTemplate, RoleBinding, EndpointSlice, ConfigMap or Secret whose change Kubernetes refuses
-    because a field cannot be changed is deleted and made anew. Other kinds fail, with what to do.
-  - A namespace of the fleet's resources that is not on the control cluster is created there, and never removed.
+    because a field is immutable is deleted and created again. Other kinds fail, with a hint.
+  - A missing namespace of the fleet's resources is created on the control cluster, and never removed.
 seealso:
   - module: modelplane.fleet.build
   - module: modelplane.fleet.cluster_info
@@ -157,10 +158,10 @@ EXAMPLES = r"""
   modelplane.fleet.apply:
     path: build/
     clusters:
-      - name: eks-us-west
-        eks:
-          cluster: eks-us-west
-          region: us-west-2
+      - name: us-west
+        secret:
+          namespace: modelplane-system
+          name: us-west-kubeconfig
       - name: onprem
         kubeconfig: ~/.kube/onprem
     control:
@@ -168,14 +169,14 @@ EXAMPLES = r"""
     wait: 600
   register: applied
 
-- name: Take everything of the fleet off a cluster that leaves it
+- name: Remove all objects of the fleet from a cluster that leaves it
   modelplane.fleet.apply:
     state: absent
     clusters:
       - name: onprem
         kubeconfig: ~/.kube/onprem
 
-- name: Put objects of your own on every cluster
+- name: Apply your own objects to every cluster
   modelplane.fleet.apply:
     objects: "{{ lookup('ansible.builtin.file', 'priorities.yaml') | from_yaml_all }}"
     record: priorities
@@ -186,7 +187,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: What became of each workload cluster.
+  description: The result of each workload cluster.
   returned: always
   type: dict
   contains:
@@ -195,7 +196,7 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether the cluster could not be worked with, or an object could not be applied or removed.
+      description: Whether the cluster was not reachable, or an object could not be applied or removed.
       type: bool
       returned: always
     msg:
@@ -203,15 +204,20 @@ clusters:
       type: str
       returned: always
     ready:
-      description: Whether everything there does what it is there for.
+      description: Whether all objects there are ready.
       type: bool
       returned: when the cluster could be worked with
     objects:
       description:
-        - What became of each object. C(action) is one of V(created), V(updated), V(unchanged), V(recreated),
-          V(deleted), V(failed), V(skipped). C(ready) is missing where nobody can tell.
+        - The result of each object. C(action) is one of V(created), V(updated), V(unchanged), V(recreated),
+          V(deleted), V(failed), V(skipped). C(ready) is missing where it is not known.
       type: list
       elements: dict
+      returned: when the cluster could be worked with
+    kept:
+      description: A line for each object that was to be removed and is kept, with the reason.
+      type: list
+      elements: str
       returned: when the cluster could be worked with
     notes:
       description: What a person should know beside that.
@@ -236,6 +242,7 @@ clusters:
           action: created
           ready: false
           message: 0 of 2 pods available
+      kept: []
       notes: []
       requests: {apply: 1, get: 1, list: 13, replace: 2}
 control:
@@ -297,7 +304,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "pydantic", "PyYAML", "kubernetes")
+    libraries.need(module, "pydantic", "PyYAML", "urllib3")
     try:
         result, warnings = apply_results.run(module.params, check_mode=module.check_mode, diff=module._diff)
     except apply_results.ApplyError as error:

@@ -18,14 +18,6 @@ description:
     unless the C(status) of its manifest says otherwise, behind the address that earlier runs knew of it, and every
     replica counts as serving. The status that earlier runs wrote stays.
 options:
-  resources:
-    description:
-      - Files, folders and glob patterns with the C(modelplane.ai/v1alpha1) manifests of the fleet.
-      - Needed unless O(state=control), where the resources may be on the control cluster.
-    type: list
-    elements: path
-    required: false
-    default: []
   state:
     description:
       - Where the state of the fleet is.
@@ -37,109 +29,13 @@ options:
     type: str
     choices: [folder, control]
     default: folder
-  drain:
-    description:
-      - InferenceClusters that are to be emptied, as if they had the taint C(modelplane.ai/drain:NoExecute).
-      - With O(observations), a replica goes when another one serves in its place; without, at once.
-    type: list
-    elements: str
-    default: []
-  hosts:
-    description:
-      - The clusters that the inventory has hosts for. One that is no InferenceCluster of the fleet, nor an EKSCluster
-        or a GKECluster that somebody wrote, is an error.
-    type: list
-    elements: str
-    default: []
   preview:
     description:
       - A folder that in check mode gets what would be built, so that it can be compared with the clusters. It is the
         only thing that check mode writes, and other modes do not use it.
     type: path
-  observations:
-    description:
-      - A file that says what was seen of the fleet, YAML or JSON. Endpoints, routes, caches and edits then follow what
-        is ready, and the status of every resource is written below C(status/). A cluster that is not in it counts as
-        declared as long as nobody ever looked at it, else as it was last.
-      - C(control) has C(unreachable), C(objects), C(secrets) (C(namespace), C(name), C(keys) that have a value) and
-        C(controller) (C(ready), C(message)); C(clusters) has for each cluster C(unreachable), C(provisioned) and
-        C(stack) (both C(ready), C(message)), C(nodes) by pool and C(objects), or V(true) in C(declared) alone, where
-        nobody looks. Objects are as an API server shows them; Secrets with values are refused.
-    type: path
-  rollout:
-    description:
-      - How many clusters an edit of a deployment reaches at a time. A cluster is through with it when all its pods are
-        of the new revision and ready. Needs O(observations); without, an edit reaches all of them at once.
-    type: int
-    default: 1
-  images:
-    description: Images of the containers that are composed beside the engines, such as those of a mirror.
-    type: dict
-    suboptions:
-      picker:
-        description: The endpoint picker. A deployment's own C(serving.picker.image) wins.
-        type: str
-      sidecar:
-        description: The proxy in front of Decode engines. A deployment's own C(serving.sidecar.image) wins.
-        type: str
-      hydration:
-        description: Downloads weights into caches. Needs a POSIX shell, and C(hf) or Python with pip.
-        type: str
-      egress:
-        description: An Envoy that adds credentials to requests for endpoints outside of the fleet.
-        type: str
-  stream_grace:
-    description:
-      - How long a pod of a replica that is to go serves on, in seconds, so that token streams finish. Engines hold
-        their devices meanwhile.
-      - A member's own C(terminationGracePeriodSeconds) and C(lifecycle) win.
-    type: int
-    default: 240
-  network_policies:
-    description:
-      - Whether NetworkPolicies on workload clusters say who reaches the pods of engines and endpoint pickers. They do
-        something where the network of the cluster enforces them.
-    type: bool
-    default: true
-  network_sources:
-    description: Namespaces of workload clusters whose pods O(network_policies) lets in.
-    type: dict
-    suboptions:
-      gateway:
-        description:
-          - Where the pods of the Gateway C(inference-gateway) run. They reach engines and endpoint pickers.
-          - Without it, C(envoy-gateway-system) and C(modelplane-system).
-        type: list
-        elements: str
-      metrics:
-        description:
-          - Where metrics are scraped. What runs there reaches engines and endpoint pickers on every port.
-          - Without it, C(monitoring).
-        type: list
-        elements: str
-  path:
-    description:
-      - The build folder. It is created when something is written.
-      - Only files that this module wrote are changed or removed.
-    type: path
-    required: true
-  lock_timeout:
-    description: Seconds to wait for another run that uses the same folder.
-    type: float
-    default: 60
-  allow_empty:
-    description:
-      - Whether manifests without any InferenceCluster or without any ModelDeployment may remove what is built.
-      - When V(false), that is taken for a wrong O(resources) and fails.
-    type: bool
-    default: false
-  table_width:
-    description:
-      - Longest line of RV(table) and RV(services), at least 60.
-      - The default leaves room for what Ansible puts before it.
-    type: int
-    default: 72
 extends_documentation_fragment:
+  - modelplane.fleet.build
   - modelplane.fleet.fleet
   - modelplane.fleet.fleet.scheduling
   - modelplane.fleet.fleet.endpoint_hosts
@@ -149,8 +45,8 @@ attributes:
     description: Decides and compares, and writes nothing.
   diff_mode:
     support: full
-    description: Shows every file that is added, changed or removed. What looks like a secret is masked, such as values
-      of variables, flags, headers, parameters of URLs and JSON whose names speak of one, private keys and known tokens.
+    description: Shows every file that is added, changed or removed. Probable secrets are masked, such as values of
+      variables, flags, headers, parameters of URLs and JSON with names of secrets, private keys and known tokens.
   idempotent:
     support: full
     description: The same manifests and the same folder give the same files.
@@ -180,7 +76,7 @@ table:
   elements: str
   sample:
     - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
-    - ml-team/qwen3-8b  …c39a9f76d6  gke-us-central  gpu-l4  1 gpu    new
+    - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
 services:
   description: The services for people, line by line; empty when the fleet has none.
   returned: success
@@ -212,7 +108,7 @@ clusters:
   returned: success
   type: list
   elements: str
-  sample: [gke-us-central]
+  sample: [us-central]
 removed:
   description: Files that were removed.
   returned: success
@@ -224,44 +120,24 @@ removed:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
-    IMAGES,
-    NETWORK,
-    SCHEDULING,
-    network_problems,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import (
-    ENDPOINT_HOSTS,
-    RESOURCES,
+    BUILD,
+    build_result,
+    build_warnings,
+    check_build,
     file_diff,
     prepare,
     run,
     settings,
     warn,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
-        **RESOURCES,
-        "resources": {"type": "list", "elements": "path", "default": []},
+        **BUILD,
         "state": {"type": "str", "choices": ["folder", "control"], "default": "folder"},
         "preview": {"type": "path"},
-        "drain": {"type": "list", "elements": "str", "default": []},
-        "hosts": {"type": "list", "elements": "str", "default": []},
-        **SCHEDULING,
-        **ENDPOINT_HOSTS,
-        "path": {"type": "path", "required": True},
-        "lock_timeout": {"type": "float", "default": 60},
-        "allow_empty": {"type": "bool", "default": False},
-        "observations": {"type": "path"},
-        "rollout": {"type": "int", "default": 1},
-        "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
-        "stream_grace": {"type": "int", "default": STREAM_GRACE_SECONDS},
-        **NETWORK,
-        "table_width": {"type": "int", "default": 72},
     },
     "supports_check_mode": True,
 }
@@ -270,32 +146,10 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
-    if module.params["table_width"] < 60:
-        module.fail_json(msg=f"table_width is {module.params['table_width']}, and must be at least 60")
-    if module.params["rollout"] < 1:
-        module.fail_json(msg=f"rollout is {module.params['rollout']}, and must be at least 1")
-    if module.params["stream_grace"] < 0:
-        module.fail_json(msg=f"stream_grace is {module.params['stream_grace']}, and must not be negative")
-    if module.params["lock_timeout"] < 0:
-        module.fail_json(msg=f"lock_timeout is {module.params['lock_timeout']}, and must not be negative")
-    for problem in network_problems(module.params["network_sources"], "network_sources"):
-        module.fail_json(msg=problem)
+    check_build(module)
     outcome = run(module, build.build, settings(module))
-    unknown = [
-        f"{name} was observed and is no InferenceCluster of the manifests, so what was seen of it is ignored"
-        for name in outcome.plan.unknown_clusters
-    ]
-    warn(module, outcome.loaded, more=[*outcome.warnings, *outcome.plan.warnings, *unknown])
-    result = {
-        "changed": bool(outcome.changes),
-        "table": table.table(outcome.plan, module.params["table_width"]),
-        "services": table.services_table(outcome.plan, module.params["table_width"]),
-        "summary": table.document(outcome.plan)["summary"],
-        "added": list(outcome.changes.added),
-        "modified": list(outcome.changes.changed),
-        "removed": list(outcome.changes.removed),
-        "clusters": build.touched(outcome),
-    }
+    warn(module, outcome.loaded, more=build_warnings(outcome))
+    result = {"changed": bool(outcome.changes), **build_result(outcome, module.params["table_width"])}
     if module._diff:
         result["diff"] = file_diff(outcome)
     module.exit_json(**result)

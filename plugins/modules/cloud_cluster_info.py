@@ -7,17 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cloud_cluster_info
-short_description: Which clusters of a fleet are to be made in a cloud, and as what
+short_description: Gather the clusters of a fleet that are to be created in a cloud
 version_added: 0.1.0
 description:
-  - Tells of each InferenceCluster which EKSCluster or GKECluster it becomes, and of each EKSCluster and GKECluster that
-    somebody wrote.
-  - Tells what is wrong with each of them before anything is made. What is wrong with a pool of an InferenceCluster is
-    told there.
-  - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests. What an
-    InferenceCluster became earlier counts only if that InferenceCluster is no more.
-  - An EKSCluster in the namespace C(modelplane-system), and an InferenceCluster of its name with source C(Existing) and
-    the Secret of its kubeconfig, are one cluster. The name of that Secret is told when another one is written.
+  - Returns the cloud cluster of each InferenceCluster, and each object of the kind of a cloud that a user wrote.
+  - Returns the problems of each of them before anything is created. Problems of a pool of an InferenceCluster are
+    returned with that InferenceCluster.
+  - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there. The
+    cloud cluster of an earlier run is included only if its InferenceCluster no longer exists.
+  - An object of the kind of a cloud in the namespace C(modelplane-system), and an InferenceCluster of its name with
+    source C(Existing) and the Secret of its kubeconfig, are one cluster. If another Secret is written, the problem has
+    the expected name.
 options:
   path:
     description:
@@ -32,108 +32,71 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See which clusters are to be made
+- name: Gather the clusters that are to be created
   modelplane.fleet.cloud_cluster_info:
     resources: [manifests/]
   register: cloud
 
-- name: Tell what is wrong with them
+- name: Show their problems
   ansible.builtin.debug:
     msg: "{{ cloud.clusters.values() | map(attribute='problems') | flatten }}"
 """
 
 RETURN = r"""
 clusters:
-  description: Each InferenceCluster, and each EKSCluster and GKECluster that is written, by its name.
+  description: Each InferenceCluster, and each cluster of the kind of a cloud that is written, by its name.
   returned: success
   type: dict
   contains:
     source:
-      description: C(spec.cluster.source) of the InferenceCluster; without one, C(EKS) or C(GKE).
+      description: C(spec.cluster.source) of the InferenceCluster; without one, that of the cloud.
       type: str
       returned: always
     provider:
-      description: V(eks) or V(gke); empty for a cluster that is not made in a cloud.
+      description: The name of the cloud, as in variables; empty for a cluster that is not created in one.
       type: str
       returned: always
     object:
       description:
-        - The EKSCluster or GKECluster. Empty when there is none, or when the InferenceCluster cannot become one.
+        - The object of the kind of the cloud. Empty when there is none, or when the InferenceCluster cannot become
+          one.
       type: dict
       returned: always
     cloud_name:
-      description: The name of the cluster in its cloud; empty when it is not made in one.
+      description: The name of the cluster in its cloud; empty when it is not created in one.
       type: str
       returned: always
     project:
-      description: The project in Google Cloud that is written; empty when that of the credentials is taken.
+      description: The project of the cluster in its cloud; empty when that of the credentials is used.
       type: str
       returned: always
     replicas:
-      description: How many ModelReplicas are scheduled on it.
+      description: The number of ModelReplicas that are scheduled on it.
       type: int
       returned: always
     problems:
-      description: What is wrong with it, a line each.
+      description: The problems of the cluster, one line each.
       type: list
       elements: str
       returned: always
   sample:
-    eks-us-west:
-      source: EKS
-      provider: eks
-      object:
-        apiVersion: infrastructure.modelplane.ai/v1alpha1
-        kind: EKSCluster
-        metadata: {name: eks-us-west, namespace: modelplane-system}
-        spec:
-          region: us-west-2
-          kubernetesVersion: "1.36"
-          nodePools:
-            - {name: system, role: System, instanceType: m6i.xlarge, nodeCount: 1, minNodeCount: 1, maxNodeCount: 2}
-            - name: gpu-l4
-              role: GPU
-              instanceType: g6.12xlarge
-              diskSizeGb: 200
-              nodeCount: 1
-              minNodeCount: 0
-              maxNodeCount: 4
-              gpu: {acceleratorType: nvidia-l4}
-              zones: [us-west-2a]
-      cloud_name: modelplane-system-eks-us-west-eks-03b8e
+    onprem:
+      source: Existing
+      provider: ""
+      object: {}
+      cloud_name: ""
       project: ""
-      replicas: 0
+      replicas: 2
       problems: []
-    gke-us-central:
-      source: GKE
-      provider: gke
-      object:
-        apiVersion: infrastructure.modelplane.ai/v1alpha1
-        kind: GKECluster
-        metadata: {name: gke-us-central, namespace: modelplane-system}
-        spec:
-          region: us-central1
-          project: my-project
-          kubernetesVersion: "1.35"
-          nodePools:
-            - {name: system, role: System, machineType: e2-standard-4, nodeCount: 1, minNodeCount: 1, maxNodeCount: 2}
-            - name: gpu-l4
-              role: GPU
-              machineType: g2-standard-8
-              diskSizeGb: 100
-              nodeCount: 1
-              minNodeCount: 1
-              maxNodeCount: 4
-              gpu: {acceleratorType: nvidia-l4, acceleratorCount: 1}
-              zones: [us-central1-a, us-central1-c]
-      cloud_name: modelplane-system-gke-us-central-g-f8ba7
-      project: my-project
-      replicas: 0
-      problems: []
+networks:
+  description: The ranges of addresses of the clusters, by the name of the cloud, as preflight compares them.
+  returned: success
+  type: dict
+  sample: {eks: [{name: eks-us-west, region: us-west-2, cidr: 10.0.0.0/16}]}
 held:
   description:
-    - The clusters that are to stay as they are, as their manifest, or that of a class of theirs, has errors. They are
-      not in RV(clusters).
+    - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
+      RV(clusters).
     - Always empty unless O(invalid=hold).
   returned: success
   type: list
@@ -147,7 +110,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import declared_resources, libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import fleet, registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
 
@@ -155,12 +118,12 @@ ARGUMENTS: dict[str, Any] = {
     "argument_spec": {**declared_resources.ARGUMENTS, "path": {"type": "path"}},
     "supports_check_mode": True,
 }
-_KINDS = ("InferenceClass", "InferenceCluster", "EKSCluster", "GKECluster", "ModelReplica")
+_KINDS = ("InferenceClass", *registry.CLUSTER_KINDS, "ModelReplica")
 
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)
     live = declared.live
@@ -172,7 +135,7 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg=str(error))
     found = fleet.clusters(live, written, declared.loaded.locate)
     sound = {name: cluster for name, cluster in found.items() if name not in declared.held}
-    module.exit_json(changed=False, clusters=sound, held=sorted(declared.held))
+    module.exit_json(changed=False, clusters=sound, networks=fleet.networks(found), held=sorted(declared.held))
 
 
 def main() -> None:

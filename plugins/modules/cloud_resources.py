@@ -10,27 +10,23 @@ module: cloud_resources
 short_description: Create, update and delete the objects of a cloud that a plan lists
 version_added: 0.1.0
 description:
-  - Brings the objects that a plan lists to the desired state, or deletes them. A plan is what
-    P(modelplane.fleet.gke_plan#filter) returns. A network, a cluster with its node pools, a service account and its
-    rights are one task.
+  - Creates and updates the objects that a plan lists, or deletes them. A plan is what
+    P(modelplane.fleet.eks_plan#filter) and P(modelplane.fleet.gke_plan#filter) return. A network, a cluster with its
+    nodes, and the rights of both are one task.
   - All are read first. Nothing is begun when one of them has another owner, or when a field differs that the cloud
     cannot change; the message says what to do about it.
   - Objects that do not need each other are created at once. Changes of what takes one change at a time, such as a
     cluster with its node pools, go on one after the other; a change that another run or a person began is waited for.
   - Only fields that O(resources[].body) has are compared. Defaults that the cloud fills in are no difference. Each
     change is computed from a reading of a moment ago.
-  - An object without our owner labels is neither changed nor deleted, and fails the task. They are
+  - An object without our owner labels is neither changed nor deleted, and fails the task. They are the tags
+    C(modelplane.ai/managed-by), C(modelplane.ai/cluster) and C(modelplane.ai/fleet) in AWS, and the labels
     C(modelplane-ai-managed-by), C(modelplane-ai-cluster) and C(modelplane-ai-fleet) in Google Cloud, or the same in the
     description of what has no labels.
   - Rights in Google Cloud are members of the policy of the project. It is read and written with its etag, so that
     rights that others give meanwhile are kept.
   - An object that never became usable, such as a cluster or node pool in C(ERROR), is deleted and created again.
 options:
-  provider:
-    description: The cloud.
-    type: str
-    choices: [gke]
-    required: true
   resources:
     description: The objects, as C(resources) of a plan.
     type: list
@@ -45,6 +41,9 @@ options:
         description:
           - Its kind. In Google Cloud V(network), V(subnetwork), V(router), V(service), V(cluster),
             V(node-pool), V(service-account) or V(iam-member).
+          - In AWS V(vpc), V(subnet), V(internet-gateway), V(elastic-ip), V(nat-gateway), V(route-table),
+            V(security-group), V(policy), V(role), V(cluster), V(launch-template), V(node-group), V(addon),
+            V(pod-identity), V(file-system) or V(mount-target).
         type: str
         required: true
       name:
@@ -52,7 +51,10 @@ options:
         type: str
         required: true
       parent:
-        description: The path of what it is in, such as C(projects/p/global) or C(projects/p/locations/us-central1).
+        description:
+          - The path of what it is in, such as C(projects/p/global) or C(projects/p/locations/us-central1) in Google
+            Cloud.
+          - In AWS the region, C(iam) for an object of IAM, and C(clusters/NAME) for what is in a cluster.
         type: str
         required: true
       body:
@@ -75,9 +77,16 @@ options:
   purge:
     description:
       - Whether to delete what exists beside the listed objects, has their owner labels and is not listed, such as node
-        pools of listed clusters. It goes once the listed objects of its kind are done, well or not.
+        pools of listed clusters. It goes once the listed objects are done, well or not.
     type: bool
     default: false
+  kinds:
+    description:
+      - The kinds of objects to change or delete; the others are read only, as objects may refer to them. Without it,
+        all.
+    type: list
+    elements: str
+    default: []
   state:
     description:
       - V(absent) deletes the objects, each before what it needs. APIs of Google Cloud stay enabled, as others may use
@@ -86,8 +95,8 @@ options:
     choices: [present, absent]
     default: present
 extends_documentation_fragment:
-  - modelplane.fleet.google
-  - modelplane.fleet.google.waiting
+  - modelplane.fleet.clouds
+  - modelplane.fleet.clouds.waiting
 attributes:
   check_mode:
     support: full
@@ -97,7 +106,7 @@ attributes:
     description: What changes of each object is shown, by its key.
   idempotent:
     support: full
-    description: Versions are fulfilled by newer ones, which release channels bring.
+    description: Versions are fulfilled by newer ones, as release channels install them.
 notes:
   - An object that works in part only, such as a cluster in C(DEGRADED), is a warning, with the reason that the cloud
     gives.
@@ -132,6 +141,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+actions:
+  description: What was done, or in check mode would be, in words.
+  returned: always
+  type: list
+  elements: str
+  sample: ["create VPC network west", "update node pool gpu: config.machineType; all its nodes are replaced"]
 resources:
   description: The objects by key, as their API returns them; empty for what does not exist in check mode.
   returned: when O(state=present)
@@ -168,7 +183,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import PROVIDERS, arguments
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -189,6 +204,7 @@ ARGUMENTS: dict[str, Any] = {
             },
         },
         "purge": {"type": "bool", "default": False},
+        "kinds": {"type": "list", "elements": "str", "default": []},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     },
     "supports_check_mode": True,
@@ -201,10 +217,11 @@ def work(module: AnsibleModule) -> None:
     provider = PROVIDERS[params["provider"]].connect(module)
 
     def action(changes: Changes, progress: Progress) -> dict[str, Any]:
-        wait = Wait(**task.wait(params, progress), error=provider.error)
-        engine = Engine(provider, params["resources"], changes, wait, until_done=params["wait"])
+        wait = task.wait(params, progress, provider.error)
+        resources, kinds = params["resources"], params["kinds"]
+        engine = Engine(provider, resources, changes, wait, until_done=params["wait"], kinds=kinds)
         if params["state"] == "absent":
-            return {"removed": engine.absent(), "pending": engine.pending}
+            return {"removed": engine.absent(purge=params["purge"]), "pending": engine.pending}
         return {"resources": engine.present(purge=params["purge"]), "pending": engine.pending}
 
     task.run(module, action)

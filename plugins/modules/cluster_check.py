@@ -7,64 +7,64 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_check
-short_description: Tell what keeps clusters from taking the serving stack and replicas
+short_description: Check existing clusters for problems with the serving stack and replicas
 version_added: 0.1.0
 description:
-  - Looks at clusters that somebody else made, before anything is installed there, and tells all that is wrong at once,
-    each finding with where it is and what to do.
+  - Checks clusters that others created, before anything is installed there, and reports all findings together, each
+    with its location and a hint.
   - An error keeps the serving stack or replicas from working; a warning will do so later, or under some condition, or
-    is about what nobody can see from here.
-  - It looks at the version, the nodes of each pool with their labels and taints, the StorageClass for caches,
-    components that others installed, the permissions of the credential, published devices, load balancers, and, on
-    OpenShift, the SecurityContextConstraints. Nothing is changed. Components are judged by what the role
-    C(modelplane.fleet.serving_stack) would do.
+    is about something that cannot be checked from outside.
+  - It checks the version, the nodes of each pool with their labels and taints, the StorageClass for caches, components
+    that others installed, the permissions of the credential, published devices, load balancers, and, on OpenShift, the
+    SecurityContextConstraints. Nothing is changed. Components are checked by the rules of the role
+    C(modelplane.fleet.serving_stack).
 options:
   components:
     description:
-      - The components of the serving stack, as C(serving_stack_components) of its role. Without them nobody looks for
-        components of others.
+      - The components of the serving stack, as C(serving_stack_components) of its role. Without them components of
+        others are not checked.
     type: list
     elements: dict
     default: []
   choices:
     description:
-      - What the variables of the cluster say of the stack, as the filter P(modelplane.fleet.stack_plan#filter) takes
-        them. C(drivers) are those of the pools by default.
+      - The variables of the cluster about the stack, in the format of the filter
+        P(modelplane.fleet.stack_plan#filter). C(drivers) are those of the pools by default.
     type: dict
     default: {}
   adopt:
-    description: Components that the stack may take over from others.
+    description: Components that the stack may adopt from other owners.
     type: list
     elements: str
     default: []
   stuck_after:
-    description: Seconds after which a release that another run left half done is recovered.
+    description: Seconds after which a release with a pending operation is recovered.
     type: float
     default: 900
   recorded_in:
     description: A ConfigMap, as for M(modelplane.fleet.helm_release_info).
     type: str
   gateway_api_crds:
-    description: Whose the CRDs of the Gateway API are to be, C(serving_stack_gateway_api_crds) of the role.
+    description: Owner of the CRDs of the Gateway API, C(serving_stack_gateway_api_crds) of the role.
     type: str
     choices: [chart, external]
     default: chart
   rights:
     description:
-      - Objects of rbac.authorization.k8s.io/v1. What a subject of the bindings among them may do is what the fleet does
-        on the cluster, and the credential of the connection has to be allowed.
+      - Objects of rbac.authorization.k8s.io/v1. The credential of the connection needs the permissions that the
+        bindings among them grant to their subjects.
     type: list
     elements: dict
     default: []
   engine_constraint:
     description:
-      - On OpenShift, the SecurityContextConstraints that engines need. Empty where their images do without.
+      - On OpenShift, the SecurityContextConstraints that engines need. Empty when their images need none.
     type: str
     default: modelplane-engines
   grants:
     description:
-      - Whether RV(clusters[].bindings) are applied next, so that a SecurityContextConstraints that may not be used yet
-        is no error.
+      - Whether RV(clusters[].bindings) will be applied next, so that SecurityContextConstraints without permission to
+        use them are not an error.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -74,7 +74,7 @@ extends_documentation_fragment:
 author:
   - The modelplane.fleet authors (@modelplane)
 notes:
-  - What the credential may not read is a warning, and is not looked at. Use that of an administrator.
+  - Objects that the credential may not read are a warning, and are not checked. Use the credential of an administrator.
 seealso:
   - module: modelplane.fleet.cluster_info
   - module: modelplane.fleet.helm_release_info
@@ -97,7 +97,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: What was found, by cluster.
+  description: The result of each cluster.
   returned: always
   type: dict
   contains:
@@ -106,33 +106,33 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether the cluster could not be looked at, or there are errors.
+      description: Whether the cluster could not be checked, or has errors.
       type: bool
       returned: always
     msg:
-      description: Why it could not be looked at, else the errors, one line each.
+      description: The reason why it could not be checked, else the errors, one line each.
       type: str
       returned: always
     findings:
-      description: What is wrong, errors first.
+      description: The findings, errors first.
       type: list
       elements: dict
-      returned: when the cluster could be looked at
+      returned: when the cluster could be checked
       contains:
         severity:
           description: V(error) or V(warning).
           type: str
           returned: always
         check:
-          description: What was looked at, in a word.
+          description: The name of the check.
           type: str
           returned: always
         where:
-          description: The object, the field of a manifest or the variable that it is about.
+          description: The object, the field of a manifest or the variable of the finding.
           type: str
           returned: always
         message:
-          description: What was found.
+          description: What is wrong.
           type: str
           returned: always
         hint:
@@ -140,24 +140,24 @@ clusters:
           type: str
           returned: always
     report:
-      description: All of it for people, line by line.
+      description: The report as text, line by line.
       type: list
       elements: str
       returned: always
     installed:
-      description: Whether the releases of O(components) were brought there before, as O(recorded_in) says.
+      description: Whether releases of O(components) were installed before, according to O(recorded_in).
       type: bool
-      returned: when the cluster could be looked at
+      returned: when the cluster could be checked
     openshift:
       description: Whether it is OpenShift.
       type: bool
-      returned: when the cluster could be looked at
+      returned: when the cluster could be checked
     bindings:
-      description: What lets pods use the SecurityContextConstraints they need, ClusterRoleBindings for the most part;
-        empty elsewhere.
+      description: Objects that allow pods to use the SecurityContextConstraints they need, mostly ClusterRoleBindings;
+        empty on other clusters.
       type: list
       elements: dict
-      returned: when the cluster could be looked at
+      returned: when the cluster could be checked
   sample:
     onprem:
       changed: false
@@ -203,7 +203,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import stack
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -222,15 +222,15 @@ ARGUMENTS: dict[str, Any] = {
     "supports_check_mode": True,
 }
 _KINDS = ("InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment")
-"""What says what a cluster is for."""
+"""Kinds that determine the requirements of a cluster."""
 _RUNNING = ("ModelCache", "ModelDeployment")
 
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
-    with per_cluster.telling_arguments(module):
+    with per_cluster.reported_arguments(module):
         desired = _desired(module)
 
         def checked(client: Client) -> dict[str, Any]:
@@ -238,12 +238,12 @@ def work(module: AnsibleModule) -> None:
 
         found = per_cluster.on_each(module, checked)
         for name, result in found.items():
-            result.setdefault("report", [f"{name}: it could not be looked at", f"  error: {result['msg']}"])
+            result.setdefault("report", [f"{name}: it could not be checked", f"  error: {result['msg']}"])
         per_cluster.end(module, found)
 
 
 def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, Any]:
-    snapshot = look(client, desired, recorded_in)
+    snapshot = take_snapshot(client, desired, recorded_in)
     findings = checks.check(snapshot, desired)
     wrong = errors(findings)
     needs = openshift.needs(desired) if snapshot.openshift else ()
@@ -260,7 +260,7 @@ def _checked(client: Client, desired: Desired, recorded_in: str) -> dict[str, An
 
 
 def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
-    """Return what is desired of a cluster, by its name. Raises ArgumentsError."""
+    """Return a function from the name of a cluster to its desired state. Raises ArgumentsError."""
     params = module.params
     resources = _resources(module)
     given = rights.bound(params["rights"])
@@ -291,20 +291,19 @@ def _desired(module: AnsibleModule) -> Callable[[str], Desired]:
     try:
         of("")
     except KeyError as error:
-        raise cluster_options.ArgumentsError(f"components: each has to have {error.args[0]}, and one has not") from None
+        raise cluster_options.ArgumentsError(f"components: one has no {error.args[0]}, which is required") from None
     except (TypeError, ValueError) as error:
         raise cluster_options.ArgumentsError(f"components or choices cannot be used: {error}") from None
     return of
 
 
 def _resources(module: AnsibleModule) -> list[Object]:
-    """Those on the control cluster, with the manifests over them."""
+    """Return the resources on the control cluster, overridden by manifests."""
     declared = declared_resources.declared(module, _KINDS)
-    # Of one that is in both, the manifest counts.
     found = {identity(value): value for value in (*declared.live, *map(api.wire, declared.loaded.resources))}
     for ref in declared.loaded.unusable:
         if ref.kind in _RUNNING:
-            # What runs of one with errors goes on, and needs what it needed.
+            # The replicas of an invalid resource keep running, and keep their requirements.
             value = {
                 "apiVersion": api.KINDS[ref.kind].group_version(),
                 "kind": ref.kind,

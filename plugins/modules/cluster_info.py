@@ -7,23 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_info
-short_description: Look at the clusters of a fleet
+short_description: Observe the clusters of a fleet
 version_added: 0.1.0
 description:
-  - Tells of every cluster its version, the nodes of each pool, whether the serving stack is there, the address of its
-    gateway, what of the fleet runs there, and what keeps pods from running.
-  - Compares the devices that DRA drivers publish with what the InferenceClass of each pool promises, and warns where
-    nodes have less.
-  - Writes what was seen to a file from which M(modelplane.fleet.build) works.
-  - A cluster that does not answer is one of the things that are seen, and never fails the task; it is in
-    RV(failed_clusters), whatever O(on_error) says. The control cluster has to answer, as everything there would
-    otherwise count as gone.
+  - Returns the version of every cluster, the nodes of each pool, the state of the serving stack, the address of the
+    gateway, the workloads of the fleet, and failures of pods.
+  - Compares the devices that DRA drivers publish with those that the InferenceClass of each pool promises, and warns
+    about nodes with less.
+  - Writes the observations to a file for M(modelplane.fleet.build).
+  - A cluster that is unreachable is an observation too and never fails the task; it is in RV(failed_clusters), whatever
+    O(on_error) is. The control cluster has to be reachable, as all objects there would otherwise count as deleted.
 options:
   resources:
     description:
-      - Files, folders and glob patterns with the manifests of the fleet, which say what to look for. Resources on the
-        control cluster count as well.
-      - Manifests with errors are passed over. M(modelplane.fleet.resource_info) tells them.
+      - Files, folders and glob patterns with the manifests of the fleet, which determine what to observe. Resources on
+        the control cluster are included.
+      - Manifests with errors are skipped. M(modelplane.fleet.resource_info) reports them.
       - Without the InferenceCluster and the InferenceClass of a pool its devices are not compared.
     type: list
     elements: path
@@ -35,21 +34,21 @@ options:
     type: path
   path:
     description:
-      - The file to write what was seen to, for the option O(modelplane.fleet.build#module:observations).
-      - Only its owner can read it. It holds no value of a Secret, only the names of keys that have one.
-      - It is written at once, and only when it differs from what is there. In check mode it is not written.
+      - The file for the observations, for the option O(modelplane.fleet.build#module:observations).
+      - Only its owner can read it. It contains no values of Secrets, only the names of keys with a value.
+      - It is written atomically, and only when it changes. In check mode it is not written.
     type: path
   others:
     description:
-      - Names of further clusters of the fleet, which are no part of this run, as with C(--limit).
-      - They are written to O(path) as not seen, so that nothing of theirs moves.
+      - Names of further clusters of the fleet that are not part of this run, as with C(--limit).
+      - They are written to O(path) as not observed, so that nothing on them changes.
     type: list
     elements: str
     default: []
   declared:
     description:
-      - Names of further clusters of the fleet that nobody looks at, as their objects are files.
-      - They are written to O(path) as such, and count as their manifests declare them. They win over O(others).
+      - Names of further clusters of the fleet that are not observed, as their objects are files.
+      - They are written to O(path) as such, and are assumed to be as declared. They take precedence over O(others).
     type: list
     elements: str
     default: []
@@ -71,24 +70,22 @@ attributes:
     support: full
     description: The module changes nothing; that O(path) was written does not count as a change.
 notes:
-  - Credentials have to allow reading all that is looked at. Permissions that are missing for Secrets, DeviceClasses,
-    ResourceSlices and Events are warnings; a Secret that may not be read is taken to have the keys that are wanted of
-    it. A cluster that refuses anything else counts as one that does not answer.
+  - Credentials have to allow reading all observed objects. Missing permissions for Secrets, DeviceClasses,
+    ResourceSlices and Events are warnings; a Secret that may not be read is assumed to have the expected keys. A
+    cluster that refuses anything else counts as unreachable.
 seealso:
   - module: modelplane.fleet.build
   - module: modelplane.fleet.apply
 """
 
 EXAMPLES = r"""
-- name: Look at two clusters
+- name: Observe two clusters
   modelplane.fleet.cluster_info:
     resources:
       - manifests/
     clusters:
-      - name: eks-us-west
-        eks:
-          cluster: eks-us-west
-          region: us-west-2
+      - name: us-west
+        kubeconfig: ~/.kube/us-west
       - name: onprem
         kubeconfig: ~/.kube/onprem
     control:
@@ -96,7 +93,7 @@ EXAMPLES = r"""
     path: .cache/observed.json
   register: seen
 
-- name: Build from what was seen
+- name: Build from the observations
   modelplane.fleet.build:
     resources:
       - manifests/
@@ -106,7 +103,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: What was seen, by cluster. Of one that did not answer there are only C(failed), C(msg) and C(changed).
+  description: The observation of each cluster. An unreachable one has only C(failed), C(msg) and C(changed).
   returned: success
   type: dict
   contains:
@@ -115,11 +112,11 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether the cluster could not be looked at.
+      description: Whether the cluster could not be observed.
       type: bool
       returned: always
     msg:
-      description: Why not, else what is wrong in one line, which is empty where all is well.
+      description: The reason, else the problems of the cluster in one line, empty when there are none.
       type: str
       returned: always
     version:
@@ -135,21 +132,21 @@ clusters:
       type: str
       returned: when the cluster answered
     stack:
-      description: Whether all is there that replicas need, and what is missing.
+      description: Whether all components that replicas need are ready, and what is missing.
       type: dict
       returned: when the cluster answered
     workloads:
-      description: What the fleet runs there.
+      description: The workloads of the fleet there.
       type: list
       elements: dict
       returned: when the cluster answered
     failing_pods:
-      description: Pods that something keeps from running, and what that is.
+      description: Pods that do not run, with the reasons.
       type: list
       elements: dict
       returned: when the cluster answered
     warnings:
-      description: Devices that are not as their class promises, and what could not be looked at.
+      description: Devices that differ from their class, and objects that could not be read.
       type: list
       elements: str
       returned: when the cluster answered
@@ -172,7 +169,7 @@ clusters:
       failing_pods: []
       warnings: []
 control:
-  description: What was seen of the control cluster.
+  description: The observation of the control cluster.
   returned: when O(control) is given
   type: dict
   sample:
@@ -181,7 +178,7 @@ control:
     failing_pods: []
     warnings: []
 failed_clusters:
-  description: Clusters that could not be looked at.
+  description: Clusters that could not be observed.
   returned: success
   type: list
   elements: str
@@ -196,30 +193,12 @@ requests:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
-    CLUSTERS,
-    ArgumentsError,
-    connections,
-    control_connection,
-    forks,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries, observed_fleet
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import CLUSTERS, ArgumentsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterLook
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetLook,
-    observe_fleet,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import StoreError
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build
-
-# A person reads some; all of them are in the result.
-_MOST_WARNINGS = 20
-
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -227,8 +206,7 @@ ARGUMENTS: dict[str, Any] = {
         "resources": {"type": "list", "elements": "path", "default": []},
         "chdir": {"type": "path"},
         "path": {"type": "path"},
-        "others": {"type": "list", "elements": "str", "default": []},
-        "declared": {"type": "list", "elements": "str", "default": []},
+        **observed_fleet.UNREAD,
     },
     "supports_check_mode": True,
 }
@@ -236,68 +214,30 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     try:
-        look = _look(module)
+        fleet = observed_fleet.observe(module.params, write_cache=not module.check_mode)
         if module.params["path"] and not module.check_mode:
-            write_observations(module.params["path"], look.document())
+            write_observations(module.params["path"], fleet.document())
     except (ApiError, ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error))
-    _warn(module, look)
+    for line in observed_fleet.warnings(fleet):
+        module.warn(line)
     result: dict[str, Any] = {
         "changed": False,
-        "clusters": {name: _cluster(seen) for name, seen in look.clusters.items()},
-        "failed_clusters": [name for name, seen in look.clusters.items() if seen.unreachable],
-        "requests": look.requests,
+        "clusters": observed_fleet.clusters(fleet),
+        "failed_clusters": [name for name, seen in fleet.clusters.items() if seen.unreachable],
+        "requests": fleet.requests,
     }
     if module.params["control"] is not None:
         result["control"] = {
-            "version": look.control.version,
-            "controller": look.control.entry["controller"],
-            "failing_pods": list(look.control.failing_pods),
-            "warnings": list(look.control.warnings),
+            "version": fleet.control.version,
+            "controller": fleet.control.entry["controller"],
+            "failing_pods": list(fleet.control.failing_pods),
+            "warnings": list(fleet.control.warnings),
         }
     module.exit_json(**result)
-
-
-def _look(module: AnsibleModule) -> FleetLook:
-    params = module.params
-    loaded = build.read_manifests(params["resources"])
-    return observe_fleet(
-        list(connections(params).values()),
-        control_connection(params),
-        [api.wire(resource) for resource in loaded.resources],
-        others=params["others"],
-        declared=params["declared"],
-        width=forks(params),
-        write_cache=not module.check_mode,
-    )
-
-
-def _warn(module: AnsibleModule, look: FleetLook) -> None:
-    lines = [f"control cluster: {line}" for line in look.control.warnings]
-    for name, seen in look.clusters.items():
-        lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
-    for line in first_lines(lines, _MOST_WARNINGS, "and {} more, which are in the result"):
-        module.warn(line)
-
-
-def _cluster(look: ClusterLook) -> dict[str, Any]:
-    if look.unreachable:
-        return {"changed": False, "failed": True, "msg": look.unreachable}
-    return {
-        "changed": False,
-        "failed": False,
-        "msg": look.summary,
-        "version": look.version,
-        "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in look.nodes.items()},
-        "gateway": look.gateway,
-        "stack": look.entry["stack"],
-        "workloads": list(look.workloads),
-        "failing_pods": list(look.failing_pods),
-        "warnings": list(look.warnings),
-    }
 
 
 def main() -> None:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_kubeconfig
-short_description: Write a kubeconfig for programs that take nothing else
+short_description: Write a kubeconfig for programs that need one
 version_added: 0.1.0
 description:
-  - Writes a kubeconfig file that reaches one cluster just as the modules of this collection do, whichever way that is,
-    so that Helm and others can be pointed to it.
-  - The file holds the credentials themselves and names neither files nor programs. A token of EKS or GKE is made for
-    it, and is not renewed in it. Run the module again before each use; a token of EKS ends after 15 minutes.
-  - Never reports a change, since the file says no more than its arguments do and is to go with the run that needs it.
+  - Writes a kubeconfig file that connects to one cluster in the same way as the modules of this collection, for Helm
+    and other programs.
+  - The file contains the credentials themselves and refers to no other files or programs. A token of a cloud is created
+    for it, and is not renewed in it. Run the module again before each use; tokens of some clouds expire after 15
+    minutes.
+  - Never reports a change, since the file is temporary and determined by its arguments.
 options:
   path:
     description:
       - The file. Only its owner can read it.
-      - Its folder is made when it is not there.
+      - A missing folder is created.
     type: path
     required: true
   state:
@@ -40,7 +41,7 @@ attributes:
     description: No file is written or removed.
   diff_mode:
     support: none
-    description: What is written is secret.
+    description: The file is secret.
   idempotent:
     support: full
     description: The module never reports a change.
@@ -51,12 +52,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Let Helm reach a cluster of EKS
+- name: Write a kubeconfig of a cluster for Helm
   modelplane.fleet.cluster_kubeconfig:
     path: /run/user/1000/west.kubeconfig
     clusters:
       - name: west
-        eks: {cluster: production, region: us-west-2}
+        secret: {namespace: modelplane-system, name: west-kubeconfig}
+    control: {}
 
 - name: Remove the file
   modelplane.fleet.cluster_kubeconfig:
@@ -71,10 +73,10 @@ path:
   type: str
   sample: /run/user/1000/west.kubeconfig
 server:
-  description: The API server, without what may be secret in its URL.
+  description: The API server, without parts of its URL that may be secret.
   returned: when O(state=present)
   type: str
-  sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
+  sample: https://west.example:6443
 """
 
 from pathlib import Path
@@ -100,7 +102,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     path = Path(module.params["path"])
     try:
         if module.params["state"] == "present":
@@ -119,7 +121,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _written(module: AnsibleModule, path: Path) -> str:
-    """The server that the file, which is written, leads to."""
+    """Write the file and return the URL of its server."""
     connections = list(cluster_options.connections(module.params).values())
     if len(connections) != 1:
         raise cluster_options.ArgumentsError(

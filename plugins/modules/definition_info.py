@@ -7,19 +7,20 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: definition_info
-short_description: Which CustomResourceDefinitions clusters have, and how many objects of each
+short_description: Gather the CustomResourceDefinitions of clusters and the number of their objects
 version_added: 0.1.0
 description:
-  - Tells which CustomResourceDefinitions could be removed without a loss. All objects of a kind go with its definition.
-  - A cluster is asked once for its definitions, and once for the objects of each that is wanted.
+  - Determines which CustomResourceDefinitions can be removed without losing objects. All objects of a kind are deleted
+    with its definition.
+  - Sends one request for the definitions of a cluster, and one for the objects of each chosen one.
 options:
   groups:
-    description: API groups whose definitions are wanted.
+    description: API groups whose definitions are chosen.
     type: list
     elements: str
     default: []
   names:
-    description: Definitions that are wanted besides.
+    description: Names of further definitions.
     type: list
     elements: str
     default: []
@@ -33,7 +34,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See what is left of cert-manager
+- name: Gather the remaining definitions of cert-manager
   modelplane.fleet.definition_info:
     clusters:
       - name: onprem
@@ -51,6 +52,18 @@ clusters:
     definitions:
       description: The definitions by name.
       type: dict
+      returned: when the cluster could be asked
+    unused:
+      description:
+        - Names of those without objects. Of those that only O(names) names, those with the label
+          C(app.kubernetes.io/managed-by), as others are of other owners.
+      type: list
+      elements: str
+      returned: when the cluster could be asked
+    kept:
+      description: A line for each that has objects, or whose objects cannot be counted.
+      type: list
+      elements: str
       returned: when the cluster could be asked
     changed:
       description: Always V(false).
@@ -75,8 +88,10 @@ clusters:
           kind: Issuer
           # The label app.kubernetes.io/managed-by.
           managed_by: Helm
-          # -1 where no version is served, so that nobody can count them.
+          # -1 where no version is served, so that they cannot be counted.
           objects: 0
+      unused: [issuers.cert-manager.io]
+      kept: []
 failed_clusters:
   description: The clusters that could not be asked.
   returned: always
@@ -104,13 +119,27 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
 
-    def look(client: Client) -> dict[str, Any]:
-        return {"definitions": described(client, module.params["groups"], module.params["names"])}
+    params = module.params
 
-    with per_cluster.telling_arguments(module):
-        per_cluster.end(module, per_cluster.on_each(module, look))
+    def read(client: Client) -> dict[str, Any]:
+        found = described(client, params["groups"], params["names"])
+        ours = [name for name, each in found.items() if each["managed_by"] or name not in params["names"]]
+        return {
+            "definitions": found,
+            "unused": [name for name in ours if found[name]["objects"] == 0],
+            "kept": [_kept(name, each["objects"]) for name, each in found.items() if each["objects"]],
+        }
+
+    with per_cluster.reported_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, read))
+
+
+def _kept(name: str, objects: int) -> str:
+    if objects < 0:
+        return f"CustomResourceDefinition {name}: no version of it is served, so its objects cannot be counted"
+    return f"CustomResourceDefinition {name}: {objects} objects of its kind are there"
 
 
 def main() -> None:

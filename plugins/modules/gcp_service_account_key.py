@@ -127,7 +127,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes", "PyYAML")
+    libraries.need(module, "urllib3", "PyYAML")
     params = module.params
 
     def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def work(module: AnsibleModule) -> None:
         if params["state"] == "absent":
             keys.remove(place)
             return {}
-        return {"key_id": keys.bring(place, datetime.datetime.now(datetime.UTC))}
+        return {"key_id": keys.ensure(place, datetime.datetime.now(datetime.UTC))}
 
     task.run(module, action)
 

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: helm_release_info
-short_description: Tell which releases of Helm are on clusters
+short_description: Gather the Helm releases of clusters
 version_added: 0.1.0
 description:
-  - Reads the latest revision of every release, of all namespaces, out of the Secrets in which Helm 3 and 4 keep them,
-    with four requests for each cluster and without Helm.
+  - Reads the latest revision of every release in all namespaces from the Secrets of Helm 3 and 4, with four requests
+    for each cluster and without Helm.
 options:
   kinds:
     description:
-      - Kinds of objects that are told of each release, out of its manifest.
+      - Kinds of objects that are returned for each release, from its manifest.
     type: list
     elements: str
     default: [DaemonSet, Deployment, StatefulSet, CustomResourceDefinition]
   recorded_in:
     description:
-      - A ConfigMap, as C(namespace/name), whose C(data.releases) has names of releases, one a line. They are told as
-        RV(clusters[].recorded).
+      - A ConfigMap, as C(namespace/name), whose C(data.releases) has names of releases, one a line. They are returned
+        as RV(clusters[].recorded).
     type: str
 extends_documentation_fragment:
   - modelplane.fleet.clusters
@@ -34,7 +34,7 @@ notes:
 """
 
 EXAMPLES = r"""
-- name: See what is installed
+- name: Gather the installed releases
   modelplane.fleet.helm_release_info:
     clusters:
       - name: onprem
@@ -103,7 +103,7 @@ clusters:
           values: {}
           objects: []
       version: '1.36'
-      load_balancer_annotations: {service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout: "3600"}
+      load_balancer_annotations: {}
       devices: true
       definitions: {leaderworkersets.leaderworkerset.x-k8s.io: ''}
       foreign_namespaces: [default, kube-system]
@@ -127,16 +127,16 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.load
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import definitions, releases
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import (
+    WORKLOADS,
+    definitions,
+    releases,
+)
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
-        "kinds": {
-            "type": "list",
-            "elements": "str",
-            "default": ["DaemonSet", "Deployment", "StatefulSet", "CustomResourceDefinition"],
-        },
+        "kinds": {"type": "list", "elements": "str", "default": list(WORKLOADS)},
         "recorded_in": {"type": "str"},
     },
     "supports_check_mode": True,
@@ -145,9 +145,9 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
 
-    def look(client: Client) -> dict[str, Any]:
+    def read(client: Client) -> dict[str, Any]:
         version, build = client.version_and_build()
         return {
             "version": ".".join(map(str, version)),
@@ -163,8 +163,8 @@ def work(module: AnsibleModule) -> None:
             ],
         }
 
-    with per_cluster.telling_arguments(module):
-        per_cluster.end(module, per_cluster.on_each(module, look))
+    with per_cluster.reported_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, read))
 
 
 def _recorded(client: Client, place: str) -> list[str]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_info
-short_description: The images that the resources of a fleet name
+short_description: Gather the images that the resources of a fleet name
 version_added: 0.1.0
 description:
-  - Tells the images of engines, and those that a ModelDeployment has in place of the fleet's own.
-  - Reads manifests, and the control cluster when one is given. Images of both are told, as what runs and what is to
-    run may differ.
+  - Returns the images of engines, and those with which a ModelDeployment overrides images of the fleet.
+  - Reads manifests, and the control cluster when one is given. Images of both are returned, as running and desired
+    images may differ.
 extends_documentation_fragment:
   - modelplane.fleet.declared
   - modelplane.fleet.clusters.control
@@ -22,12 +22,12 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See which images the models of the fleet need
+- name: Gather the images of the models of the fleet
   modelplane.fleet.image_info:
     resources: [manifests/]
   register: engines
 
-- name: Tell
+- name: Show the images
   ansible.builtin.debug:
     msg: "{{ engines.images | dict2items }}"
 """
@@ -53,7 +53,7 @@ ARGUMENTS: dict[str, Any] = {
     "argument_spec": declared_resources.ARGUMENTS,
     "supports_check_mode": True,
 }
-# Replicas run on with what their deployment said before its last edit.
+# Replicas may still run the images of their deployment before its last edit.
 _KINDS = ("ModelDeployment", "ModelReplica")
 
 
@@ -61,13 +61,13 @@ def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     prepare(module)
     if module.params["control"]:
-        libraries.need(module, "kubernetes")
+        libraries.need(module, "urllib3")
     declared = declared_resources.declared(module, _KINDS)
     written = (api.wire(resource) for resource in declared.loaded.resources if resource.kind in _KINDS)
     found: dict[str, set[str]] = {}
     for value in (*written, *declared.live):
         place = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
-        # Arguments of engines name models, some of which look like images.
+        # Arguments of engines name models, some of which resemble images.
         found.setdefault(f"{text(value, 'kind')} {place}", set()).update(in_object(value, texts=False))
     module.exit_json(changed=False, images={name: sorted(images) for name, images in sorted(found.items()) if images})
 

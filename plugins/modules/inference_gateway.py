@@ -10,22 +10,22 @@ module: inference_gateway
 short_description: Wait for the gateway of a fleet, and write its address into its status
 version_added: 0.1.0
 description:
-  - Looks at the gateway of the control cluster until it is accepted and has an address, and writes the status of the
-    InferenceGateway, just as a run of the fleet does.
-  - The address is what the Gateway itself says, an IP address or a host name. Where its controller is reached through
-    ports of nodes, it is the address of a node with that port. An address that is known stays while nothing else is.
-  - Without an InferenceGateway there is nothing to do.
+  - Waits until the gateway of the control cluster is accepted and has an address, and writes the status of the
+    InferenceGateway, in the same way as a run of the fleet.
+  - The address is that in the status of the Gateway, an IP address or a host name. If its controller is reached through
+    node ports, it is the address of a node with that port. A known address is kept until there is another one.
+  - Without an InferenceGateway the module does nothing.
 options:
   state:
     description:
-      - V(absent) writes that there is no gateway, and no address, for when it was taken away.
+      - V(absent) writes the status of a gateway that was uninstalled, without an address.
     type: str
     choices: [present, absent]
     default: present
   wait:
     description:
-      - Seconds to wait. A gateway that is not ready in time is a failure; its status is written all the same.
-      - C(0) looks once, and a gateway that is not ready is no failure.
+      - Seconds to wait. A gateway that is not ready in time is a failure; its status is written nevertheless.
+      - C(0) checks once, and a gateway that is not ready is not a failure.
     type: float
     default: 300
 extends_documentation_fragment:
@@ -36,7 +36,7 @@ author:
 attributes:
   check_mode:
     support: full
-    description: It looks once, writes nothing, and a gateway that is not ready is no failure.
+    description: It checks once, writes nothing, and a gateway that is not ready is not a failure.
   diff_mode:
     support: none
     description: The result has the status.
@@ -58,19 +58,19 @@ EXAMPLES = r"""
     wait: 600
   register: gateway
 
-- name: Tell where it is
+- name: Show its address
   ansible.builtin.debug:
     var: gateway.address
 """
 
 RETURN = r"""
 address:
-  description: The address by which clients reach the fleet; empty while there is none.
+  description: The address at which clients reach the fleet; empty while there is none.
   returned: always
   type: str
   sample: 198.51.100.7
 conditions:
-  description: What is said of the gateway, as the InferenceGateway has it.
+  description: The conditions of the InferenceGateway.
   returned: when there is an InferenceGateway
   type: list
   elements: dict
@@ -119,11 +119,11 @@ ARGUMENTS: dict[str, Any] = {
 }
 _KIND = "InferenceGateway"
 _NAME = "default"
-_LOOK_AGAIN = 2.0
+_INTERVAL = 2.0
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Gateway:
     """An InferenceGateway: its copy on the control cluster, and its status."""
 
     live: Object | None
@@ -135,8 +135,8 @@ class _Look:
         return self.status.fields.address or ""
 
     @property
-    def fault(self) -> str:
-        """Return why it cannot be used yet; empty when it can."""
+    def finding(self) -> str:
+        """Return the reason why it is not usable yet; empty when it is."""
         ready = self.status.condition(READY)
         if ready is None or ready.status != "True":
             return ready.message if ready else ""
@@ -144,21 +144,21 @@ class _Look:
 
 
 _NO_ADDRESS = (
-    "it is accepted and has no address: its Service waits for a load balancer. Give the cluster one, set "
-    "spec.traefik.loadBalancer of the InferenceGateway to MetalLB with a pool of addresses, or let ports of nodes lead "
-    "to it (control_plane_gateway_service: NodePort)"
+    "it is accepted but has no address: its Service waits for a load balancer. Install one, set "
+    "spec.traefik.loadBalancer of the InferenceGateway to MetalLB with a pool of addresses, or use node ports "
+    "(control_plane_gateway_service: NodePort)"
 )
 
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     loaded = declared_resources.manifests(module)
     try:
         given = cluster_options.control_connection(module.params)
         if given is None:
-            module.fail_json(msg="control says how the control cluster is reached, and is needed", address="")
+            module.fail_json(msg="control, the connection to the control cluster, is required", address="")
         if not 0 <= module.params["wait"] < float("inf"):
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
         with connect(given, write_cache=not module.check_mode) as client:
@@ -166,64 +166,64 @@ def work(module: AnsibleModule) -> None:
             desired, __ = declared_gateway(loaded.resources, [live] if live else [])
             if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
-            look = _waited(module, client, desired)
-            _end(module, look, _write(client, look, check_mode=module.check_mode) if look.live else {})
+            found = _waited(module, client, desired)
+            _end(module, found, _write(client, found, check_mode=module.check_mode) if found.live else {})
     except api.InvalidResource as error:
         fail(module, error.problems)
     except (ApiError, cluster_options.ArgumentsError, StoreError) as error:
         module.fail_json(msg=str(error), address="")
 
 
-def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway | None) -> _Look:
-    """The first look at a gateway that can be used, or the last one."""
+def _waited(module: AnsibleModule, client: Client, gateway: api.InferenceGateway | None) -> _Gateway:
+    """Return the state of a gateway once it is usable, or the last one after the timeout."""
     seconds = 0.0 if module.check_mode else module.params["wait"]
     deadline = time.monotonic() + seconds
     while True:
         client.forget_discovery()
-        look = _look(client, gateway, absent=module.params["state"] == "absent")
-        if module.params["state"] == "absent" or not look.fault or time.monotonic() >= deadline:
-            return look
-        time.sleep(min(_LOOK_AGAIN, max(0.0, deadline - time.monotonic())))
+        found = _observed(client, gateway, absent=module.params["state"] == "absent")
+        if module.params["state"] == "absent" or not found.finding or time.monotonic() >= deadline:
+            return found
+        time.sleep(min(_INTERVAL, max(0.0, deadline - time.monotonic())))
 
 
-def _look(client: Client, gateway: api.InferenceGateway | None, *, absent: bool) -> _Look:
+def _observed(client: Client, gateway: api.InferenceGateway | None, *, absent: bool) -> _Gateway:
     live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
     previous = fields(live, "status") if live else None
     if absent or gateway is None:
-        return _Look(live, removed_gateway(previous))
+        return _Gateway(live, removed_gateway(previous))
     objects, controller, warnings = observe_gateway(client, gateway)
     observed = parse({"control": {"objects": objects, "controller": controller}})
     status = inference_gateway(gateway, observed.control, observed.controller, previous=previous)
-    return _Look(live, status, tuple(warnings))
+    return _Gateway(live, status, tuple(warnings))
 
 
-def _wire(look: _Look) -> dict[str, Any]:
-    """The status in its written form."""
+def _wire(found: _Gateway) -> dict[str, Any]:
+    """Return the status in its wire format."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    generation = number(look.live, "metadata", "generation") or None
-    return look.status.wire(fields(look.live, "status"), generation, now)
+    generation = number(found.live, "metadata", "generation") or None
+    return found.status.wire(fields(found.live, "status"), generation, now)
 
 
-def _write(client: Client, look: _Look, *, check_mode: bool) -> Mapping[str, str]:
-    """Bring the status to the control cluster; what came of it, as `action` and `message`, empty for nothing."""
+def _write(client: Client, found: _Gateway, *, check_mode: bool) -> Mapping[str, str]:
+    """Write the status to the control cluster. Return `action` and `message` of the result, empty for none."""
     value = {"apiVersion": api.KINDS[_KIND].group_version(), "kind": _KIND, "metadata": {"name": _NAME}}
-    results = apply_statuses(client, [{**value, "status": _wire(look)}], check_mode=check_mode)
+    results = apply_statuses(client, [{**value, "status": _wire(found)}], check_mode=check_mode)
     return {"action": results[0].action, "message": results[0].message} if results else {}
 
 
-def _end(module: AnsibleModule, look: _Look, written: Mapping[str, str]) -> None:
-    for warning in look.warnings:
+def _end(module: AnsibleModule, found: _Gateway, written: Mapping[str, str]) -> None:
+    for warning in found.warnings:
         module.warn(warning)
     result = {
         "changed": written.get("action") == "updated",
-        "address": look.address,
-        "conditions": _wire(look)["conditions"],
+        "address": found.address,
+        "conditions": _wire(found)["conditions"],
     }
     if written.get("action") == "failed":
         module.fail_json(msg=f"InferenceGateway {_NAME}: {written['message']}", **result)
     waits = module.params["wait"] > 0 and not module.check_mode
-    if look.fault and module.params["state"] == "present" and waits:
-        module.fail_json(msg=f"The gateway of the fleet cannot be used yet: {look.fault}", **result)
+    if found.finding and module.params["state"] == "present" and waits:
+        module.fail_json(msg=f"The gateway of the fleet is not usable yet: {found.finding}", **result)
     module.exit_json(**result)
 
 

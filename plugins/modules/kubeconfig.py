@@ -10,16 +10,16 @@ module: kubeconfig
 short_description: Write kubeconfigs of a ServiceAccount
 version_added: 0.1.0
 description:
-  - Makes, for each cluster, a kubeconfig file that logs in as a ServiceAccount, so that runs have its rights and no
-    others. The token in it ends.
-  - A file is written anew when its token is about to end, when the server, its certificate or the account is another
-    one, and otherwise left as it is.
+  - Creates a kubeconfig file for each cluster that logs in as a ServiceAccount, so that runs have its permissions only.
+    The token in it expires.
+  - A file is written again when its token is about to expire, or when the server, its certificate or the account has
+    changed.
 options:
   folder:
     description:
-      - Where the files are written, as C(NAME.kubeconfig); that of O(control) is C(control.kubeconfig). Only their
-        owner can read them.
-      - The folder is made when it is not there.
+      - The folder of the files C(NAME.kubeconfig); that of O(control) is C(control.kubeconfig). Only their owner can
+        read them.
+      - A missing folder is created.
     type: path
     required: true
   account:
@@ -32,17 +32,18 @@ options:
     default: modelplane-system
   duration:
     description:
-      - For how many seconds a token is asked for, at least 600. Servers have a limit of their own (24 hours on EKS, 48
-        on GKE), and may give a shorter one.
+      - The requested lifetime of tokens in seconds, at least 600. Servers have their own limit (24 or 48 hours in
+        clouds), and may issue a token with a shorter one.
     type: int
     default: 86400
   renew_before:
-    description: How many seconds before its end a token is renewed.
+    description: Seconds before its expiry after which a token is renewed.
     type: int
     default: 28800
   parts:
     description:
-      - For what files are written. The control cluster is read for Secrets in any case, when O(control) is given.
+      - The clusters for which files are written. The control cluster is read for Secrets in any case, when O(control)
+        is given.
     type: list
     elements: str
     choices: [clusters, control]
@@ -56,17 +57,17 @@ author:
 attributes:
   check_mode:
     support: full
-    description: No token is made and no file written.
+    description: No token is created and no file is written.
   diff_mode:
     support: none
-    description: What is written is secret.
+    description: The files are secret.
   idempotent:
     support: full
-    description: A file whose token does not end soon stays as it is.
+    description: A file whose token does not expire soon is not changed.
 """
 
 EXAMPLES = r"""
-- name: Log in with the rights of the fleet, and no more, from now on
+- name: Write a kubeconfig with the permissions of the fleet only
   modelplane.fleet.kubeconfig:
     folder: ~/.kube/fleet
     account: modelplane-workload-cluster
@@ -86,21 +87,21 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether there is no such file, as something went wrong.
+      description: Whether the file could not be written.
       type: bool
       returned: always
     msg:
-      description: What went wrong; empty when nothing did.
+      description: The error; empty when there is none.
       type: str
       returned: always
     path:
       description: The file.
       type: str
-      returned: when nothing went wrong
+      returned: when there is no error
     expires:
-      description: When its token ends; empty in check mode for one that would be made.
+      description: The expiry of its token; empty in check mode for one that would be created.
       type: str
-      returned: when nothing went wrong
+      returned: when there is no error
   sample:
     onprem:
       changed: true
@@ -131,7 +132,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, bring
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, ensure
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -154,17 +155,17 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     duration, renew_before = module.params["duration"], module.params["renew_before"]
     if duration < 600 or not 0 <= renew_before < duration:
         module.fail_json(
-            msg=f"duration is {duration} and has to be at least 600, renew_before is {renew_before} and has to be less"
+            msg=f"duration is {duration} and must be at least 600, renew_before is {renew_before} and must be less"
         )
 
-    def bring_one(client: Client) -> dict[str, Any]:
+    def ensured(client: Client) -> dict[str, Any]:
         path = Path(module.params["folder"]) / f"{client.name}.kubeconfig"
         try:
-            written = bring(
+            written = ensure(
                 client,
                 Account(module.params["namespace"], module.params["account"]),
                 path,
@@ -178,12 +179,12 @@ def work(module: AnsibleModule) -> None:
             raise ApiError(why, cluster=client.name, action="make a kubeconfig") from error
         return {"changed": written.changed, "path": written.path, "expires": written.expires}
 
-    with per_cluster.telling_arguments(module):
-        per_cluster.end(module, per_cluster.on_each(module, bring_one, _wanted(module.params)))
+    with per_cluster.reported_arguments(module):
+        per_cluster.end(module, per_cluster.on_each(module, ensured, _chosen(module.params)))
 
 
-def _wanted(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """The clusters whose files are asked for, the control cluster as `control`."""
+def _chosen(params: Mapping[str, Any]) -> dict[str, Connection]:
+    """Return the connections of the chosen clusters, that of the control cluster as `control`."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if control is not None and cluster_options.CONTROL in connections:

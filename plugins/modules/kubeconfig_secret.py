@@ -10,11 +10,12 @@ module: kubeconfig_secret
 short_description: Keep the kubeconfig of a cluster in a Secret on the control cluster
 version_added: 0.1.0
 description:
-  - Writes a Secret on the control cluster with a kubeconfig that reaches one cluster just as the modules of this
-    collection do, whichever way that is, so that what runs on the control cluster can reach it too.
-  - The kubeconfig holds the credentials themselves and names neither files nor programs. A token of EKS or GKE is made
-    anew with each run, as that of EKS ends after 15 minutes. A new token alone is no change, but told as RV(renewed).
-  - The namespace is made when it is not there. A Secret without the label
+  - Writes a Secret on the control cluster with a kubeconfig that connects to one cluster in the same way as the modules
+    of this collection, for programs on the control cluster.
+  - The kubeconfig contains the credentials themselves and refers to no files or programs. A token of a cloud is renewed
+    with each run, as it expires (in some clouds after 15 minutes). A new token alone is reported as RV(renewed), not as
+    a change.
+  - A missing namespace is created. A Secret without the label
     C(app.kubernetes.io/managed-by=modelplane.fleet), or with the label C(modelplane.ai/cluster) of another cluster, is
     neither changed nor deleted, and fails the task.
 options:
@@ -35,12 +36,13 @@ options:
         description: The key that holds the kubeconfig.
         type: str
         default: kubeconfig
-  google_key:
+  account_key:
     description:
-      - A Secret on the control cluster with the key of a service account of Google Cloud, as
-        M(modelplane.fleet.gcp_service_account_key) writes it. The token in the kubeconfig is then one of that account,
-        which may do less than whoever runs this.
+      - A Secret on the control cluster with the key of a service account of the cloud that the cluster is in, as the
+        role of that cloud writes it. The token in the kubeconfig is then one of that account, which may have fewer
+        permissions than the credentials of this run.
     type: dict
+    aliases: [google_key]
     suboptions:
       namespace:
         description: Namespace of the Secret.
@@ -70,51 +72,46 @@ extends_documentation_fragment:
   - modelplane.fleet.clusters
 requirements:
   - PyYAML
-  - google-auth and requests, for O(google_key)
+  - The Python packages of the cloud, for O(account_key)
 author:
   - The modelplane.fleet authors (@modelplane)
 attributes:
   check_mode:
     support: full
     description:
-      - Nothing is written, and no token is made. The cluster need not be there as long as the Secret is not.
+      - Nothing is written, and no token is created. The cluster need not exist while the Secret does not.
   diff_mode:
     support: full
     description: Labels, servers and certificates are shown, and no credentials.
   idempotent:
     support: full
-    description: The token is renewed with each run, which is told as RV(renewed) and not as a change.
+    description: The token is renewed with each run, which is reported as RV(renewed) and not as a change.
 notes:
   - O(clusters) has exactly one entry here, and O(control) is needed.
 seealso:
   - module: modelplane.fleet.cluster_kubeconfig
-  - module: modelplane.fleet.gcp_service_account_key
 """
 
 EXAMPLES = r"""
-- name: Publish how a cluster of EKS is reached
+- name: Publish the kubeconfig of a cluster
   modelplane.fleet.kubeconfig_secret:
     control: {}
-    clusters:
-      - name: eks-us-west
-        eks: {cluster: modelplane-system-eks-us-west-eks-03b8e, region: us-west-2}
-    secret: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123}
-    labels: {modelplane.ai/cluster: eks-us-west}
+    clusters: "{{ ['us-west'] | modelplane.fleet.connections(hostvars) }}"
+    secret: {namespace: modelplane-system, name: us-west-kubeconfig-df709}
+    labels: {modelplane.ai/cluster: us-west}
 
-- name: Publish how a cluster of GKE is reached, with the token of its own service account
+- name: Publish the kubeconfig of a cluster in a cloud, with the token of its own service account
   modelplane.fleet.kubeconfig_secret:
     control: {}
-    clusters:
-      - name: gke-us-central
-        gke: {project: fleet-prod, location: us-central1, cluster: modelplane-system-gke-us-central-g-f8ba7}
-    secret: {namespace: modelplane-system, name: gke-us-central-kubeconfig-5d074}
-    google_key: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7}
-    labels: {modelplane.ai/cluster: gke-us-central}
+    clusters: "{{ ['us-central'] | modelplane.fleet.connections(hostvars) }}"
+    secret: {namespace: modelplane-system, name: us-central-kubeconfig-50da7}
+    account_key: {namespace: modelplane-system, name: us-central-sa-key-34b1d}
+    labels: {modelplane.ai/cluster: us-central}
 
 - name: Remove it
   modelplane.fleet.kubeconfig_secret:
     control: {}
-    secret: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123}
+    secret: {namespace: modelplane-system, name: us-west-kubeconfig-df709}
     state: absent
 """
 
@@ -123,17 +120,17 @@ secret:
   description: Where the kubeconfig is, as O(secret).
   returned: success
   type: dict
-  sample: {namespace: modelplane-system, name: eks-us-west-kubeconfig-ef123, key: kubeconfig}
+  sample: {namespace: modelplane-system, name: us-west-kubeconfig-df709, key: kubeconfig}
 renewed:
-  description: Whether the credentials were made anew and nothing else changed (in check mode, whether that would be).
+  description: Whether only the credentials were renewed (in check mode, would be).
   returned: success
   type: bool
   sample: true
 server:
-  description: The API server, without what may be secret in its URL; empty where it is not known.
+  description: The API server, without parts of its URL that may be secret; empty where it is not known.
   returned: when O(state=present)
   type: str
-  sample: https://0123456789ABCDEF.gr7.us-west-2.eks.amazonaws.com
+  sample: https://us-west.example:6443
 """
 
 from typing import Any
@@ -150,7 +147,8 @@ ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
         "secret": connections.secret_option("kubeconfig", required=True),
-        "google_key": connections.secret_option("private_key"),
+        # The second name is an older one.
+        "account_key": connections.secret_option("private_key", aliases=["google_key"]),
         "labels": {"type": "dict", "default": {}},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     },
@@ -160,7 +158,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     params = module.params
     try:
         given = cluster_options.control_connection(params)
@@ -191,9 +189,9 @@ def _written(module: AnsibleModule, control: Client) -> kubeconfig_secret.Writte
     clusters = list(cluster_options.connections(params).values())
     if len(clusters) != 1:
         raise cluster_options.ArgumentsError(f"clusters has {len(clusters)} entries: give one")
-    key = SecretRef(**params["google_key"]) if params["google_key"] else None
+    key = SecretRef(**params["account_key"]) if params["account_key"] else None
     with connect(clusters[0], control, write_cache=not module.check_mode) as cluster:
-        return kubeconfig_secret.bring(control, cluster, place, labels, check_mode=module.check_mode, google_key=key)
+        return kubeconfig_secret.ensure(control, cluster, place, labels, check_mode=module.check_mode, account_key=key)
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder:
-  description: Who holds the Lease now; empty for nobody.
+  description: The holder of the Lease; empty when it is free.
   returned: success
   type: str
   sample: runner-7/nightly-4711
@@ -101,12 +101,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     control_connection,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import (
+    InUseError,
     Lease,
+    acquire,
     holder_name,
     lease_name,
 )
@@ -128,7 +129,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     if module.params["duration"] < 1:
         module.fail_json(msg=f"duration is {module.params['duration']:g}, and must be at least 1")
     try:
@@ -137,35 +138,22 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg="control is empty")
         with connect(connection, write_cache=not module.check_mode) as client:
             module.exit_json(changed=False, holder=_holder(module, client))
-    except (ApiError, ArgumentsError) as error:
+    except (ApiError, ArgumentsError, InUseError) as error:
         module.fail_json(msg=str(error))
 
 
 def _holder(module: AnsibleModule, client: Client) -> str:
     params = module.params
-    lease = Lease(
-        client,
-        lease_name(params["fleet"]),
-        SYSTEM_NAMESPACE,
-        holder_name(params["holder"]),
-        params["duration"],
-    )
+    fleet, holder, duration = params["fleet"], holder_name(params["holder"]), params["duration"]
+    lease = Lease(client, lease_name(fleet), SYSTEM_NAMESPACE, holder, duration)
     if module.check_mode:
-        return lease.look()
+        return lease.read_holder()
     if params["state"] == "released":
         lease.release()
-        return lease.look()
-    if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
-        if not params["create_namespace"]:
-            return ""
-        client.apply(system_namespace())
-    wait = params["duration"] * 1.5 + 5 if params["wait"] is None else params["wait"]
-    if not lease.acquire(wait):
-        module.fail_json(
-            msg=f"the fleet {params['fleet']} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run "
-            f"to end. If it was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"
-        )
-    return lease.held_by
+        return lease.read_holder()
+    if not params["create_namespace"] and client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
+        return ""
+    return acquire(client, fleet, holder, duration, params["wait"]).held_by
 
 
 def main() -> None:

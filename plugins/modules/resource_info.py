@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: resource_info
-short_description: Validate the manifests of a fleet and tell what is in them
+short_description: Validate the manifests of a fleet and list their resources
 version_added: 0.1.0
 description:
-  - Reads all manifests, checks every document by itself and against the others, and reports all errors at once, each
-    with file, line, document, field path, the offending value and what to do.
-  - Older written forms of ModelDeployment are accepted, with a warning that names the newer spelling.
+  - Reads all manifests, validates every document by itself and against the others, and reports all errors together,
+    each with file, line, document, field path, the offending value and a hint.
+  - Older formats of ModelDeployment are accepted, with a warning that names the newer fields.
 options:
   fail_on_error:
     description: Whether errors fail the task. When V(false), they are only in RV(errors).
@@ -37,7 +37,7 @@ resources:
   description: The valid resources by kind.
   returned: success
   type: dict
-  sample: {InferenceCluster: [eks-us-west], ModelDeployment: [ml-team/qwen3-8b]}
+  sample: {InferenceCluster: [us-west], ModelDeployment: [ml-team/qwen3-8b]}
 errors:
   description: All errors, one line each.
   returned: success

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: schedule
-short_description: Decide where every replica of a fleet runs, and say why one cannot
+short_description: Schedule the replicas of a fleet, with reasons for those that do not fit
 version_added: 0.1.0
 description:
-  - Reads and validates the manifests of a fleet and decides which cluster and which node pools each replica of each
-    ModelDeployment gets. Nothing is written.
-  - Replicas that run stay where they are as long as they can. Missing ones go to the cluster with the fewest replicas
-    of their deployment whose devices fit. For each that finds no place, every cluster and pool says why.
+  - Reads and validates the manifests of a fleet and schedules each replica of each ModelDeployment to a cluster and its
+    node pools. Nothing is written.
+  - Running replicas stay on their cluster as long as possible. Missing ones are scheduled to the cluster with the
+    fewest replicas of their deployment whose devices fit. For each replica that is not scheduled, the result has the
+    reason of every cluster and pool.
 options:
   path:
     description: The build folder of earlier runs. Replicas that were placed there are kept. Without it, all are new.
@@ -28,14 +29,14 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Decide, starting from what an earlier build placed
+- name: Schedule, starting from the replicas of an earlier build
   modelplane.fleet.schedule:
     resources:
       - manifests/
     path: build/
   register: decided
 
-- name: Stop when something cannot be placed
+- name: Fail when a replica cannot be scheduled
   ansible.builtin.assert:
     that: decided.pending | length == 0
     fail_msg: "{{ decided.pending }}"
@@ -51,9 +52,9 @@ placements:
     - namespace: ml-team
       deployment: qwen3-8b
       replica: qwen3-8b-0d3f1b2c4a
-      cluster: gke-us-central
+      cluster: us-central
       index: 0
-      gatewayAddress: gke-us-central.fleet.internal
+      gatewayAddress: us-central.fleet.internal
       engines:
         - name: main
           copies: 1
@@ -68,7 +69,7 @@ placements:
                   selectors:
                     - cel: device.capacity["gpu.nvidia.com"].memory.compareTo(quantity("20Gi")) >= 0
 pending:
-  description: Deployments that are short of replicas, with the reason of each cluster and pool.
+  description: Deployments with missing replicas, with the reason of each cluster and pool.
   returned: success
   type: list
   elements: dict
@@ -79,11 +80,11 @@ pending:
       reason: InsufficientCapacity
       message: 0 of 1 replicas scheduled (checked 1 cluster)
       refusals:
-        - clusters: [eks-us-west]
+        - clusters: [us-west]
           pool: gpu-l4
           reason: device gpu matches, but a node has 1, request gpu needs 8
 removed:
-  description: Replicas that exist and go away.
+  description: Existing replicas that are removed.
   returned: success
   type: list
   elements: dict
@@ -94,12 +95,12 @@ removed:
       cluster: old
       reason: cluster old is gone
 overcommitted:
-  description: Pools that have less than what runs there asks for. Nothing is taken away, and nothing new goes there.
+  description: Pools with less capacity than their replicas request. Replicas there stay, and no new ones are added.
   returned: success
   type: list
   elements: dict
   sample:
-    - clusters: [eks-us-west]
+    - clusters: [us-west]
       pool: gpu-l4
       reason: "its replicas do not fit on its 2 nodes: 4 gpu charged, 2 there"
 summary:

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: serving_stack_info
-short_description: What the resources of a fleet say of the serving stack of each cluster, and of the gateway
+short_description: Gather the settings of serving stacks and of the gateway from the resources of a fleet
 version_added: 0.1.0
 description:
-  - Tells for each InferenceCluster the drivers of the devices that the classes of its pools promise, which decides what
-    is installed there, and what its ServingStack says.
-  - Tells of the InferenceGateway which releases of Helm it needs, and which objects.
-  - Reads manifests, and the control cluster when one is given. What both have is taken from the manifests, but for a
-    ServingStack, which is composed and can only be changed on the control cluster.
+  - Returns for each InferenceCluster the drivers of the devices that the classes of its pools promise, which determine
+    the components to install, and the C(spec) of its ServingStack.
+  - Returns the Helm releases and the objects of the InferenceGateway.
+  - Reads manifests, and the control cluster when one is given. Manifests override resources of the same name there,
+    except a ServingStack, which is composed and can only be changed on the control cluster.
 options:
   names:
     description:
-      - The clusters that are asked about. By default all of them, which is much for a result that each of a thousand
-        hosts keeps.
+      - Names of clusters. By default all of them, which is a large result for each of a thousand hosts.
     type: list
     elements: str
 extends_documentation_fragment:
@@ -31,14 +30,14 @@ author:
 """
 
 EXAMPLES = r"""
-- name: See which hardware the clusters have
+- name: Gather the devices of the clusters
   modelplane.fleet.serving_stack_info:
     resources: [manifests/]
   register: stacks
 
-- name: Tell
+- name: Show the drivers of a cluster
   ansible.builtin.debug:
-    msg: "{{ stacks.clusters['eks-us-west'].drivers }}"
+    msg: "{{ stacks.clusters['us-west'].drivers }}"
 """
 
 RETURN = r"""
@@ -65,21 +64,21 @@ clusters:
       type: dict
       returned: always
     replicas:
-      description: The ModelReplicas on the control cluster that are on it. Empty without a control cluster.
+      description: Its ModelReplicas, from the control cluster. Empty without a control cluster.
       type: list
       elements: str
       returned: always
   sample:
-    gke-us-central:
+    onprem:
       drivers: [gpu.nvidia.com]
       pools: {gpu: [gpu.nvidia.com]}
-      source: GKE
-      stack: {nvidiaDriverRoot: /home/kubernetes/bin/nvidia}
+      source: Existing
+      stack: {nvidiaDriverRoot: /run/nvidia/driver}
       replicas: [ml-team/qwen3-8b-0d3f1b2c4a]
 held:
   description:
-    - The clusters that are to stay as they are, as their manifest, or that of a class of theirs, has errors. They are
-      not in RV(clusters).
+    - The clusters that stay unchanged, as their manifest, or that of one of their classes, has errors. They are not in
+      RV(clusters).
     - All clusters when a ServingStack has errors.
     - Always empty unless O(invalid=hold).
   returned: success
@@ -87,12 +86,12 @@ held:
   elements: str
   sample: []
 gateway_held:
-  description: Whether the InferenceGateway has errors, so that what is there of it is to stay as it is.
+  description: Whether the InferenceGateway has errors, so that its objects stay unchanged.
   returned: success
   type: bool
   sample: false
 gateway:
-  description: What the InferenceGateway asks for; empty when there is none.
+  description: The releases and objects of the InferenceGateway; empty when there is none.
   returned: success
   type: dict
   contains:
@@ -151,7 +150,7 @@ _KINDS = ("InferenceClass", "InferenceCluster", "InferenceGateway", "ServingStac
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     declared = declared_resources.declared(module, _KINDS)
     try:
@@ -159,9 +158,9 @@ def work(module: AnsibleModule) -> None:
     except api.InvalidResource as error:
         fail(module, error.problems)
     found = _clusters([*declared.live, *map(api.wire, declared.loaded.resources)])
-    faulty = {ref.kind for ref in declared.loaded.unusable}
-    # Which cluster a ServingStack with errors is of cannot be declared.
-    held = declared.held.union(found) if "ServingStack" in faulty else declared.held
+    invalid = {ref.kind for ref in declared.loaded.unusable}
+    # The cluster of an invalid ServingStack is not known.
+    held = declared.held.union(found) if "ServingStack" in invalid else declared.held
     names = module.params["names"]
     asked = held.union(found) if names is None else frozenset(names)
     module.exit_json(
@@ -169,12 +168,12 @@ def work(module: AnsibleModule) -> None:
         clusters={name: cluster for name, cluster in found.items() if name in asked - held},
         held=sorted(held & asked),
         gateway=gateway,
-        gateway_held="InferenceGateway" in faulty,
+        gateway_held="InferenceGateway" in invalid,
     )
 
 
 def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
-    """Later resources win over earlier ones of the same name."""
+    """Return the settings by cluster. Later resources override earlier ones of the same name."""
     by_kind: dict[str, dict[str, Object]] = {}
     for value in resources:
         name = "/".join(filter(None, (text(value, "metadata", "namespace"), text(value, "metadata", "name"))))
@@ -198,8 +197,8 @@ def _clusters(resources: list[Object]) -> dict[str, dict[str, Any]]:
 
 
 def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[str, Any]:
-    """What the InferenceGateway asks for. Raises InvalidResource."""
-    desired, made_there = declared_gateway(resources, live)
+    """Return the releases and objects of the InferenceGateway. Raises InvalidResource."""
+    desired, is_live = declared_gateway(resources, live)
     if desired is None:
         return {}
     settings = desired.spec.traefik
@@ -207,7 +206,7 @@ def _gateway(resources: Sequence[api.Resource], live: Sequence[Object]) -> dict[
     return {
         "releases": [asdict(release) for release in backend.releases(desired)],
         "objects": list(backend.objects(desired)),
-        "published": [] if made_there else [published_copy(desired)],
+        "published": [] if is_live else [published_copy(desired)],
         "address_pool": settings.metallb.address_pool
         if settings and settings.load_balancer and settings.metallb
         else "",
@@ -227,7 +226,7 @@ def _composed(cluster: Object, classes: dict[str, Object]) -> list[Object]:
         sound = {name: value for name, value in known.items() if isinstance(value, api.InferenceClass)}
         return [value for value in cluster_objects(resource, sound) if value["kind"] == "ServingStack"]
     except (InvalidPool, api.InvalidResource):
-        # Whoever builds the cluster says what is wrong with its pools.
+        # Problems of its pools are reported when the cluster is built.
         return []
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wait_for_change
-short_description: Wait until something of a fleet changes
+short_description: Wait for a change of a fleet
 version_added: 0.1.0
 description:
-  - Looks at manifests and clusters again and again, and returns when something is other than it was. It costs next to
-    nothing while nothing changes, and is what the playbook C(loop) waits with.
-  - What it compares is what decisions are made of, resources, workloads, routes and gateways, see
+  - Observes manifests and clusters periodically, and returns when something has changed. It costs little while nothing
+    changes; the playbook C(loop) waits with it.
+  - It compares the inputs of a reconciliation, that is resources, workloads, routes and gateways, see
     M(modelplane.fleet.cluster_info).
 options:
   resources:
@@ -25,11 +25,11 @@ options:
     type: path
   since:
     description:
-      - How everything was, RV(fingerprint) of an earlier look. Without it, the module looks once and returns.
+      - RV(fingerprint) of an earlier call. Without it, the module observes once and returns.
     type: dict
     default: {}
   interval:
-    description: Seconds between two looks.
+    description: Seconds between two observations.
     type: float
     default: 30
   max_wait:
@@ -47,7 +47,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Wait until somebody edits a manifest, or a replica stops serving
+- name: Wait until a manifest is edited, or a replica stops serving
   modelplane.fleet.wait_for_change:
     resources: [manifests/]
     clusters:
@@ -59,13 +59,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What is other than it was, V(manifests), V(control) or V(cluster NAME); empty when O(max_wait) was over.
+  description: The changed parts, V(manifests), V(control) or V(cluster NAME); empty after O(max_wait).
   returned: success
   type: list
   elements: str
   sample: [cluster onprem]
 fingerprint:
-  description: How everything is now, for O(since).
+  description: Digests of the current state, for O(since).
   returned: success
   type: dict
   sample: {manifests: 61ab05ae99c2d5a4b8f1, control: 0c1d2e3f405162738495, cluster onprem: 9b8a7c6d5e4f30211203}
@@ -85,7 +85,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.manifests import prepare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
-    FleetLook,
+    FleetSnapshot,
     observe_fleet,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import build, watch
@@ -105,7 +105,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "kubernetes")
+    libraries.need(module, "urllib3")
     prepare(module)
     params = module.params
     for name in ("interval", "max_wait"):
@@ -116,18 +116,18 @@ def work(module: AnsibleModule) -> None:
     except ArgumentsError as error:
         module.fail_json(msg=str(error))
 
-    def look() -> FleetLook:
+    def observe() -> FleetSnapshot:
         resources = [api.wire(resource) for resource in build.read_manifests(params["resources"]).resources]
         return observe_fleet(reached, control, resources, width=width, write_cache=not module.check_mode)
 
-    seen, changes = watch.wait(
+    current, changes = watch.wait(
         params["since"],
         params["resources"],
-        look,
+        observe,
         interval=params["interval"],
         timeout=params["max_wait"] if params["since"] else 0.0,
     )
-    module.exit_json(changed=False, changes=changes, fingerprint=seen)
+    module.exit_json(changed=False, changes=changes, fingerprint=current)
 
 
 def main() -> None:

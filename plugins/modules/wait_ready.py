@@ -7,25 +7,32 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: wait_ready
-short_description: Wait until objects do what they are there for
+short_description: Wait until objects are ready
 version_added: 0.1.0
 description:
-  - Waits, on all clusters at once, until every object is ready, whoever made it. What that means is what
-    C(kubectl rollout status) and the API reference of each kind say, such as that all pods of a Deployment's latest
-    form are available, that a CustomResourceDefinition is established, that a Gateway is programmed. A DaemonSet that
-    no node asks for is ready.
-  - An object that is not ready in time is told with the reason, that of its pods included (an image that cannot be had,
-    a node that is not there).
-  - It ends early when all are ready, or have failed for good. In check mode it looks once, and fails for nothing.
+  - Waits, on all clusters concurrently, until every object is ready, whoever created it. The rules are those of
+    C(kubectl rollout status) and of the API reference of each kind, such as that all pods of the latest revision of a
+    Deployment are available, that a CustomResourceDefinition is established, that a Gateway is programmed. A DaemonSet
+    that is scheduled on no node is ready.
+  - An object that is not ready in time is reported with the reason, including failures of its pods (an image that
+    cannot be pulled, a missing node).
+  - Waiting ends early when all are ready, or have failed for good. In check mode it checks once, and never fails.
 options:
   objects:
     description:
-      - The objects, of which C(apiVersion), C(kind) and C(metadata) with C(name) and C(namespace) count, so that whole
+      - The objects. Only C(apiVersion), C(kind) and C(metadata) with C(name) and C(namespace) are read, so that whole
         manifests can be given, such as C(status.manifest) of M(kubernetes.core.helm_info). C(apiVersion), C(kind),
-        C(namespace) and C(name) without C(metadata) will do as well.
-      - Kinds that have nothing to become, such as a ConfigMap, are passed over, unless O(state=absent).
+        C(namespace) and C(name) without C(metadata) are accepted as well.
+      - Kinds without a readiness, such as a ConfigMap, are skipped, unless O(state=absent).
     type: list
     elements: dict
+    default: []
+  releases:
+    description:
+      - Releases of Helm, each as C(namespace/name), whose Deployments, StatefulSets, DaemonSets and
+        CustomResourceDefinitions have to be ready too. One that is not there has none.
+    type: list
+    elements: str
     default: []
   namespace:
     description:
@@ -40,21 +47,21 @@ options:
     default: {}
   accepted:
     description:
-      - Objects that the API servers have to take in a dry run, which they do when the webhooks that look at them
-        answer. That is some seconds after their pods are ready.
+      - Objects that the API servers have to accept in a dry run, which requires that their webhooks answer. That may be
+        some seconds after the pods of the webhooks are ready.
       - A webhook that refuses the object has answered as well.
     type: list
     elements: dict
     default: []
   state:
     description:
-      - V(absent) waits until none of O(objects) is there any more.
+      - V(absent) waits until none of O(objects) exists.
     type: str
     choices: [present, absent]
     default: present
   wait:
     description:
-      - Seconds to wait. C(0) looks once.
+      - Seconds to wait. C(0) checks once.
     type: float
     default: 300
 extends_documentation_fragment:
@@ -67,13 +74,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: See what a release is made of
+- name: Gather the objects of a release
   kubernetes.core.helm_info:
     name: prometheus
     namespace: monitoring
   register: release
 
-- name: Wait until it works, and the Prometheus that its operator makes
+- name: Wait until they are ready, and the Prometheus that its operator creates
   modelplane.fleet.wait_ready:
     clusters:
       - name: onprem
@@ -98,7 +105,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 clusters:
-  description: How it is on each workload cluster.
+  description: The result of each workload cluster.
   returned: always
   type: dict
   contains:
@@ -107,11 +114,11 @@ clusters:
       type: bool
       returned: always
     failed:
-      description: Whether the cluster could not be asked, or something is not ready.
+      description: Whether the cluster was not reachable, or an object is not ready.
       type: bool
       returned: always
     msg:
-      description: What is not ready, and why, one line each; empty when all is well.
+      description: The objects that are not ready, with reasons, one line each; empty when all are ready.
       type: str
       returned: always
     objects:
@@ -143,18 +150,21 @@ failed_clusters:
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, libraries, per_cluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Wanted, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.helm_releases import WORKLOADS, releases
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
         **cluster_options.CLUSTERS,
         "objects": {"type": "list", "elements": "dict", "default": []},
+        "releases": {"type": "list", "elements": "str", "default": []},
         "namespace": {"type": "str", "default": "default"},
         "conditions": {"type": "dict", "default": {}},
         "accepted": {"type": "list", "elements": "dict", "default": []},
@@ -167,21 +177,28 @@ ARGUMENTS: dict[str, Any] = {
 
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
-    libraries.need(module, "PyYAML", "kubernetes")
+    libraries.need(module, "PyYAML", "urllib3")
     seconds = 0.0 if module.check_mode else module.params["wait"]
-    with per_cluster.telling_arguments(module):
-        wanted = _wanted(module.params)
+    with per_cluster.reported_arguments(module):
+        awaited = _awaited(module.params)
 
         def settled(client: Client) -> dict[str, Any]:
-            return _told(settle(client, wanted, time.monotonic() + seconds))
+            objects = (*awaited.objects, *_of_releases(client, module.params["releases"]))
+            return _result(settle(client, replace(awaited, objects=objects), time.monotonic() + seconds))
 
         per_cluster.end(module, per_cluster.on_each(module, settled), may_fail=not module.check_mode)
 
 
-def _wanted(params: Mapping[str, Any]) -> Wanted:
+def _of_releases(client: Client, names: Sequence[str]) -> list[Object]:
+    """Return the objects of releases that become ready."""
+    found = releases(client, time.time(), WORKLOADS) if names else []
+    return [value for each in found if f"{each['namespace']}/{each['name']}" in names for value in each["objects"]]
+
+
+def _awaited(params: Mapping[str, Any]) -> Awaited:
     if not 0 <= params["wait"] < float("inf"):
         raise cluster_options.ArgumentsError(f"wait is {params['wait']}, and must not be negative")
-    return Wanted(
+    return Awaited(
         objects=_objects("objects", params["objects"], params["namespace"]),
         accepted=_objects("accepted", params["accepted"], params["namespace"]),
         conditions={str(kind): str(condition) for kind, condition in params["conditions"].items()},
@@ -190,7 +207,7 @@ def _wanted(params: Mapping[str, Any]) -> Wanted:
 
 
 def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -> tuple[Object, ...]:
-    """Objects in their wire form, each with a name and a namespace."""
+    """Return objects in their wire format, each with a name and a namespace."""
     found = []
     for index, value in enumerate(values):
         metadata = value.get("metadata")
@@ -203,7 +220,7 @@ def _objects(option: str, values: Sequence[Mapping[str, Any]], namespace: str) -
     return tuple(found)
 
 
-def _told(states: Iterable[tuple[Object, Any]]) -> dict[str, Any]:
+def _result(states: Iterable[tuple[Object, Any]]) -> dict[str, Any]:
     objects = [
         {
             "api_version": text(value, "apiVersion"),

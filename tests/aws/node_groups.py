@@ -38,7 +38,7 @@ class NodeGroup(Resource):
         self.scaling = {"minSize": 1, "maxSize": 2, "desiredSize": 2} | asked.get("scalingConfig", {})
         self.labels = dict(asked.get("labels", {}))
         self.taints = list(asked.get("taints", []))
-        self.update_config = asked.get("updateConfig") or {"maxUnavailable": 1}
+        self.update_config = {"maxUnavailable": 1, **(asked.get("updateConfig") or {})}
         self.scaling_group = f"eks-{self.name}-{self.id}"
         self.scaling_tags: dict[str, str] = {}
         self.interfaces: list[str] = []
@@ -299,7 +299,7 @@ def update_nodegroup_config(world: World, call: Call) -> Json:
 
     def done() -> None:
         group.scaling, group.labels, group.taints = scaling, labels, taints
-        group.update_config = asked.get("updateConfig", group.update_config)
+        group.update_config = {**group.update_config, **asked.get("updateConfig", {})}
 
     told: Json = {}
     for name, members in _UPDATE_PARAMETERS.items():
@@ -332,6 +332,10 @@ def _changed_taints(have: list[Json], asked: Json) -> list[Json]:
 def update_nodegroup_version(world: World, call: Call) -> Json:
     group, asked = _group(world, call), call.parameters
     at_rest(group, "Nodegroup")
+    if group.capacity_type == "CAPACITY_BLOCK" and group.scaling["desiredSize"]:
+        # "When upgrading ... be sure to set the desired size to 0" (Amazon EKS User Guide, "Create a managed node group
+        # with Capacity Blocks for ML"): there is no room for new nodes beside the old ones.
+        raise Refusal("InvalidRequestException", "The Capacity Block has no room for the nodes of an update")
     template = _template(world, call, asked.get("launchTemplate"))
     if template and not group.template:
         raise invalid("You cannot specify a launch template for a node group that was made without one")

@@ -142,6 +142,28 @@ def delete_file_system(world: World, call: Call, _forward: Forward) -> Json:
     return {}
 
 
+@hook("efs", "DescribeFileSystemPolicy")
+def describe_file_system_policy(world: World, call: Call, _forward: Forward) -> Json:
+    found = _file_system(world, call, call.parameters["FileSystemId"], at_rest=False)
+    if not found.file_system_policy:
+        raise Refusal("PolicyNotFound", "There is no policy for the file system", 404)
+    return {"FileSystemId": found.file_system_id, "Policy": found.file_system_policy}
+
+
+@hook("efs", "PutFileSystemPolicy")
+def put_file_system_policy(world: World, call: Call, _forward: Forward) -> Json:
+    """A policy is a document with statements that say who may do what (EFS API reference, PutFileSystemPolicy)."""
+    found = _file_system(world, call, call.parameters["FileSystemId"])
+    try:
+        statements = json.loads(call.parameters["Policy"])["Statement"]
+    except (ValueError, KeyError, TypeError):
+        raise Refusal("InvalidPolicyException", "The policy is malformed", 400) from None
+    if not all({"Effect", "Principal", "Action"} <= set(each) for each in statements):
+        raise Refusal("InvalidPolicyException", "Each statement needs Effect, Principal and Action", 400)
+    found.file_system_policy = call.parameters["Policy"]
+    return {"FileSystemId": found.file_system_id, "Policy": found.file_system_policy}
+
+
 @hook("efs", "DescribeTags")
 def describe_tags(world: World, call: Call, _forward: Forward) -> Json:
     found = _file_system(world, call, call.parameters["FileSystemId"], at_rest=False)

@@ -272,7 +272,7 @@ def in_cluster(folder: Path, charts: Sequence[str]) -> Object:
 
 def collections() -> str:
     """Where ansible-playbook finds this collection and those that it needs. Raises packages.UnavailableError."""
-    return stacks.environment(packages.amazon_aws())["ANSIBLE_COLLECTIONS_PATH"]
+    return stacks.environment(packages.kubernetes_core())["ANSIBLE_COLLECTIONS_PATH"]
 
 
 def namespaces(kubeconfig: Path) -> set[str]:

@@ -127,8 +127,8 @@ def test_a_bare_cluster_and_all_that_stands_in_the_way(place: Place) -> None:
         "error: Node gpu-0, gpu-1, gpu-2 (pool gpu): pods of replicas do not tolerate the taint team=ml:NoSchedule",
         "error: nodes: every node has a taint",
         "error: spec.cluster.existing.cache.storageClassName: StorageClass rwx is not there",
-        "error: cert-manager: CustomResourceDefinition certificates.cert-manager.io is of release certs/certs",
-        "warning: Gateway API: its CustomResourceDefinitions are there (v1.2.1 standard)",
+        "error: cert-manager: CustomResourceDefinition certificates.cert-manager.io belongs to release certs/certs",
+        "warning: Gateway API: its CustomResourceDefinitions already exist (v1.2.1 standard)",
         "warning: cluster: no controller for Services of type LoadBalancer is to be seen",
     ):
         assert expected in report
@@ -156,7 +156,7 @@ def test_what_the_report_says_makes_it_right(place: Place) -> None:
     assert recap["failed"] == 0
     # The controller of LeaderWorkerSets runs beside this cluster, and its definition is there.
     assert "east: 2 warnings" in report
-    assert "leader-worker-set: its CustomResourceDefinitions are there" in report
+    assert "leader-worker-set: its CustomResourceDefinitions already exist" in report
     assert "no controller for Services of type LoadBalancer" in report
 
 

@@ -39,6 +39,8 @@ ALONE = 4
 # Controllers, not runs, delete what is owned by something that went.
 SETTLE_SECONDS = 300.0
 TOKEN = "proxy-token-3f1c"
+# Beginnings of the lines that a run with -v prints as it begins a task, and the steps of the module reconcile.
+STEPS = ("TASK [", "Observe ", "Plan the ", "Compare ", "Acquire the lock", "Apply to ")
 
 _DRAINED = {"key": "test", "effect": "NoExecute"}
 _BASE = fleets.CLASSES + fleets.cluster("west", region="west")
@@ -72,14 +74,14 @@ class Course:
     stage: str = ""
     wanted: dict[str, Snapshot] = field(default_factory=dict)
     timelines: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds from the start of an undisturbed run to each of its tasks, and to its end."""
+    """Seconds from the start of an undisturbed run to each of its steps, and to its end."""
 
     def declare(self, stage: str) -> None:
         self.live.write("fleet.yaml", STAGES[stage])
 
     def run(self, **variables: object) -> Run:
         given = [f"-e{json.dumps(variables)}"] if variables else []
-        return self.live.run("reconcile", *given)
+        return self.live.run("reconcile", "-v", *given)
 
     def next(self) -> str:
         return _between(self.stage, "")[0]
@@ -89,7 +91,7 @@ class Course:
         watched = Watched(self.live.start("reconcile"))
         watched.process.wait(1800)
         watched.end()
-        self.timelines[stage] = [*watched.tasks, time.monotonic() - watched.began]
+        self.timelines[stage] = [*watched.steps, time.monotonic() - watched.began]
         assert watched.process.returncode == 0, watched.output()
         self.stage = stage
         return Run(0, {}, watched.output())
@@ -119,11 +121,11 @@ class Course:
 
 @dataclass
 class Watched:
-    """A run whose tasks are noticed as they begin."""
+    """A run whose steps are noticed as they begin."""
 
     process: subprocess.Popen[str]
     began: float = field(default_factory=time.monotonic)
-    tasks: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -133,8 +135,8 @@ class Watched:
     def _read(self) -> None:
         for line in self.process.stdout or ():
             self.lines.append(line)
-            if line.startswith("TASK ["):
-                self.tasks.append(time.monotonic() - self.began)
+            if line.startswith(STEPS):
+                self.steps.append(time.monotonic() - self.began)
 
     def wait_for(self, ready: Callable[[], bool]) -> bool:
         """Whether it was so before the run ended."""
@@ -144,7 +146,7 @@ class Watched:
             time.sleep(0.01)
         return True
 
-    def wait_for_task(self, name: str) -> bool:
+    def wait_for_step(self, name: str) -> bool:
         return self.wait_for(lambda: any(name in line for line in self.lines))
 
     def end(self) -> int:
@@ -235,7 +237,7 @@ def _killed_in_the_middle(course: Course, plane: ControlPlane, stage: str) -> No
     course.declare(stage)
     since = plane.audit_position()
     with Sentinel(course.live) as sentinel:
-        watched = Watched(course.live.start("reconcile"))
+        watched = Watched(course.live.start("reconcile", "-v"))
         assert watched.wait_for(lambda: _written(plane, since) >= 2), watched.output()
         plane.kill_api_server()
         try:
@@ -274,7 +276,7 @@ def test_a_cluster_is_silent_all_the_time(course: Course, proxies: dict[str, Fau
             first = course.run(fleet_timeout=5)
             assert first.failed == {"east"}, first.output
             # Each time somebody looks, it costs the timeout once.
-            assert proxies["east"].connections - before <= first.output.count("TASK [Observe"), first.output
+            assert proxies["east"].connections - before <= first.output.count("Observe every cluster"), first.output
             here = {key: value for key, value in snapshot(course.live).items() if key.startswith("west:")}
             there = {key: value for key, value in course.wanted["two"].items() if key.startswith("west:")}
             assert not differences(there, here)
@@ -346,8 +348,8 @@ def test_a_connection_is_refused_and_comes_back(course: Course, proxies: dict[st
     course.declare(stage)
     with Sentinel(course.live) as sentinel:
         with proxies[name].unreachable(REFUSED):
-            watched = Watched(course.live.start("reconcile"))
-            assert watched.wait_for_task("Observe every cluster"), watched.output()
+            watched = Watched(course.live.start("reconcile", "-v"))
+            assert watched.wait_for_step("Observe every cluster"), watched.output()
             time.sleep(3)
         assert watched.end() == 0, watched.output()
     course.judge(sentinel, stage, watched.output())
@@ -357,8 +359,8 @@ def test_the_run_is_killed_before_a_cluster_has_its_edit(course: Course) -> None
     course.arrive("two")
     course.declare("edited")
     with Sentinel(course.live) as sentinel:
-        watched = Watched(course.live.start("reconcile"))
-        assert watched.wait_for_task("Apply to every cluster"), watched.output()
+        watched = Watched(course.live.start("reconcile", "-v"))
+        assert watched.wait_for_step("Apply to every cluster"), watched.output()
         _kill_tree(watched.process.pid)
         watched.end()
         follow = course.run()
@@ -380,12 +382,12 @@ def test_the_run_is_killed_at_random_moments(course: Course, kills: int) -> None
         assert tried < 2 * kills, "runs end before they are killed"
         course.declare(stage)
         with Sentinel(course.live) as sentinel:
-            watched = Watched(course.live.start("reconcile"))
+            watched = Watched(course.live.start("reconcile", "-v"))
             hit = _kill_at(watched, fraction, course.timelines[stage], alone=tried % ALONE == 0)
             killed += hit
             follow = course.run()
         told = f"killed on the way to {stage} at {fraction:.0%} ({hit}):\n{watched.output()}\nthen:\n{follow.output}"
-        print(f"{stage} at {fraction:.0%}, hit {hit}: {_last_task(watched)}", flush=True)
+        print(f"{stage} at {fraction:.0%}, hit {hit}: {_last_step(watched)}", flush=True)
         assert follow.code == 0, told
         course.judge(sentinel, stage, told)
 
@@ -399,14 +401,14 @@ def _between(now: str, stage: str) -> list[str]:
 
 
 def _kill_at(watched: Watched, fraction: float, timeline: list[float], *, alone: bool) -> bool:
-    """Kill a run at a part of the time that an undisturbed one takes: within the same task, as far as it had come.
+    """Kill a run at a part of the time that an undisturbed one takes: within the same step, as far as it had come.
     Whether it was still at work."""
     moment = fraction * timeline[-1]
-    task = sum(begin <= moment for begin in timeline[:-1])
-    reached = watched.wait_for(lambda: len(watched.tasks) >= task)
+    step = sum(begin <= moment for begin in timeline[:-1])
+    reached = watched.wait_for(lambda: len(watched.steps) >= step)
     if reached:
-        began = watched.tasks[task - 1] if task else 0.0
-        rest = moment - (timeline[task - 1] if task else 0.0)
+        began = watched.steps[step - 1] if step else 0.0
+        rest = moment - (timeline[step - 1] if step else 0.0)
         reached = watched.wait_for(lambda: time.monotonic() - watched.began >= began + rest)
     if alone:
         os.killpg(watched.process.pid, signal.SIGKILL) if reached else None
@@ -441,5 +443,5 @@ def _children(process: int) -> list[int]:
     return found
 
 
-def _last_task(watched: Watched) -> str:
-    return next((line.strip(" *\n") for line in reversed(watched.lines) if line.startswith("TASK [")), "no task")
+def _last_step(watched: Watched) -> str:
+    return next((line.strip(" *\n") for line in reversed(watched.lines) if line.startswith(STEPS)), "no step")

@@ -209,8 +209,8 @@ def test_a_cluster_that_does_not_answer_and_wrong_variables_are_in_the_report(
     clusters["bad"].server.stop()
     inventory = written(tmp_path, clusters, fleet_retries=0, serving_stack_states={"prometeus": "provided"})
     output = check(tmp_path, inventory, "--check")
-    assert "bad: it could not be looked at" in output
-    assert "serving_stack_states.prometeus is no component. Did you mean prometheus?" in " ".join(output.split())
+    assert "bad: it could not be checked" in output
+    assert "serving_stack_states.prometeus is not a component. Did you mean prometheus?" in " ".join(output.split())
     assert all(recap(output, name)["failed"] == 1 for name in clusters)
 
 
@@ -250,4 +250,4 @@ def test_the_module_by_itself(tmp_path: Path, clusters: dict[str, Cluster]) -> N
     assert "components or choices cannot be used" in unknown["msg"]
     assert "driver" in unknown["msg"]
     assert "127.0.0.1:1" in no_control["msg"]
-    assert "components: each has to have wave, and one has not" in no_wave["msg"]
+    assert "components: one has no wave, which is required" in no_wave["msg"]

@@ -80,7 +80,7 @@ def test_variables_are_looked_through_before_anything_is_done(
     output = failed(play(name, inventory=inventory, **variables))
     assert "the inventory has a group controlplane" in output
     assert "Did you mean control_plane?" in output
-    assert "fleet_biuld is no variable of modelplane.fleet" in output
+    assert "fleet_biuld is not a variable of modelplane.fleet" in output
     assert "Did you mean fleet_build?" in output
     assert "value of fleet_invalid must be one of: fail, hold, got: ignore" in output
     assert "Error while resolving" not in output

@@ -18,10 +18,10 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import backend_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import backend_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import parse_url
 from ansible_collections.modelplane.fleet.tests.traffic.api_double import ApiDouble
 from ansible_collections.modelplane.fleet.tests.traffic.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.traffic.edges import STREAM_SECONDS, Edge

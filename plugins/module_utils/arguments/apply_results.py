@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The module `apply`: its arguments in, its result out."""
+"""Arguments and results of the module `apply`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply im
     Outcomes,
     Settings,
     Target,
+    is_failed,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.apply import run as run_apply
 
@@ -37,33 +38,33 @@ _MOST_WARNINGS = 20
 
 
 class ApplyError(Exception):
-    """Nothing could be done at all; the text says why and what to do."""
+    """Error before anything was applied; the message says what to do."""
 
 
 def run(params: Mapping[str, Any], *, check_mode: bool, diff: bool) -> tuple[dict[str, Any], list[str]]:
     """The result of the module for its arguments, and the warnings. Raises ApplyError."""
     try:
-        settings = _settings(params, check_mode)
-        outcomes = run_apply(settings)
+        outcomes = run_apply(settings(params, check_mode))
     except (cluster_options.ArgumentsError, StoreError, ApiError) as error:
         raise ApplyError(str(error)) from error
     everything = dict(_named(outcomes))
-    failed = [name for name, outcome in everything.items() if _failed(outcome)]
+    failed = [name for name, outcome in everything.items() if is_failed(outcome)]
     result: dict[str, Any] = {
-        "changed": any(isinstance(outcome, Applied) and outcome.changed for outcome in everything.values()),
-        "clusters": {name: told(outcome) for name, outcome in outcomes.clusters.items()},
+        "changed": outcomes.changed,
+        "clusters": {name: cluster_result(outcome) for name, outcome in outcomes.clusters.items()},
         "failed_clusters": failed,
     }
     if outcomes.control is not None:
-        result["control"] = told(outcomes.control)
+        result["control"] = cluster_result(outcomes.control)
     if failed:
-        result["msg"] = "\n".join(f"{name}: {told(everything[name])['msg']}" for name in failed)
+        result["msg"] = "\n".join(f"{name}: {cluster_result(everything[name])['msg']}" for name in failed)
     if diff:
-        result["diff"] = [entry for name, outcome in everything.items() for entry in _diffs(name, outcome)]
-    return result, _warnings(everything, failed if params["on_error"] == "report" else [])
+        result["diff"] = diffs(outcomes)
+    return result, warnings(outcomes, failures=params["on_error"] == "report")
 
 
-def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
+def settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
+    """Return what a run is asked to do. Raises ApplyError and ArgumentsError."""
     connections = cluster_options.connections(params)
     control = cluster_options.control_connection(params)
     if not connections and control is None:
@@ -80,9 +81,9 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
     if lease and control is None:
         raise ApplyError("lease is the lock on the control cluster: give control as well")
     folders: Mapping[str, Any] = params["folders"] or {}
-    strangers = sorted(set(folders) - set(connections))
-    if strangers:
-        raise ApplyError(f"folders names {strangers[0]}, which is none of clusters")
+    unknown = sorted(set(folders) - set(connections))
+    if unknown:
+        raise ApplyError(f"folders names {unknown[0]}, which is not in clusters")
     record = params.get("record") or ""
     objects = _objects(params)
     options = Options(
@@ -114,17 +115,17 @@ def _settings(params: Mapping[str, Any], check_mode: bool) -> Settings:
 
 
 def _objects(params: Mapping[str, Any]) -> list[Object]:
-    """The argument `objects`, looked through."""
+    """Return the validated argument `objects`."""
     objects: list[Object] = params.get("objects") or []
     if params.get("objects") is not None and not params.get("record"):
-        raise ApplyError("objects needs record, a name for what is applied this way")
+        raise ApplyError("objects needs record, the name of an inventory for them")
     if params.get("record") and not is_dns_label(params["record"]):
         raise ApplyError(
             f"record is {short_value(params['record'])}, and must be a name of lower case letters, digits and -, up to "
             "63 characters"
         )
     if params.get("record") and params["path"]:
-        raise ApplyError("path and record are given: a build has a record of its own")
+        raise ApplyError("path and record are given: a build has its own inventory")
     for index, value in enumerate(objects):
         if not (text(value, "apiVersion") and text(value, "kind") and text(value, "metadata", "name")):
             raise ApplyError(f"objects[{index}] has no apiVersion, kind or metadata.name")
@@ -141,18 +142,14 @@ def _connect(connection: Connection, check_mode: bool) -> Callable[[Client | Non
 
 
 def _named(outcomes: Outcomes) -> Iterator[tuple[str, Outcome]]:
-    """Every cluster by the name that messages use; the control cluster last."""
+    """Yield every cluster by its name in messages; the control cluster last."""
     yield from outcomes.clusters.items()
     if outcomes.control is not None:
         yield cluster_options.CONTROL, outcomes.control
 
 
-def _failed(outcome: Outcome) -> bool:
-    return isinstance(outcome, Failure) or outcome.failed
-
-
-def told(outcome: Outcome) -> dict[str, Any]:
-    """What became of a cluster, without the objects' content."""
+def cluster_result(outcome: Outcome) -> dict[str, Any]:
+    """Return what became of a cluster, without the content of objects."""
     if isinstance(outcome, Failure):
         return {"changed": False, "failed": True, "msg": outcome.message}
     return {
@@ -161,6 +158,7 @@ def told(outcome: Outcome) -> dict[str, Any]:
         "msg": _summary(outcome),
         "ready": outcome.ready,
         "objects": [_object(found) for found in outcome.results],
+        "kept": [f"{each.kind} {each.name}: {each.message}" for each in outcome.results if each.action == "skipped"],
         "notes": list(outcome.notes),
         "requests": dict(sorted(outcome.requests.items())),
     }
@@ -187,6 +185,11 @@ def _object(found: Result) -> dict[str, Any]:
     return entry if found.ready is None else {**entry, "ready": found.ready}
 
 
+def diffs(outcomes: Outcomes) -> list[dict[str, str]]:
+    """Return a diff for each object that changed."""
+    return [entry for name, outcome in _named(outcomes) for entry in _diffs(name, outcome)]
+
+
 def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
     if isinstance(outcome, Failure):
         return
@@ -200,13 +203,13 @@ def _diffs(cluster: str, outcome: Outcome) -> Iterator[dict[str, str]]:
         yield {"before_header": header, "after_header": header, "before": before, "after": after}
 
 
-def _warnings(everything: Mapping[str, Outcome], failed: list[str]) -> list[str]:
-    """Notes of all clusters, and failures where those do not fail the task."""
-    lines = [f"{name}: {told(everything[name])['msg']}" for name in failed]
+def warnings(outcomes: Outcomes, *, failures: bool) -> list[str]:
+    """Return the notes of all clusters, after what failed there where that is asked for."""
+    everything = list(_named(outcomes))
+    lines = [
+        f"{name}: {cluster_result(outcome)['msg']}" for name, outcome in everything if failures and is_failed(outcome)
+    ]
     lines += [
-        f"{name}: {note}"
-        for name, outcome in everything.items()
-        if isinstance(outcome, Applied)
-        for note in outcome.notes
+        f"{name}: {note}" for name, outcome in everything if isinstance(outcome, Applied) for note in outcome.notes
     ]
     return first_lines(lines, _MOST_WARNINGS, "and {} more, which the result has")

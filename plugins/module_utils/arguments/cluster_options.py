@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The arguments with which modules are told how to reach clusters, and what becomes of them."""
+"""Arguments of modules for connections to clusters, and their conversion to connections."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.connections import OPTIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     SecretRef,
 )
 
@@ -39,11 +38,11 @@ CLUSTERS: dict[str, Any] = {
 
 
 class ArgumentsError(Exception):
-    """What is wrong with the arguments, one line each."""
+    """Invalid arguments; the message has one line for each problem."""
 
 
 def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
-    """The connections of the argument `clusters`, by name, in their order; raises ArgumentsError."""
+    """Return the connections of the argument `clusters`, by name, in their order. Raises ArgumentsError."""
     limits = _limits(params)
     entries: Sequence[Mapping[str, Any]] = params.get("clusters") or ()
     found: dict[str, Connection] = {}
@@ -55,14 +54,17 @@ def connections(params: Mapping[str, Any]) -> dict[str, Connection]:
         elif name in found:
             problems.append(f"clusters[{index}].name: there are two clusters {name}")
         else:
-            found[name] = connection(name, entry, **limits)
+            try:
+                found[name] = connection(name, entry, **limits)
+            except ArgumentsError as error:
+                problems.append(str(error))
     if problems:
         raise ArgumentsError("\n".join(problems))
     return found
 
 
 def control_connection(params: Mapping[str, Any]) -> Connection | None:
-    """The connection of the argument `control`, None without; an empty one is that of kubectl."""
+    """Return the connection of the argument `control`, None without; an empty one uses the kubeconfig of kubectl."""
     given = params.get("control")
     if given is None:
         return None
@@ -70,19 +72,21 @@ def control_connection(params: Mapping[str, Any]) -> Connection | None:
 
 
 def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
-    """A connection of suboptions; those that are left out or None have their defaults."""
+    """Return a connection of suboptions; those that are left out or None have their defaults. Raises ArgumentsError."""
     texts = (
         *("kubeconfig", "kubeconfig_text", "context", "server", "token", "ca_file", "ca_text"),
         *("proxy", "tls_server_name", "impersonate"),
     )
     values: dict[str, Any] = {key: str(given[key]) for key in texts if given.get(key)}
-    secret, eks, gke = (_given(given.get(key)) for key in ("secret", "eks", "gke"))
+    secret = _given(given.get("secret"))
+    ways = {cloud: options for cloud in LOGINS if (options := _given(given.get(cloud)))}
+    if len(ways) > 1:
+        raise ArgumentsError(f"{name}: {' and '.join(ways)} are given. Give one way to reach the cluster")
     verify = given.get("verify")
     return Connection(
         name,
         secret=SecretRef(**secret) if secret else None,
-        eks=Eks(**eks) if eks else None,
-        gke=Gke(**{"project": "", **gke}) if gke else None,
+        login=next((LOGINS[cloud].of(**options) for cloud, options in ways.items()), None),
         verify=True if verify is None else bool(verify),
         **values,
         **more,
@@ -90,10 +94,10 @@ def connection(name: str, given: Mapping[str, Any], **more: Any) -> Connection:
 
 
 def forks(params: Mapping[str, Any]) -> int:
-    """How many clusters are worked on at a time; raises ArgumentsError."""
+    """Return the number of clusters to process concurrently. Raises ArgumentsError."""
     width = int(params.get("forks") or 0)
     if width < 1:
-        raise ArgumentsError("forks: has to be at least 1")
+        raise ArgumentsError("forks: must be at least 1")
     return width
 
 
@@ -104,11 +108,11 @@ def _given(options: Mapping[str, Any] | None) -> dict[str, str]:
 def _limits(params: Mapping[str, Any]) -> dict[str, Any]:
     timeout, retries, largest = params.get("timeout"), params.get("retries"), params.get("answer_limit")
     if timeout is not None and not 0 < timeout < float("inf"):
-        raise ArgumentsError("timeout: has to be a number of seconds above 0")
+        raise ArgumentsError("timeout: must be a number of seconds above 0")
     if retries is not None and retries < 0:
-        raise ArgumentsError("retries: has to be 0 or more")
+        raise ArgumentsError("retries: must be 0 or more")
     if largest is not None and largest < 1:
-        raise ArgumentsError("answer_limit: has to be at least 1 (MiB)")
+        raise ArgumentsError("answer_limit: must be at least 1 (MiB)")
     return {
         **({"timeout": float(timeout)} if timeout is not None else {}),
         **({"retries": int(retries)} if retries is not None else {}),

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What manifests and the control cluster say of a fleet, for modules that ask for some kinds of resources."""
+"""Resources of a fleet in manifests and on the control cluster, for modules that read some kinds."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ ARGUMENTS: dict[str, Any] = {
     "control": {"type": "dict", "options": OPTIONS},
     **cluster_options.LIMITS,
 }
-"""The argument spec of what `declared` reads."""
+"""Argument spec of the options that `declared` reads."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """`live`: what is on the control cluster, in wire form. `loaded`: what the manifests hold, which counts where both
-    have a name. `held`: names of clusters that stay as they are, whatever else is told of them."""
+    """Declared resources of a fleet.
+
+    `live`: resources on the control cluster, in wire format. `loaded`: those of the manifests, which override live ones
+    of the same name. `held`: names of clusters that stay unchanged."""
 
     live: list[Object]
     loaded: Loaded
@@ -44,7 +46,7 @@ class Declared:
 
 
 def manifests(module: AnsibleModule) -> Loaded:
-    """What the argument `resources` names. Errors fail the module, or are told as warnings (the argument `invalid`)."""
+    """Read the manifests of the argument `resources`. Errors fail the module or are warnings (argument `invalid`)."""
     loaded = build.read_manifests(module.params["resources"])
     if loaded.errors and (module.params["invalid"] == "fail" or not loaded.can_be_held):
         fail(module, loaded.errors)
@@ -53,8 +55,8 @@ def manifests(module: AnsibleModule) -> Loaded:
 
 
 def declared(module: AnsibleModule, kinds: Sequence[str]) -> Declared:
-    """All resources of `kinds` on the control cluster (the argument `control`), if there is one, and of any kind in the
-    manifests. What cannot be read fails the module."""
+    """Return all resources of `kinds` on the control cluster (the argument `control`), if there is one, and of any kind
+    in the manifests. Read errors fail the module."""
     loaded = manifests(module)
     live: list[Object] = []
     try:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The variables that the playbooks read, and what is wrong with those of an inventory."""
+"""Variables that the playbooks read, and their validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import SELECTOR_BUDGET
@@ -68,8 +70,7 @@ OF_FLEET: dict[str, Any] = {
         for name, option in SCHEDULING.items()
     },
 }
-"""Variables of the host of `control_plane`, as an Ansible argument spec. What a value may be beyond that is said by the
-module that takes it."""
+"""Variables of the host of `control_plane`, as an Ansible argument spec. Modules validate their values further."""
 LEAST: Mapping[str, float] = {
     "fleet_wait": 0,
     "fleet_rounds": 1,
@@ -87,7 +88,7 @@ LEAST: Mapping[str, float] = {
     "fleet_table_width": 60,
     "fleet_selector_budget": 1,
 }
-"""The least that a number may be."""
+"""Minimum values of numbers."""
 OF_CLUSTER: dict[str, Any] = {
     "fleet_drained": {"type": "bool"},
     "fleet_serving_stack": {"type": "str", "choices": ["managed", "provided"]},
@@ -106,8 +107,13 @@ KNOWN = frozenset(
 )
 
 
-OF_PLAYBOOKS = ("serving_stack_state", "existing_cluster_state", "eks_cluster_state", "gke_cluster_state")
-"""Variables that begin as those of roles, and say which tasks of a role a playbook runs."""
+_CLOUD_STATES = tuple(f"{name}_cluster_state" for name in registry.BY_NAME)
+OF_PLAYBOOKS = (
+    "serving_stack_state",
+    "existing_cluster_state",
+    *_CLOUD_STATES,
+)
+"""Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
@@ -115,7 +121,46 @@ _LIKE = {
     CONTROL_PLANE: re.compile("control(clusters?)?$"),
     WORKLOAD_CLUSTERS: re.compile("(workload|inference|fleet)?clusters?$|workloads?$"),
 }
-"""The groups that playbooks look for, and other names, without all but letters and digits, that mean them."""
+"""Groups that playbooks use, and patterns for similar names, reduced to letters and digits."""
+
+
+OF_HOSTS = (
+    *("fleet_cluster", "fleet_target", "fleet_drained", "fleet_serving_stack", "__fleet_cloud_name"),
+    *_CLOUD_STATES,
+)
+"""Variables of hosts of `workload_clusters` that `fleet_hosts` reads."""
+_INSTALLED = ("gateway.networking.k8s.io", "inference.networking.k8s.io", "leaderworkerset.x-k8s.io", "metallb.io")
+"""API groups that the serving stack and the gateway of the control cluster serve."""
+
+
+def fleet_hosts(
+    fleet: Mapping[str, Any], clusters: Mapping[str, Mapping[str, Any]], play_hosts: Collection[str]
+) -> dict[str, Any]:
+    """Return what the hosts of an inventory are to a run, in the order of `clusters`: variables by host.
+
+    `fleet`: the variables of the host of the fleet. `play_hosts`: the hosts of this run.
+    """
+    names = {host: str(variables.get("fleet_cluster") or host) for host, variables in clusters.items()}
+    files = [host for host in clusters if clusters[host].get("fleet_target") != connections.KUBERNETES]
+    here = [clusters[host] for host in clusters if host in play_hosts]
+    managed = {str(variables.get("fleet_serving_stack") or "managed") for variables in here}
+    managed.add(str(fleet.get("fleet_control_gateway") or "managed"))
+    drained = [names[host] for host in clusters if boolean(clusters[host].get("fleet_drained") or False, strict=False)]
+    return {
+        "names": list(names.values()),
+        "declared": [names[host] for host in files],
+        "others": [names[host] for host in clusters if host not in play_hosts and host not in files],
+        "drain": list(dict.fromkeys([*_listed(fleet.get("fleet_drain")), *drained])),
+        "absent": [variables["__fleet_cloud_name"] for variables in here if "__fleet_cloud_name" in variables],
+        "removes": any(variables.get(name) == "absent" for variables in here for name in _CLOUD_STATES),
+        "promised": list(_INSTALLED) if managed == {"managed"} else [],
+    }
+
+
+def _listed(value: Any) -> list[str]:
+    """Return names that are given one by one, in a list, or with commas between."""
+    given = value if isinstance(value, (list, tuple)) else [value or ""]
+    return [name.strip() for each in given for name in str(each).split(",") if name.strip()]
 
 
 def problems(
@@ -127,10 +172,10 @@ def problems(
     of_roles: Mapping[str, Collection[str]] = _NONE,
     groups: Mapping[str, Collection[str]] = _NONE,
 ) -> list[str]:
-    """A line for each thing that is wrong: with the variables of the host of the fleet, and of those of clusters (by
-    host). `build`: whether there have to be manifests and a build folder. `of_roles`: what variables of roles begin
-    with, and those that there are. `groups`: the groups of the inventory with their hosts. Of what makes up a
-    connection no value is repeated."""
+    """Return a line for each problem of the variables of the host of the fleet and of those of clusters (by host).
+
+    `build`: manifests and a build folder are required. `of_roles`: known variables of roles by their prefix. `groups`:
+    groups of the inventory with their hosts. Messages do not contain values of connections."""
     known = {PREFIX: KNOWN, **{prefix: {*names, *OF_PLAYBOOKS} for prefix, names in of_roles.items()}}
     found = misnamed(groups) + _unknown({host: fleet, **clusters}, known)
     found += [f"{host}: {message}" for message in _wrong(fleet, OF_FLEET)]
@@ -146,39 +191,39 @@ def problems(
     except connections.ConnectionsError as error:
         found += error.problems
     if build and not fleet.get("fleet_build"):
-        found.append(f"{host}: fleet_build is not set: it is the folder for what is built")
+        found.append(f"{host}: fleet_build is not set: set it to the build folder")
     if build and not (fleet.get("fleet_resources") or control or fleet.get("fleet_control")):
-        found.append(f"{host}: fleet_resources is not set: it says where the manifests of the fleet are")
+        found.append(f"{host}: fleet_resources is not set: set it to the manifests of the fleet")
     return found
 
 
 def misnamed(groups: Mapping[str, Collection[str]]) -> list[str]:
-    """A line for each group that playbooks look for in vain while there is one with a similar name, and one for an
-    inventory with hosts none of which is of the fleet. No inventory at all is fine: a fleet may be files only."""
+    """Return a line for each missing group while there is one with a similar name, and one for an inventory without a
+    host of the fleet. An empty inventory is accepted: a fleet may be files only."""
     if not set(groups.get("all") or ()) - {"localhost"}:
         return []
     others = [name for name in sorted(groups) if groups[name] and name not in ("all", "ungrouped")]
     missing = [name for name in _LIKE if not groups.get(name)]
     found = []
-    # A group that is there and empty, as with a source that has found no cluster yet, is not misspelt.
+    # An existing empty group, as of an inventory plugin that has found no cluster yet, is not misspelt.
     for name in (each for each in missing if each not in groups):
         alike = _alike(name, others)
         if alike:
             found.append(
-                f"the inventory has a group {alike}, which no playbook of modelplane.fleet reads, and no host in "
+                f"the inventory has a group {alike}, which no playbook of modelplane.fleet uses, but no host in "
                 f"{name}. Did you mean {name}?"
             )
     if not found and len(missing) == 2:
         shown = f"its groups are {', '.join(others[:10])}" if others else "its hosts are in no group"
         found.append(
-            f"nothing of the fleet is a host of the inventory: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, "
-            f"and {shown}. Name them so, or run without an inventory (-i localhost,) for a fleet that is files only"
+            f"the inventory has no host of the fleet: no host is in {CONTROL_PLANE} or {WORKLOAD_CLUSTERS}, and "
+            f"{shown}. Use these groups, or run without an inventory (-i localhost,) for a fleet of files only"
         )
     return found
 
 
 def _alike(name: str, names: Iterable[str]) -> str:
-    """Return the name of the group that was meant, "" for none."""
+    """Return the name of a group that is probably a misspelling, "" for none."""
     others = [each for each in names if each not in _LIKE]
     # Kubespray's kube_control_plane is a group of its own.
     near = nearest(name, others, MISSPELT)
@@ -190,37 +235,37 @@ def _folded(name: str) -> str:
 
 
 def _unknown(hosts: Mapping[str, Mapping[str, Any]], known: Mapping[str, Collection[str]]) -> list[str]:
-    """Variables that nobody reads, and begin as those do that somebody reads. One that all hosts have is told once."""
+    """Return a line for each unknown variable with a known prefix, with one of its hosts."""
     of_variable: dict[str, list[str]] = {}
     for host, variables in hosts.items():
         for name in variables:
             if any(name.startswith(prefix) and name not in names for prefix, names in known.items()):
                 of_variable.setdefault(name, []).append(host)
     return [
-        f"{some(found, 1)}: {name} is no variable of modelplane.fleet{_hint(name, known)}"
+        f"{some(found, 1)}: {name} is not a variable of modelplane.fleet{_hint(name, known)}"
         for name, found in sorted(of_variable.items())
     ]
 
 
 def _hint(name: str, known: Mapping[str, Collection[str]]) -> str:
     prefix = next(each for each in known if name.startswith(each))
-    # What all of them begin with would make all of them look alike.
+    # The common prefix would make all names similar.
     hint = nearest_key(name.removeprefix(prefix), (each.removeprefix(prefix) for each in known[prefix]))
-    hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Give one of your own another name"
+    hint = hint.replace("mean ", f"mean {prefix}") if hint.startswith("Did") else "Rename your own variables"
     return f", which all begin with {prefix}. {hint}" if prefix == PREFIX else f"'s roles. {hint}"
 
 
 def network_problems(sources: Mapping[str, Any] | None, name: str) -> list[str]:
-    """A line for each thing that is wrong with `network_sources`, which is called `name`."""
+    """Return a line for each problem of `network_sources`, whose name in messages is `name`."""
     given = {key: places for key, places in (sources or {}).items() if places is not None}
     found = [
-        f"{name}.{key}: {place!r} is no name of a namespace"
+        f"{name}.{key}: {place!r} is not a valid name of a namespace"
         for key, places in given.items()
         for place in places
         if not is_dns_label(place)
     ]
     if given.get("gateway") == []:
-        found.append(f"{name}.gateway is empty, so that no request would reach an engine: name where gateways run")
+        found.append(f"{name}.gateway is empty, so no request would reach an engine: give the namespaces of gateways")
     return found
 
 
@@ -231,7 +276,7 @@ def _wrong(variables: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterable[st
         return [f"unknown key {error}" if isinstance(error, UnsupportedError) else str(error) for error in found.errors]
     read = found.validated_parameters
     wrong = [
-        f"{name} is {read[name]:g}, and must be at least {least:g}"
+        f"{name} is {read[name]:g} and must be at least {least:g}"
         for name, least in LEAST.items()
         if read.get(name) is not None and not least <= read[name] < float("inf")
     ]

@@ -1,39 +1,40 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The Python packages that modules need, and how one that is missing is told."""
+"""Python packages that modules need, and the error for missing ones."""
 
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import KUBERNETES_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import URLLIB3_IMPORT_ERROR
 from ansible_collections.modelplane.fleet.plugins.module_utils._yaml import YAML_IMPORT_ERROR
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-# Those that are only imported when a module needs them.
-_LATE = {AWS_PACKAGE: load_aws, GOOGLE_PACKAGE: load_google}
-_ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "kubernetes": KUBERNETES_IMPORT_ERROR}
+_NONE: Mapping[str, Callable[[], Any]] = MappingProxyType({})
+_ERRORS = {"pydantic": PYDANTIC_IMPORT_ERROR, "PyYAML": YAML_IMPORT_ERROR, "urllib3": URLLIB3_IMPORT_ERROR}
 
 
-def need(module: AnsibleModule, *packages: str) -> None:
-    """Fail with the name of the first of the packages (pydantic, PyYAML, kubernetes, boto3, google-auth) that cannot be
-    imported."""
-    for package in packages:
-        error = _late_error(package) if package in _LATE else _ERRORS[package]
+def need(module: AnsibleModule, *packages: str, late: Mapping[str, Callable[[], Any]] = _NONE) -> None:
+    """Fail with the name of the first of the packages (pydantic, PyYAML, urllib3) that cannot be imported.
+
+    `late`: packages that are only imported when they are needed, with their import functions.
+    """
+    errors = {package: _late_error(load) for package, load in late.items()}
+    for package, error in {**errors, **{package: _ERRORS[package] for package in packages}}.items():
         if error:
             module.fail_json(msg=missing_required_lib(package), exception=error)
 
 
-def _late_error(package: str) -> str | None:
+def _late_error(load: Callable[[], Any]) -> str | None:
     try:
-        _LATE[package]()
+        load()
     except ImportError:
         return traceback.format_exc()
     return None

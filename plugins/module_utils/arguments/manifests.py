@@ -1,15 +1,24 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What the modules share: arguments, how problems are told."""
+"""Arguments of modules that read manifests, and the reporting of problems."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.inventory_variables import (
+    IMAGES,
+    NETWORK,
+    SCHEDULING,
+    network_problems,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.libraries import need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import STREAM_GRACE_SECONDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
@@ -18,7 +27,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE, StoreError
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import ManifestError, Outcome, Settings
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import (
+    ManifestError,
+    Outcome,
+    Settings,
+    touched,
+)
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -29,11 +43,30 @@ RESOURCES: dict[str, Any] = {
 }
 ENDPOINT_HOSTS: dict[str, Any] = {"endpoint_hosts": {"type": "list", "elements": "str", "default": []}}
 # A person reads some; the whole list is in the result.
+BUILD: dict[str, Any] = {
+    **RESOURCES,
+    "resources": {"type": "list", "elements": "path", "default": []},
+    "drain": {"type": "list", "elements": "str", "default": []},
+    "hosts": {"type": "list", "elements": "str", "default": []},
+    **SCHEDULING,
+    **ENDPOINT_HOSTS,
+    "path": {"type": "path", "required": True},
+    "lock_timeout": {"type": "float", "default": 60},
+    "allow_empty": {"type": "bool", "default": False},
+    "observations": {"type": "path"},
+    "rollout": {"type": "int", "default": 1},
+    "images": {"type": "dict", "options": {name: {"type": "str"} for name in IMAGES}},
+    "stream_grace": {"type": "int", "default": STREAM_GRACE_SECONDS},
+    **NETWORK,
+    "table_width": {"type": "int", "default": 72},
+}
+"""The counterpart of the doc fragment `build`."""
+_LEAST = {"table_width": 60, "rollout": 1, "stream_grace": 0, "lock_timeout": 0}
 _MOST_WARNINGS = 20
 
 
 def prepare(module: AnsibleModule) -> None:
-    """Fail with the name of the package when one that is needed is not installed; go where paths start from."""
+    """Fail when a required package is not installed; change to the folder that relative paths start from."""
     need(module, "pydantic", "PyYAML")
     if module.params["chdir"]:
         try:
@@ -42,9 +75,19 @@ def prepare(module: AnsibleModule) -> None:
             module.fail_json(msg=f"chdir: {module.params['chdir']}: {error.strerror}")
 
 
-def settings(module: AnsibleModule) -> Settings:
-    """The module's arguments as a run takes them."""
-    params = module.params
+def check_build(module: AnsibleModule) -> None:
+    """Fail when an argument of BUILD has a value that no build can use."""
+    for name, least in _LEAST.items():
+        if module.params[name] < least:
+            must = f"be at least {least}" if least else "not be negative"
+            module.fail_json(msg=f"{name} is {module.params[name]}, and must {must}")
+    for problem in network_problems(module.params["network_sources"], "network_sources"):
+        module.fail_json(msg=problem)
+
+
+def settings(module: AnsibleModule, given: Mapping[str, Any] | None = None) -> Settings:
+    """Return the module's arguments, or those that are given in their place, as a build takes them."""
+    params = module.params if given is None else given
     return Settings(
         resources=tuple(params["resources"]),
         folder=params["path"] or "",
@@ -67,7 +110,7 @@ def settings(module: AnsibleModule) -> Settings:
 
 
 def endpoint_hosts(module: AnsibleModule) -> AllowedHosts:
-    """The argument `endpoint_hosts`."""
+    """Return the argument `endpoint_hosts`."""
     try:
         return AllowedHosts.of(module.params["endpoint_hosts"])
     except ValueError as error:
@@ -83,9 +126,16 @@ def _composing(params: Mapping[str, Any]) -> Composing:
 
 
 def run(module: AnsibleModule, action: Callable[[Settings], Outcome], given: Settings) -> Outcome:
-    """Do it, and tell what a user can cause as a plain failure."""
-    try:
+    """Return the outcome of a build, and fail as `failures` does."""
+    with failures(module):
         return action(given)
+
+
+@contextlib.contextmanager
+def failures(module: AnsibleModule) -> Iterator[None]:
+    """Fail with what keeps a build from being made."""
+    try:
+        yield
     except ManifestError as error:
         fail(module, error.problems)
     except (StoreError, PlanError) as error:
@@ -100,15 +150,42 @@ def fail(module: AnsibleModule, problems: Sequence[Problem]) -> NoReturn:
     raise SystemExit(1)
 
 
+def build_result(outcome: Outcome, width: int) -> dict[str, Any]:
+    """Return what a build decided and changed, with tables of lines of at most `width` characters."""
+    return {
+        "table": table.table(outcome.plan, width),
+        "services": table.services_table(outcome.plan, width),
+        "summary": table.document(outcome.plan)["summary"],
+        "added": list(outcome.changes.added),
+        "modified": list(outcome.changes.changed),
+        "removed": list(outcome.changes.removed),
+        "clusters": touched(outcome),
+    }
+
+
+def build_warnings(outcome: Outcome) -> list[str]:
+    """Return the warnings of a build that are of no manifest."""
+    unknown = [
+        f"{name} was observed and is no InferenceCluster of the manifests, so what was seen of it is ignored"
+        for name in outcome.plan.unknown_clusters
+    ]
+    return [*outcome.warnings, *outcome.plan.warnings, *unknown]
+
+
 def warn(module: AnsibleModule, loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> None:
-    """Tell warnings, with `errors` the errors whose resources are held, and `more`, as warnings of the task."""
-    lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
-    for line in first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.resource_info returns all of them"):
+    """Add warnings to the task, with `errors` the errors whose resources are held, and `more`."""
+    for line in warnings(loaded, errors=errors, more=more):
         module.warn(line)
 
 
+def warnings(loaded: Loaded, *, errors: bool = True, more: Sequence[str] = ()) -> list[str]:
+    """Return the warnings of manifests, as `warn` adds them."""
+    lines = [*more, *map(str, (*(loaded.errors if errors else ()), *loaded.warnings))]
+    return first_lines(lines, _MOST_WARNINGS, "and {} more; modelplane.fleet.resource_info returns all of them")
+
+
 def file_diff(outcome: Outcome) -> list[dict[str, str]]:
-    """A diff per file but the picture, with secrets masked."""
+    """Return a diff per file except the report page, with secrets masked."""
     changes = outcome.changes
     return [
         {
@@ -123,6 +200,6 @@ def file_diff(outcome: Outcome) -> list[dict[str, str]]:
 
 
 def _masked_after(before: str, after: str) -> str:
-    """The new text, masked; where nothing but what is masked changed, the mask says so."""
+    """Return the new text, masked, with a note in the mask if only masked values changed."""
     shown = masked(after)
     return shown.replace(MASK, f"{MASK} (changed)") if before != after and shown == masked(before) else shown

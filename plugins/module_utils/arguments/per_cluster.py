@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What modules share that do the same on each of several clusters: the work, and how it is told."""
+"""Execution of the same work on several clusters, and its results, for modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Work = Callable[[Client], dict[str, Any]]
 
 @contextlib.contextmanager
 def control_client(module: AnsibleModule) -> Iterator[Client | None]:
-    """A client of the control cluster; None without one, or when it cannot be reached: what needs it tells why."""
+    """Yield a client of the control cluster; None without one, or when it is unreachable, which its users report."""
     given = cluster_options.control_connection(module.params)
     with contextlib.ExitStack() as stack:
         control: Client | None = None
@@ -35,49 +35,51 @@ def control_client(module: AnsibleModule) -> Iterator[Client | None]:
 def on_each(
     module: AnsibleModule, work: Work, connections: Mapping[str, Connection] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """What the work came to on each cluster of the argument `clusters` (or of `connections`), all at once.
+    """Return the result of the work on each cluster of the argument `clusters` (or of `connections`), concurrently.
 
-    Every result has `changed`, `failed` and `msg`; a cluster where it raised ApiError has no more. Raises
-    ArgumentsError.
+    Every result has `changed`, `failed` and `msg`, and only these after an ApiError. Raises ArgumentsError.
     """
     chosen = cluster_options.connections(module.params) if connections is None else connections
 
     def task(connection: Connection, control: Client | None) -> Callable[[], dict[str, Any]]:
-        def there() -> dict[str, Any]:
+        def connected() -> dict[str, Any]:
             with connect(connection, control, write_cache=not module.check_mode) as client:
                 return work(client)
 
-        return there
+        return connected
 
     with control_client(module) as control:
         tasks = {name: task(connection, control) for name, connection in chosen.items()}
         outcomes = fan_out(tasks, cluster_options.forks(module.params))
     return {
-        name: {"changed": False, "failed": isinstance(told, ApiError), "msg": ""}
-        | ({"msg": str(told)} if isinstance(told, ApiError) else told)
-        for name, told in outcomes.items()
+        name: {"changed": False, "failed": isinstance(outcome, ApiError), "msg": ""}
+        | ({"msg": str(outcome)} if isinstance(outcome, ApiError) else outcome)
+        for name, outcome in outcomes.items()
     }
 
 
-def end(module: AnsibleModule, found: Mapping[str, Mapping[str, Any]], *, may_fail: bool = True) -> NoReturn:
-    """End the module with what came of each cluster, as its argument `on_error` says; what is named `control` is told
-    beside the others when the module has that argument. Without `may_fail` it succeeds in any case."""
-    failed = [name for name, told in found.items() if told["failed"]]
-    result: dict[str, Any] = {"changed": any(told["changed"] for told in found.values()), "failed_clusters": failed}
+def end(module: AnsibleModule, results: Mapping[str, Mapping[str, Any]], *, may_fail: bool = True) -> NoReturn:
+    """End the module with the results of all clusters, according to its argument `on_error`.
+
+    The result named `control` is separate from the others when the module has that argument. Without `may_fail` the
+    module always succeeds."""
+    failed = [name for name, result in results.items() if result["failed"]]
+    changed = any(result["changed"] for result in results.values())
+    whole: dict[str, Any] = {"changed": changed, "failed_clusters": failed}
     if failed:
-        result["msg"] = "\n".join(f"{name}: {found[name]['msg']}" for name in failed)
-    clusters = dict(found)
+        whole["msg"] = "\n".join(f"{name}: {results[name]['msg']}" for name in failed)
+    clusters = dict(results)
     if module.params["control"] is not None and cluster_options.CONTROL in clusters:
-        result["control"] = clusters.pop(cluster_options.CONTROL)
-    result["clusters"] = clusters
+        whole["control"] = clusters.pop(cluster_options.CONTROL)
+    whole["clusters"] = clusters
     if failed and may_fail and module.params["on_error"] == "fail":
-        module.fail_json(**result)
-    module.exit_json(**result)
+        module.fail_json(**whole)
+    module.exit_json(**whole)
 
 
 @contextlib.contextmanager
-def telling_arguments(module: AnsibleModule) -> Iterator[None]:
-    """Fail with what is wrong with the arguments."""
+def reported_arguments(module: AnsibleModule) -> Iterator[None]:
+    """Fail with the problems of the arguments."""
     try:
         yield
     except cluster_options.ArgumentsError as error:

@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import load_aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
 
 # What AWS adds for programs: a request as it was signed (with its session token), and a blob only AWS can read.
 _FOR_PROGRAMS = re.compile(r"\s*(The Canonical String for this request|Encoded authorization failure message).*", re.S)
@@ -38,7 +39,7 @@ _PASSING = {
 }
 # What to do about exceptions of the SDK itself, by the beginning of their names.
 _OF_SDK = (
-    (("SSO", "UnauthorizedSSO", "Token", "Login"), advice("ExpiredToken", "")),
+    (("SSO", "UnauthorizedSSO", "Token", "Login"), hint_for("ExpiredToken", "")),
     (("SSLError",), "Give the certificates that AWS is reached with as aws_ca_bundle, or in AWS_CA_BUNDLE"),
     (
         ("Endpoint", "Connect", "ReadTimeout", "Proxy", "HTTPClient"),
@@ -51,14 +52,50 @@ _OF_SDK = (
 )
 
 
+# Answers that there is no such object, and that there is one already.
+_ABSENT = re.compile(r".*NotFound(Exception)?|NoSuchEntity|InvalidLaunchTemplate(Id|Name)\.NotFound.*")
+_EXISTS = re.compile(
+    r"EntityAlreadyExists|FileSystemAlreadyExists|MountTargetConflict|InvalidGroup\.Duplicate|InvalidPermission\.Duplicate"
+    r"|InvalidSubnet\.Conflict|Resource\.AlreadyAssociated|RouteAlreadyExists"
+    r"|InvalidLaunchTemplateName\.AlreadyExistsException"
+)
+# Answers that another change has to end first. What is in use may be let go of a moment later.
+_BUSY = re.compile(r"FileSystemInUse|Incorrect(FileSystemLifeCycle|MountTarget)?State|.*ConcurrentModification.*")
+Meaning = Literal["absent", "exists", "outdated", "busy", ""]
+
+
 class AwsError(CloudError):
-    """AWS refuses something, cannot be reached, or something there failed."""
+    """AWS refuses something, cannot be reached, or something there failed. `meaning`: the meaning of the answer where
+    its code alone does not say it."""
 
     cloud = "AWS"
 
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
+        super().__init__(what, message, code=code, hint=hint, passing=passing)
+        self.meaning: Meaning = ""
+
     @property
     def passing(self) -> bool:
-        return self.code in _PASSING
+        return (self.code in _PASSING or super().passing) and not self.meaning
+
+    @property
+    def absent(self) -> bool:
+        return self._means("absent", _ABSENT)
+
+    @property
+    def exists(self) -> bool:
+        return self._means("exists", _EXISTS)
+
+    @property
+    def outdated(self) -> bool:
+        return self.meaning == "outdated"
+
+    @property
+    def busy(self) -> bool:
+        return self._means("busy", _BUSY)
+
+    def _means(self, meaning: Meaning, codes: re.Pattern[str]) -> bool:
+        return self.meaning == meaning if self.meaning else bool(codes.fullmatch(self.code))
 
 
 @contextmanager
@@ -73,21 +110,16 @@ def guarded(what: str) -> Iterator[None]:
     except aws.ClientError as error:
         told = error.response.get("Error", {})
         code, message = str(told.get("Code") or "Unknown"), _shown(str(told.get("Message") or ""))
-        raise AwsError(what, message, code=code, hint=advice(code, message)) from None
+        raise AwsError(what, message, code=code, hint=hint_for(code, message)) from None
     except aws.BotoCoreError as error:
         code, message = type(error).__name__, _shown(str(error))
         hint = next((told for names, told in _OF_SDK if code.startswith(names)), "")
-        raise AwsError(what, message, code=code, hint=hint or advice(code, message)) from None
+        raise AwsError(what, message, code=code, hint=hint or hint_for(code, message)) from None
 
 
 def is_code(error: AwsError, *codes: str) -> bool:
     """Whether AWS answered with one of these codes. That something is absent is only ever known by a code."""
     return error.code in codes
-
-
-def passing(error: AwsError) -> bool:
-    """Whether it may be well the next time: AWS was busy or could not be reached."""
-    return error.passing
 
 
 def _shown(message: str) -> str:

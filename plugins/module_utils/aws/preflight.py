@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What has to be known of an account before a planned EKS cluster is made in it. Reads only."""
+"""Preflight of a planned EKS cluster: reads of its account."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures, results
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import preflight
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.described import plain_tags
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import CLUSTER_TAG
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.observed import ours
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.preflight import Found
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.regions import holds_control_plane
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
 
 Plan = Mapping[str, Any]
 
-# Whoever may make a cluster need not have every right to look: what cannot be looked at is told, and stops nothing.
+_KEYS = ("name", "object", "region", "version", "tags", "vpc", "subnets", "zones", "node_groups", "launch_templates")
+# Not everyone who may create a cluster may read all of this: what cannot be read is a warning.
 _DENIED = (
     "AccessDenied",
     "AccessDeniedException",
@@ -30,48 +33,66 @@ _DENIED = (
     "OperationNotPermitted",
     "UnauthorizedOperation",
 )
-# AWS tells soon enough, and clearly, what is wrong with these.
+# AWS says soon enough, and clearly, what is wrong with these.
 _BEST_EFFORT = ("versions", "quotas")
 _NO_RESERVATION = ("InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed")
 
 
 @dataclass(frozen=True)
-class Look:
-    """Whose credentials these are (empty when AWS refuses them), what was found, what could not be looked at because
-    something is wrong (`problems`), and what could not be looked at for want of a right (`warnings`)."""
+class Reading:
+    """`account`, `arn`: those of the credentials, empty when AWS refuses them. `verdict`: what could not be read:
+    problems where something is wrong, warnings where a right is missing."""
 
     account: str
     arn: str
     found: Found
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    verdict: Verdict
 
 
-def look(account: Account, plan: Plan | None) -> Look:
-    """Ask AWS all that the judgement of a plan needs; without a plan, who we are and which zones there are."""
+def check(module: Any) -> dict[str, Any]:
+    """Return the results of the module cloud_preflight_info. Raises CloudError."""
+    params = module.params
+    plan = params["plan"]
+    if plan is not None:
+        task.check_plan(params, _KEYS, "region")
+    reading = read(session.account(module), plan)
+    verdicts = [reading.verdict]
+    if plan and reading.account:
+        verdicts.append(preflight.judge(plan, reading.found, params["others"]))
+    return {
+        "account": reading.account,
+        "arn": reading.arn,
+        "zones": list(reading.found.zones or ()),
+        "subnet_zones": dict(reading.found.subnet_zones),
+        "zones_fit": not plan or preflight.zones_fit(plan, reading.found),
+        **results(*verdicts),
+    }
+
+
+def read(account: Account, plan: Plan | None) -> Reading:
+    """Read all that the judgement of a plan needs; without a plan, who we are and which zones there are."""
     region = account.region
     try:
         with guarded(f"ask AWS in {region} whose credentials these are"):
             caller = account.client("sts").get_caller_identity()
     except AwsError as error:
-        return Look("", "", Found(region), problems=(str(error),))
-    read, failed = at_once(_work(account, plan), AwsError)
-    version, node_groups = read.get("there") or ("", frozenset())
+        return Reading("", "", Found(region), Verdict((str(error),), ()))
+    got, failed = at_once(_work(account, plan), AwsError)
+    version, node_groups = got.get("there") or ("", frozenset())
     found = Found(
         region,
-        zones=read.get("zones"),
-        subnet_zones=read.get("subnets") or {},
-        offerings=read.get("offerings"),
-        types=read.get("types"),
-        versions=read.get("versions"),
-        reservations={name.partition(" ")[2]: value for name, value in read.items() if name.startswith("reservation ")},
-        quotas=read.get("quotas") or {},
+        zones=got.get("zones"),
+        subnet_zones=got.get("subnets") or {},
+        offerings=got.get("offerings"),
+        types=got.get("types"),
+        versions=got.get("versions"),
+        reservations={name.partition(" ")[2]: value for name, value in got.items() if name.startswith("reservation ")},
+        quotas=got.get("quotas") or {},
         version=version,
         node_groups=node_groups,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
-    problems, warnings = failures(failed, passed)
-    return Look(str(caller["Account"]), str(caller["Arn"]), found, problems, warnings)
+    return Reading(str(caller["Account"]), str(caller["Arn"]), found, failures(failed, passed))
 
 
 def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
@@ -112,10 +133,13 @@ def _zones(account: Account) -> tuple[str, ...]:
 
 def _subnets(account: Account, plan: Plan) -> dict[str, str]:
     """Return the zones of the subnets that the cluster has already, by range. They are all in one VPC."""
+    plan_owner = OWNERS.of(KINDS["subnet"], {"Tags": plan["tags"]})
     with guarded(f"list the subnets of {plan['name']} in {account.region}"):
         filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [plan["name"]]}]
         pages = account.client("ec2").get_paginator("describe_subnets").paginate(Filters=filters)
-        found = [subnet for page in pages for subnet in page["Subnets"] if ours(plain_tags(subnet.get("Tags")), plan)]
+        found = [
+            subnet for page in pages for subnet in page["Subnets"] if OWNERS.of(KINDS["subnet"], subnet) == plan_owner
+        ]
     vpcs = Counter(subnet["VpcId"] for subnet in found)
     vpc = max(sorted(vpcs), key=vpcs.__getitem__, default="")
     return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in found if subnet["VpcId"] == vpc}
@@ -143,7 +167,7 @@ def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _versions(account: Account) -> dict[str, str]:
-    """The status of each version that EKS has."""
+    """Return the status of each version that EKS has."""
     with guarded(f"list the Kubernetes versions of EKS in {account.region}"):
         pages = account.client("eks").get_paginator("describe_cluster_versions").paginate()
         return {
@@ -154,12 +178,12 @@ def _versions(account: Account) -> dict[str, str]:
 
 
 def _status(older: str) -> str:
-    """The older field `status` in the words of `versionStatus`."""
+    """Return the older field `status` in the words of `versionStatus`."""
     return older.upper().replace("-", "_")
 
 
 def _there(account: Account, name: str) -> tuple[str, frozenset[str]]:
-    """The version and the node groups of the cluster, where it is there already."""
+    """Return the version and the node groups of the cluster; empty where it does not exist yet."""
     eks = account.client("eks")
     try:
         with guarded(f"describe EKS cluster {name}"):
@@ -174,7 +198,7 @@ def _there(account: Account, name: str) -> tuple[str, frozenset[str]]:
 
 
 def _reservation(account: Account, name: str) -> Any:
-    """A capacity reservation as EC2 describes it, None for one that does not exist."""
+    """Return a capacity reservation as EC2 describes it, None for one that does not exist."""
     try:
         with guarded(f"describe capacity reservation {name}"):
             found = account.client("ec2").describe_capacity_reservations(CapacityReservationIds=[name])
@@ -186,7 +210,7 @@ def _reservation(account: Account, name: str) -> Any:
 
 
 def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
-    """vCPUs that may run at once, by quota."""
+    """Return the vCPUs that may run at once, by quota."""
     return {code: _quota(account, code) for code in codes}
 
 

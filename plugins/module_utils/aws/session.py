@@ -16,13 +16,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
-# The names are those of amazon.aws, so that one dictionary of module_defaults serves both.
 ARGUMENTS: dict[str, Any] = {
-    "region": {"type": "str", "required": True},
+    "region": {"type": "str"},
     "profile": {"type": "str"},
     "access_key": {"type": "str", "no_log": True},
     "secret_key": {"type": "str", "no_log": True},
     "session_token": {"type": "str", "no_log": True},
+    "role_arn": {"type": "str"},
     "endpoint_url": {"type": "str"},
     "aws_ca_bundle": {"type": "path"},
 }
@@ -46,22 +46,27 @@ class Account:
             self._more["endpoint_url"] = endpoint_url
         if ca_bundle:
             self._more["verify"] = ca_bundle
-        self._clients: dict[str, Any] = {}
+        self._clients: dict[tuple[str, bool], Any] = {}
         self._lock = threading.Lock()
 
-    def client(self, service: str) -> Any:
-        """The client of a service ("eks"), made when it is first asked for; raises AwsError."""
+    def client(self, service: str, *, again: bool = True) -> Any:
+        """Return the client of a service ("eks"), made when it is first asked for; raises AwsError.
+
+        `again`: whether it may send a call again by itself; not where that could create an object twice.
+        """
         with self._lock:
-            if service not in self._clients:
+            if (service, again) not in self._clients:
                 with guarded(f"connect to AWS ({service}, {self.region})"):
-                    config = load_aws().Config(**_SETTINGS)
-                    self._clients[service] = self._session.create_client(service, config=config, **self._more)
-            return self._clients[service]
+                    settings = {**_SETTINGS, **({} if again else {"retries": {"total_max_attempts": 1}})}
+                    config = load_aws().Config(**settings)
+                    client = self._session.create_client(service, config=config, **self._more)
+                    self._clients[service, again] = client
+            return self._clients[service, again]
 
 
 def account(module: Any) -> Account:
     """The account that the arguments of a module name; fails the module where there is none."""
-    libraries.need(module, AWS_PACKAGE)
+    libraries.need(module, late={AWS_PACKAGE: load_aws})
     try:
         return from_params(module.params)
     except AwsError as error:
@@ -76,10 +81,45 @@ def from_params(params: Mapping[str, Any]) -> Account:
     session = _session(given)
     _check_region(session, given)
     _check_credentials(session, given)
+    account = Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
+    return _assumed(account, given) if given["role_arn"] else account
+
+
+class _Role:
+    """Provider of credentials for a session of the SDK: those of a role, renewed before they end."""
+
+    METHOD = CANONICAL_NAME = "assume-role"
+
+    def __init__(self, credentials: Any) -> None:
+        self._credentials = credentials
+
+    def load(self) -> Any:
+        return self._credentials
+
+
+def _assumed(account: Account, given: Mapping[str, str]) -> Account:
+    """Return an account in the name of a role. Raises AwsError."""
+    aws, role = load_aws(), given["role_arn"]
+    asked = {"RoleArn": role, "RoleSessionName": "modelplane-fleet"}
+    refresher = aws.create_assume_role_refresher(account.client("sts"), asked)
+    credentials = aws.DeferredRefreshableCredentials(method="assume-role", refresh_using=refresher)
+    try:
+        with guarded(f"assume the role {role}"):
+            credentials.get_frozen_credentials()
+    except AwsError as error:
+        if error.code not in ("AccessDenied", "AccessDeniedException"):
+            raise
+        who = f"the profile {given['profile']}" if given["profile"] else "the credentials of the environment"
+        hint = f"Its trust policy has to name the principal of {who}"
+        raise AwsError(f"the role {role} cannot be assumed", error.message, code=error.code, hint=hint) from None
+    session = _session({**given, "access_key": ""})
+    session.get_component("credential_provider").providers.insert(0, _Role(credentials))
     return Account(session, given["region"], given["endpoint_url"], given["aws_ca_bundle"])
 
 
 def _check_keys(given: Mapping[str, str]) -> None:
+    if not given["region"]:
+        raise AwsError("log in to AWS", "region is missing", hint="Give the region of the cluster")
     if bool(given["access_key"]) != bool(given["secret_key"]):
         missing = "secret_key" if given["access_key"] else "access_key"
         raise AwsError("log in to AWS", f"{missing} is missing", hint="Give access_key and secret_key, or none of both")

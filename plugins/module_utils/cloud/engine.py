@@ -9,7 +9,7 @@ each is reconciled (reconciler.py) once what it needs is done. Objects of one sc
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider im
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.reconciler import Done, Reconciler, Run, refusals
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import graph
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import diff
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import changed, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
@@ -38,14 +38,17 @@ class Engine:
         wait: Wait,
         *,
         until_done: bool = True,
+        kinds: Collection[str] = (),
     ) -> None:
-        """`until_done`: whether to wait for what is begun."""
+        """`until_done`: whether to wait for what is begun. `kinds`: the kinds of objects that are changed; the others
+        are read only. Empty: all."""
         self._provider = provider
+        self._kinds = kinds
         self._listed = {each["key"]: each for each in resources}
         if len(self._listed) != len(resources):
             raise provider.error("resources", "a key is listed twice", hint="List each once")
         self._needs = graph.needs(resources)
-        problem = self._unknown_kinds() or graph.problem(self._needs)
+        problem = self._unknown_kind() or graph.problem(self._needs)
         if problem:
             raise provider.error("resources", problem)
         self._changes = changes
@@ -54,7 +57,7 @@ class Engine:
         self.pending: list[str] = []
 
     def present(self, *, purge: bool = False) -> dict[str, dict[str, Any]]:
-        """Bring all to the desired state, and return the actual state by key; in check mode, that of what exists.
+        """Create and update all, and return the actual state by key; in check mode, that of what exists.
 
         `purge`: delete what the provider finds beside the listed objects, when it has their owner and is not listed.
         """
@@ -64,33 +67,40 @@ class Engine:
             self._preview(survey, unlisted)
             return {key: dict(actual or {}) for key, actual in survey.items()}
         outcome = in_order(
-            {**self._needs, **self._needs_of_unlisted(unlisted)},
+            {**self._needs, **graph.reverse(self._needs_of_unlisted(unlisted, unlisted))},
             lambda key, needed: (
                 self._delete(unlisted[key], needed) if key in unlisted else self._reconcile(key, survey[key], needed)
             ),
-            {key: self._before(resource) for key, resource in unlisted.items()},
+            # By then there is a new one in its place, where it can be had, and nothing that is listed uses it.
+            {key: list(self._listed) for key in unlisted},
         )
         self._note(outcome.done)
         outcome.check(self._provider.error)
         return {key: dict(outcome.done[key].actual or {}) for key in self._listed}
 
-    def absent(self) -> list[str]:
-        """Delete all but what is never deleted, and return the keys of what existed, without parts of others."""
+    def absent(self, *, purge: bool = False) -> list[str]:
+        """Delete all but what is never deleted, and return the keys of what existed, without parts of others.
+
+        `purge`: delete what the provider finds beside the listed objects, too, when it has their owner.
+        """
         survey = self._survey(compare=False)
+        unlisted = self._unlisted(survey) if purge else {}
         existing = {key for key, actual in survey.items() if actual is not None and not self._kind(key).never_deleted}
-        going = [key for key in self._listed if key in existing and self._container(key) not in existing]
+        listed = {key: self._resolved(key, survey) for key in self._listed}
+        going = {key: each for key, each in listed.items() if key in existing and self._changes_kind(each)} | unlisted
+        going = {key: each for key, each in going.items() if self._container(each) not in going}
         if self._changes.check_mode:
-            for key in going:
-                if self._run.phase(self._listed[key], survey[key]) != "deleting":
-                    self._changes.tell(key, self._resolved(key, survey)["body"], None)
-            return going
+            for key, resource in going.items():
+                if self._run.phase(resource, survey.get(key)) != "deleting":
+                    self._run.record_deleted(resource)
+            return [key for key in going if key in listed]
         outcome = in_order(
-            graph.reverse(self._needs),
-            lambda key, needed: self._delete(self._resolved(key, survey), needed) if key in going else Done(),
+            graph.reverse({**self._needs, **self._needs_of_unlisted(unlisted, {**self._listed, **unlisted})}),
+            lambda key, needed: self._delete(going[key], needed) if key in going else Done(),
         )
         self._note(outcome.done)
         outcome.check(self._provider.error)
-        return going
+        return [key for key in going if key in listed]
 
     # Survey
 
@@ -120,13 +130,17 @@ class Engine:
         if conflict:
             return [conflict]
         found = list(self._provider.problems(resource, actual, self._listed.values()))
-        if compare and not self._to_be_created(key, survey):
+        if compare and self._changes_kind(resource) and not self._to_be_created(key, survey):
             found += refusals(self._provider.title(resource), diff(self._kind(key), actual, resource["body"]))
         return found
 
     def _unlisted(self, survey: Survey) -> dict[str, Resource]:
         """Return what is beside the listed objects and has their owner, by the key of its node in the graph."""
-        listed = {_identity(each) for each in self._listed.values()}
+        listed = {
+            identity
+            for key, each in self._listed.items()
+            for identity in _identities(self._kind(key), each, survey[key])
+        }
         work = {
             key: (lambda key=key: list(self._provider.siblings(self._resolved(key, survey))))
             for key, actual in survey.items()
@@ -139,24 +153,32 @@ class Engine:
             owner = self._provider.owners.of(self._kind(key), self._listed[key]["body"])
             for sibling, actual in siblings:
                 kind = self._provider.kinds[sibling["kind"]]
-                if owner and self._provider.owners.of(kind, actual) == owner and _identity(sibling) not in listed:
+                ours = bool(owner) and self._provider.owners.of(kind, actual) == owner
+                if ours and self._changes_kind(sibling) and not _identities(kind, sibling, actual) & listed:
                     found[f"unlisted {sibling['key']}"] = sibling
         return found
 
     def _preview(self, survey: Survey, unlisted: Mapping[str, Resource]) -> None:
-        for key, actual in survey.items():
-            resource = self._resolved(key, survey)
+        """Report what would change. What refers to an object sees it as it would be then."""
+        expected = dict(survey)
+        for key in graph.order(self._needs):
+            resource, actual = self._resolved(key, expected), survey[key]
+            if not self._changes_kind(resource):
+                continue
             if actual is None or self._to_be_created(key, survey):
-                self._run.tell_created(resource)
+                self._run.record_created(resource)
+                expected[key] = None
                 continue
             self._run.warn(resource, actual)
-            self._run.tell_changes(resource, diff(self._kind(key), actual, resource["body"]))
+            changes = diff(self._kind(key), actual, resource["body"])
+            self._run.record_changes(resource, changes)
+            expected[key] = changed(self._kind(key), actual, changes)
         for resource in unlisted.values():
-            self._changes.tell(resource["key"], resource["body"], None)
+            self._run.record_deleted(resource)
 
     def _to_be_created(self, key: str, survey: Survey) -> bool:
         """Return whether it does not exist, or is deleted and created again, by itself or with what it is part of."""
-        actual, container = survey[key], self._container(key)
+        actual, container = survey[key], self._container(self._listed[key])
         if actual is None or self._run.state(self._listed[key], actual).ending:
             return True
         return bool(container) and self._to_be_created(container, survey)
@@ -165,10 +187,12 @@ class Engine:
 
     def _reconcile(self, key: str, surveyed: Actual | None, needed: Mapping[str, Done]) -> Done:
         resource = self._resolved(key, {other: done.actual for other, done in needed.items()})
+        if not self._changes_kind(resource):
+            return Done(surveyed)
         later = self._later(resource, needed)
         if later:
             return later
-        container = needed.get(self._container(key))
+        container = needed.get(self._container(resource))
         if container and container.created:
             surveyed = None
         touched = any(done.changed for done in needed.values())
@@ -197,35 +221,33 @@ class Engine:
 
     # Order
 
-    def _needs_of_unlisted(self, unlisted: Mapping[str, Resource]) -> dict[str, list[str]]:
-        """Return the order in which unlisted objects are deleted: each after those that need it."""
-        node = {each["key"]: key for key, each in unlisted.items()}
-        needs = {key: [node[other] for other in each["needs"] if other in node] for key, each in unlisted.items()}
-        return graph.reverse(needs)
+    def _needs_of_unlisted(
+        self, unlisted: Mapping[str, Resource], among: Mapping[str, Resource]
+    ) -> dict[str, list[str]]:
+        """Return which of the objects `among` the unlisted ones may use, by the keys of their nodes."""
+        kinds = self._provider.kinds
+        return {
+            key: [other for other, used in among.items() if other != key and used["kind"] in kinds[each["kind"]].uses]
+            for key, each in unlisted.items()
+        }
 
-    def _before(self, unlisted: Resource) -> list[str]:
-        """Return the listed objects that end first, well or not: those of the scope and of the kind of an unlisted one,
-        so that there is a new one, where it can be had, before the old one goes."""
-        scope = self._provider.scope(unlisted)
-        return [
+    def _container(self, resource: Resource) -> str:
+        """Return the key of the listed object that an object is part of; empty when there is none."""
+        kind = self._provider.kinds[resource["kind"]].part_of
+        found = (
             key
             for key, each in self._listed.items()
-            if each["kind"] == unlisted["kind"] or self._provider.scope(each) == scope
-        ]
-
-    def _container(self, key: str) -> str:
-        """Return the key of the listed object that an object is part of; empty when there is none."""
-        kind = self._kind(key).part_of
-        if not kind:
-            return ""
-        scope = self._provider.scope(self._listed[key])
-        found = (k for k, each in self._listed.items() if each["kind"] == kind and self._provider.scope(each) == scope)
+            if each["kind"] == kind and self._provider.scope(each) == resource["parent"]
+        )
         return next(found, "")
 
-    def _unknown_kinds(self) -> str:
-        kinds = self._provider.kinds
-        unknown = sorted({each["kind"] for each in self._listed.values()} - set(kinds))
-        return f"there is no kind {unknown[0]}. {nearest_key(unknown[0], kinds)}".rstrip(". ") if unknown else ""
+    def _unknown_kind(self) -> str:
+        known = self._provider.kinds
+        named = sorted(({each["kind"] for each in self._listed.values()} | set(self._kinds)) - set(known))
+        return f"there is no kind {named[0]}. {nearest_key(named[0], known)}".rstrip(". ") if named else ""
+
+    def _changes_kind(self, resource: Resource) -> bool:
+        return not self._kinds or resource["kind"] in self._kinds
 
     def _kind(self, key: str) -> Kind:
         return self._provider.kinds[self._listed[key]["kind"]]
@@ -238,5 +260,9 @@ class Engine:
         return self._locks.setdefault(self._provider.scope(resource), threading.RLock())
 
 
-def _identity(resource: Resource) -> tuple[str, str, str]:
-    return resource["kind"], resource["parent"], resource["name"]
+def _identities(kind: Kind, resource: Resource, actual: Actual | None) -> set[tuple[str, ...]]:
+    """Return the identity of an object: its name, which some kinds can lose, and its id."""
+    found: set[tuple[str, ...]] = {(resource["kind"], resource["parent"], resource["name"])}
+    if kind.id and actual:
+        found.add((resource["kind"], str(actual[kind.id])))
+    return found

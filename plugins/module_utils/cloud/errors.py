@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What all errors of clouds have in common. No text holds a secret."""
+"""Errors of all clouds. No text holds a secret."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CloudError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether it may be well the next time: the cloud was busy or could not be reached."""
+        """Return whether the call may succeed the next time: the cloud was busy or could not be reached."""
         return self._passing
 
     @property
@@ -65,6 +65,6 @@ class CloudError(Exception):
 
 
 def shown(message: str, for_programs: re.Pattern[str] | None = None) -> str:
-    """What an API said, for people: without secrets and what is only for programs, on one line of bearable length."""
+    """Return what an API said, for people: without secrets and what is for programs, on one line of bearable length."""
     text = " ".join(masked(for_programs.sub("", message) if for_programs else message).split())
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -9,19 +9,9 @@ from typing import Any, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import parallel
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Line, Verdict, verdict
 
 Failed = TypeVar("Failed", bound=CloudError)
-
-ARGUMENTS: dict[str, Any] = {
-    "plan": {"type": "dict"},
-    "others": {
-        "type": "list",
-        "elements": "dict",
-        "default": [],
-        "options": {name: {"type": "str", "required": True} for name in ("name", "region", "cidr")},
-    },
-}
-"""Arguments of preflight modules: the plan of a cluster, and the ranges of addresses of the others."""
 
 
 def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple[dict[str, Any], dict[str, Failed]]:
@@ -38,8 +28,17 @@ def at_once(work: Mapping[str, Callable[[], Any]], error: type[Failed]) -> tuple
     return {name: outcome.done[name] for name in work if name in outcome.done}, failed
 
 
-def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what failed as problems and warnings, each once. `passed`: the names of what stops nothing."""
-    problems = [str(error) for name, error in failed.items() if name not in passed]
-    warnings = [f"not looked at: {error}" for name, error in failed.items() if name in passed]
-    return tuple(dict.fromkeys(problems)), tuple(dict.fromkeys(warnings))
+def failures(failed: Mapping[str, CloudError], passed: Collection[str]) -> Verdict:
+    """Return what failed as problems and warnings. `passed`: the names of what stops nothing."""
+    return verdict(
+        Line(f"not checked: {error}", problem=False) if name in passed else Line(str(error))
+        for name, error in failed.items()
+    )
+
+
+def results(*verdicts: Verdict) -> dict[str, list[str]]:
+    """Return the results of a module that reports verdicts."""
+    return {
+        "problems": [line for each in verdicts for line in each.problems],
+        "warnings_found": [line for each in verdicts for line in each.warnings],
+    }

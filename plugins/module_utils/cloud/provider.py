@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
@@ -56,12 +57,18 @@ class Action:
 
 @dataclass(frozen=True)
 class Entry:
-    """A cloud in the registry. `arguments`: those of a module that logs in to it. `connect`: logs in with the arguments
-    of a module, and checks the `resources` among them as far as only this cloud can; fails the module with what is
-    wrong."""
+    """A cloud in the registry. `arguments`: those of a module that logs in to it.
+
+    The functions log in with the arguments of a module, and fail it where that is not possible. `connect`: checks the
+    `resources` among them as far as only this cloud can. `preflight`: the results of cloud_preflight_info. `orphans`:
+    deletes what a cluster left, and returns the results of cloud_orphans but for those of every change. The latter two
+    raise a CloudError.
+    """
 
     arguments: Mapping[str, Any]
     connect: Callable[[Any], Provider]
+    preflight: Callable[[Any], dict[str, Any]]
+    orphans: Callable[[Any, Changes, Progress], dict[str, Any]]
 
 
 class Provider(Protocol):
@@ -101,13 +108,18 @@ class Provider(Protocol):
     def state(self, resource: Resource, actual: Actual) -> State:
         """Return the state of an object, with the causes of a bad one and what to do about them."""
 
-    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterable[str]:
+    def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource], /) -> Iterable[str]:
         """Return what about an object keeps the list from being created or deleted, besides its owner and its fields;
         a sentence each. `listed`: all objects of the list."""
 
+    def warnings(self, resource: Resource, actual: Actual, /) -> Iterable[str]:
+        """Return what about an object is not as desired and stays, as it cannot go back and does no harm; a sentence
+        each."""
+
     def creation(self, resource: Resource) -> Action:
         """Return the change that creates an object. It reads by itself what it has to write back as a whole; when that
-        was changed meanwhile, it raises an `outdated` error, and is built and sent again."""
+        was changed meanwhile, it raises an `outdated` error, and is built and sent again. The engine compares the new
+        object, and updates what the call did not set."""
 
     def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
         """Return the changes that make an object what is desired, in their order. All have an `update`; none has
@@ -116,7 +128,7 @@ class Provider(Protocol):
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
 
-    def creation_under_way(self, resource: Resource) -> Operation | None:
+    def creation_under_way(self, resource: Resource, /) -> Operation | None:
         """Return the operation by which an earlier run creates an object that `find` does not find yet."""
 
     def siblings(self, resource: Resource) -> Iterable[tuple[Resource, Actual]]:

@@ -1,25 +1,34 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Registry of the clouds that the engine works on, by the names that modules and plans give them: one line each."""
+"""Registry of what works with the APIs of clouds, by the names that modules, plans and connections give them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import login as aws_login
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provider as aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Entry
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as google_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google
 
 PROVIDERS: Mapping[str, Entry] = {
+    "eks": aws.ENTRY,
     "gke": google.ENTRY,
 }
+"""Clouds that the engine works on."""
+LOGINS: Mapping[str, Logins] = {
+    "eks": aws_login.LOGINS,
+    "gke": google_login.LOGINS,
+}
+"""Clouds whose clusters are reached by their names."""
 
 
 def arguments() -> dict[str, Any]:
-    """Return the arguments of modules that log in to any of the clouds. What one of them requires is not required of
-    the others: its `connect` says what is missing."""
+    """Return the arguments of modules that log in to any of the clouds. None is required, but by the login itself."""
     found: dict[str, Any] = {"provider": {"type": "str", "choices": list(PROVIDERS), "required": True}}
     for entry in PROVIDERS.values():
-        for name, spec in entry.arguments.items():
-            found[name] = {key: value for key, value in spec.items() if key != "required"}
+        found |= entry.arguments
     return found

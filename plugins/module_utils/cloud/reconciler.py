@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Operation, Provider, Status
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import WAIT_TIMEOUT, Seen, Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
@@ -87,21 +87,32 @@ class Run:
         state = self.state(resource, actual)
         if state.phase in ("degraded", "failed"):
             self.changes.warnings.append(self.failure(resource, state))
+        if actual:
+            self.changes.warnings.extend(self.provider.warnings(resource, actual))
 
     def failure(self, resource: Resource, state: State) -> str:
         """Return a sentence about a bad state, with what to do."""
         reason = state.message or f"{self.provider.error.cloud} gives no reason"
         return f"{self.provider.title(resource)} is {state.word}: {reason}. {state.remediation}".rstrip(". ")
 
-    def tell_created(self, resource: Resource) -> None:
+    def record_created(self, resource: Resource) -> None:
         """Report an object as created: its fields, or its name where it has none."""
-        self.changes.tell(resource["key"], None, resource["body"] or {"name": resource["name"]})
+        self.changes.record(resource["key"], None, resource["body"] or {"name": resource["name"]})
+        self.changes.report(f"create {self.provider.title(resource)}")
 
-    def tell_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
+    def record_deleted(self, resource: Resource) -> None:
+        """Report an object as deleted."""
+        self.changes.record(resource["key"], resource["body"] or {"name": resource["name"]}, None)
+        self.changes.report(f"delete {self.provider.title(resource)}")
+
+    def record_changes(self, resource: Resource, changes: Sequence[Change]) -> None:
         """Report fields as changed."""
         if changes:
             before = {each.field: each.before for each in changes}
-            self.changes.tell(resource["key"], before, {each.field: each.after for each in changes})
+            self.changes.record(resource["key"], before, {each.field: each.after for each in changes})
+            fields = ", ".join(each.field for each in changes)
+            effects = dict.fromkeys(each.effect for each in changes if each.effect)
+            self.changes.report("; ".join((f"update {self.provider.title(resource)}: {fields}", *effects)))
 
     def find_begun(self, resource: Resource) -> Actual | None:
         """Return an object once nothing creates it any more; empty for one that is being created and not waited for."""
@@ -133,7 +144,11 @@ class Run:
             raise status.error
 
     def send(self, action: Action) -> Operation | None:
-        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again."""
+        """Send a change. While the object is busy, or what it needs is not known everywhere, it is sent again.
+
+        The error of a change that is too early for too long is that of the cloud.
+        """
+        errors: list[CloudError] = []
 
         def again() -> Seen:
             try:
@@ -141,6 +156,7 @@ class Run:
             except CloudError as error:
                 if not (error.busy or error.too_early):
                     raise
+                errors[:] = [error]
                 return Seen(_waiting(action.title, error), value=error)
 
         first = again()
@@ -152,9 +168,14 @@ class Run:
         limit = self.wait.timeout if first.value.busy else min(_NEW_SECONDS, self.wait.timeout)
         attempts = [first]
         wait = replace(self.wait, timeout=limit, delay=min(self.wait.delay, _BUSY_DELAY))
-        waited: Operation | None = wait.until(
-            lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
-        )
+        try:
+            waited: Operation | None = wait.until(
+                lambda: attempts.pop() if attempts else again(), f"{action.title} to begin"
+            )
+        except CloudError as error:
+            if error.code == WAIT_TIMEOUT and errors[-1].too_early:
+                raise errors[-1] from None
+            raise
         return waited
 
     def pause(self, attempt: int) -> None:
@@ -174,7 +195,7 @@ class Reconciler:
         self._done = Done()
 
     def present(self, surveyed: Actual | None) -> Done:
-        """Bring the object to the desired state. `surveyed`: None when it did not exist."""
+        """Create or update the object. `surveyed`: None when it did not exist."""
         try:
             actual = self._owned()
             if actual is not None and surveyed is None:
@@ -206,7 +227,7 @@ class Reconciler:
 
     def _created(self) -> None:
         self._done = replace(self._done, created=True, changed=True)
-        self._run.tell_created(self._resource)
+        self._run.record_created(self._resource)
 
     def _owned(self) -> Actual | None:
         actual = self._provider.find(self._resource)
@@ -225,7 +246,7 @@ class Reconciler:
         if state.phase == "failed":
             why = f" ({state.message})" if state.message else ""
             self._run.wait.progress(f"{self._title} is {state.word}{why}: it is deleted and created again")
-            self._delete(actual, tell=False)
+            self._delete(actual, record=False)
             return None
         if state.phase == "deleting":
             self._until_gone(actual)
@@ -254,7 +275,8 @@ class Reconciler:
                 continue
             self._created()
             self._run.finish(operation)
-            return self._until_ready(new=True)
+            # What a call that creates does not take is an update.
+            return self._update(self._until_ready(new=True))
 
     def _adopted(self) -> Actual | None:
         """Return what exists although it did not, once it is as desired: an earlier attempt, or another run, created
@@ -276,17 +298,22 @@ class Reconciler:
         When it is busy, or was changed meanwhile, it is read and compared again.
         """
         reading: list[Actual] = [actual]
+        began = time.monotonic()
 
         def attempt() -> Seen:
             actual = reading.pop() if reading else self._read_again()
             try:
                 return Seen("", done=True, value=self._updated(actual))
             except CloudError as error:
-                if not (error.busy or error.outdated or error.absent):
+                too_early = error.too_early and time.monotonic() - began < _NEW_SECONDS
+                # What is said to be absent may be something that the call refers to, and never come.
+                meanwhile = error.outdated or (error.absent and not error.too_early)
+                if not (error.busy or meanwhile or too_early):
                     raise
-                if error.busy and not self._run.until_done:
+                if (error.busy or too_early) and not self._run.until_done:
                     raise LaterError(f"{_waiting(self._title, error)}: run again") from None
-                return Seen(_waiting(self._title, error) if error.busy else f"{self._title}: changed meanwhile")
+                waits = error.busy or too_early
+                return Seen(_waiting(self._title, error) if waits else f"{self._title}: changed meanwhile")
 
         wait = replace(self._run.wait, delay=min(self._run.wait.delay, _BUSY_DELAY))
         updated: Actual = wait.until(attempt, f"update {self._title}")
@@ -306,7 +333,7 @@ class Reconciler:
         if not changes:
             return actual
         if any(each.update == REPLACE for each in changes):
-            self._delete(actual, tell=False)
+            self._delete(actual, record=False)
             self._changed(changes)
             return self._create()
         for action in self._provider.updates(self._resource, actual, changes):
@@ -316,18 +343,19 @@ class Reconciler:
         return self._until_ready()
 
     def _changed(self, changes: Sequence[Change]) -> None:
+        if not self._done.created:
+            self._run.record_changes(self._resource, changes)
         self._done = replace(self._done, changed=True)
-        self._run.tell_changes(self._resource, changes)
 
     # Deletion
 
-    def _delete(self, actual: Actual, *, tell: bool = True) -> None:
+    def _delete(self, actual: Actual, *, record: bool = True) -> None:
         attempt = 0
         while True:
             self._run.pause(attempt)
             try:
                 if self._run.phase(self._resource, actual) != "deleting":
-                    self._send_deletion(actual, tell=tell)
+                    self._send_deletion(actual, record=record)
                 self._until_gone(actual)
                 return
             except CloudError as error:
@@ -343,12 +371,12 @@ class Reconciler:
                 if attempt == _ROUNDS:
                     raise
 
-    def _send_deletion(self, actual: Actual, *, tell: bool) -> None:
+    def _send_deletion(self, actual: Actual, *, record: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
             operation = self._run.send(action)
             self._done = replace(self._done, changed=True)
-            if tell:
-                self._run.changes.tell(self._resource["key"], self._resource["body"], None)
+            if record:
+                self._run.record_deleted(self._resource)
             self._run.finish(operation)
 
     # Waiting
@@ -372,14 +400,16 @@ class Reconciler:
         return self._until(poll, f"{self._title} to be ready")
 
     def _until_gone(self, before: Actual) -> None:
-        had_failed = self._run.phase(self._resource, before) == "failed"
+        # A reading of a moment after the call may still be of before it.
+        phases = [self._run.phase(self._resource, before)]
 
         def poll() -> Seen:
             actual = self._provider.find(self._resource)
             if actual is None:
                 return Seen(f"{self._title} is gone", done=True, value={})
             state = self._run.state(self._resource, actual)
-            failed = state.phase == "failed" and not had_failed
+            failed = state.phase == "failed" and phases[-1] != "failed"
+            phases.append(state.phase)
             failure = f"it could not be deleted: {self._run.failure(self._resource, state)}" if failed else ""
             return Seen(f"{self._title} is {state.word or 'there'}", failure=failure)
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What modules share that change things in a cloud: what they tell at the end, and how they fail."""
+"""Frame of modules that work in a cloud: their results, and how they fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Wait
 
 if TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
@@ -30,22 +30,27 @@ def run(module: AnsibleModule, action: Callable[[Changes, Progress], dict[str, A
         failure = str(error)
     for line in (*changes.warnings, *changes.problems):
         module.warn(line)
-    told = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
+    changed = {**changes.result(), **({"waited": progress.lines} if "wait" in module.params else {})}
     if failure:
-        module.fail_json(msg=failure, **told)
-    module.exit_json(**result, **told)
+        module.fail_json(msg=failure, **changed)
+    module.exit_json(**result, **changed)
     raise SystemExit(0)
 
 
-def wait(params: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """How `wait_for` waits, of the arguments."""
-    return {"timeout": float(params["wait_timeout"]), "delay": float(params["wait_delay"]), "progress": progress}
+def wait(params: Mapping[str, Any], progress: Progress, error: type[CloudError]) -> Wait:
+    """Return the limits of waiting that the arguments set."""
+    return Wait(float(params["wait_timeout"]), float(params["wait_delay"]), progress, error)
 
 
-def plan_fault(plan: Mapping[str, Any], keys: Iterable[str], made_by: str) -> str:
-    """What is wrong with an argument `plan` of which `keys` are looked at; empty when nothing is. `made_by`: the filter
-    that makes such plans."""
+def check_plan(params: Mapping[str, Any], keys: Iterable[str], place: str = "") -> None:
+    """Raise a CloudError where the argument `plan` lacks one of the keys, or is for another place than the arguments.
+
+    `place`: the argument, and the key of the plan, that say in which region or project the cluster is; empty for any.
+    """
+    plan, given = params["plan"], params.get(place)
     missing = [key for key in keys if key not in plan]
     if missing:
-        return f"plan: has no {', '.join(missing)}. Give what the filter modelplane.fleet.{made_by} makes"
-    return ""
+        hint = f"Give what the filter modelplane.fleet.{params['provider']}_plan returns"
+        raise CloudError("plan", f"has no {', '.join(missing)}", hint=hint)
+    if given and given != plan[place]:
+        raise CloudError(place, f"is {given}, and the plan is for {plan[place]}", hint=f"Give the {place} of the plan")

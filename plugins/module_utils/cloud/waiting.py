@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Waiting until a cloud has done what it was asked for: by asking again, as clouds have nothing to watch."""
+"""Waiting until a cloud has done what it was asked for: by polls, as clouds have nothing to watch."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
 
 TIMEOUT = 1800
+WAIT_TIMEOUT = "WaitTimeout"
+"""Code of the error of what is not done in time."""
 
 
 def arguments(timeout: int = TIMEOUT) -> dict[str, Any]:
@@ -61,23 +63,23 @@ def wait_for(
     progress: Callable[[str], None] = lambda _line: None,
     error: type[CloudError] = CloudError,
 ) -> Seen:
-    """Look every `delay` seconds until it is done; the last look.
+    """Poll every `delay` seconds until it is done, and return the last result.
 
     `what` says what is waited for ("cluster west to become active"). Every change of its message goes to `progress`.
     Raises an `error` when it failed for good, or is not done after `timeout` seconds. That the cloud is busy or out of
-    reach for a while ends no wait. There is at least one look.
+    reach for a while ends no wait. It polls at least once.
     """
     started = time.monotonic()
-    last, message, fault = "", "", ""
+    last, message, failure = "", "", ""
     while True:
         try:
             seen = poll()
         except CloudError as caught:
             if not caught.passing:
                 raise
-            fault = str(caught)
+            failure = str(caught)
         else:
-            fault, message = "", seen.message
+            failure, message = "", seen.message
             if seen.failure:
                 raise error(f"wait for {what}", seen.failure)
             if message and message != last:
@@ -89,8 +91,8 @@ def wait_for(
         if left <= 0:
             raise error(
                 f"wait for {what}",
-                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (message, fault)))}",
-                code="WaitTimeout",
+                f"not done after {_duration(timeout)}; last seen: {'; '.join(filter(None, (message, failure)))}",
+                code=WAIT_TIMEOUT,
                 hint=f"Nothing is lost: {error.cloud} goes on, and so does the next run. A longer wait_timeout waits "
                 "longer",
             )

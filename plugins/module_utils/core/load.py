@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, conversion
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.plain import type_words
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import MISSPELT, nearest, printable, short
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation import references
@@ -28,8 +29,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 )
 
 __all__ = ["Loaded", "Source", "load"]
-
-_CLUSTERS = ("InferenceCluster", "EKSCluster", "GKECluster")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Loaded:
     def held_clusters(self, resources: Iterable[Object]) -> frozenset[str]:
         """Names of the clusters that have to stay as they are: there is an error in the manifest of the cluster, or in
         that of a class of its pools. `resources`: all that are known, in wire form."""
-        own = frozenset(ref.name for ref in self.unusable if ref.kind in _CLUSTERS)
+        own = frozenset(ref.name for ref in self.unusable if ref.kind in registry.CLUSTER_KINDS)
         classes = {ref.name for ref in self.unusable if ref.kind == "InferenceClass"}
         return own.union(
             text(value, "metadata", "name")
@@ -268,7 +267,7 @@ class _Loader:
         """Canonical form, then the models; what is valid is kept, anything else becomes problems."""
         try:
             canonical = conversion.canonical(item.value)
-        except conversion.FormError as error:
+        except conversion.ConversionError as error:
             self._refuse(item, ref, error.problems)
             return
         self._problems.extend(item.locate(warning, ref) for warning in canonical.warnings)
@@ -385,8 +384,8 @@ def _unknown_kind(kind: str) -> Problem:
         return Problem(
             f"{kind} is not supported",
             "kind",
-            hint="EKSCluster and GKECluster are; for a cluster made in another way, write an InferenceCluster with "
-            "source: Existing and its kubeconfig",
+            hint=f"{' and '.join(registry.KINDS)} are; for a cluster made in another way, write an InferenceCluster "
+            "with source: Existing and its kubeconfig",
         )
     if not kind:
         return Problem("is missing", "kind", hint="One of " + ", ".join(sorted(api.KINDS)))

@@ -42,6 +42,10 @@ SERVICE_LABEL = "modelplane.ai/service"
 ENDPOINT_LABEL = "modelplane.ai/endpoint"
 CACHE_LABEL = "modelplane.ai/modelcache"
 GATEWAY_LABEL = "modelplane.ai/gateway"
+POOL_LABEL = "modelplane.ai/pool"
+"""On nodes: the name of the node pool, selected on by every engine pod."""
+SYSTEM_NAMESPACE = "modelplane-system"
+"""Of the fleet's own objects, on the control cluster and on workload clusters."""
 
 _CHILD_DIGITS = 5
 _WIDE_DIGITS = 10

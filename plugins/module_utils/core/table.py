@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A plan for people: a table that fits a terminal, and the same for programs."""
+"""A plan as a table for terminals, and as the document plan.json for programs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache import SecretCopy
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import Member
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service import MatchedEndpoint
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
     Pending,
@@ -30,34 +30,35 @@ _TITLES = ("DEPLOYMENT", "REPLICA", "CLUSTER", "POOL", "DEVICES", "STATE")
 _SERVICE_TITLES = ("SERVICE", "URL", "IN USE")
 _LEAST = 10
 _NO_BREAK = "\u00a0"
-# What a person reads of one pending deployment; plan.json has every refusal.
+# Limit on the reasons of a pending deployment in the table; plan.json has all of them.
 _MOST_REASONS = 12
 
 
 def table(plan: Plan, width: int = 72) -> list[str]:
-    """The lines: a row per replica, under each deployment that is short the reasons. No line is longer than `width`,
-    which is at least 60."""
-    return _lines(_TITLES, _rows(plan), width) or ["No replica is desired, and none runs."]
+    """Return the table of replicas: a row per replica, and below each deployment with missing replicas the reasons.
+
+    No line is longer than `width`, which is at least 60."""
+    return _lines(_TITLES, _rows(plan), width) or ["No replicas are desired or running."]
 
 
 def services_table(plan: Plan, width: int = 72) -> list[str]:
-    """The lines of the services, in the same form: a row per service, under it the endpoints that get requests, with
-    their weights, those that get none, and what else to know. No line for a fleet without services."""
+    """Return the table of services: a row per service, and below it its endpoints with requests, with their weights,
+    those without, and notes. Empty for a fleet without services."""
     rows = []
     for routed in plan.traffic.services:
         members = routed.resolution.members
         used = [member for member in members if member.weight]
-        # Where the gateway has no address yet, the path is all that is known.
+        # While the gateway has no address, only the path is known.
         cells = (
             f"{routed.namespace}/{routed.name}",
             routed.address or routed.path,
             f"{len(used)} of {len(members)}",
         )
         reasons = [
-            f"{what}: {_listed(names)}"
-            for what, names in (
+            f"{label}: {_listed(names)}"
+            for label, names in (
                 ("to", [f"{_name(member)}{_NO_BREAK}(weight{_NO_BREAK}{member.weight})" for member in used]),
-                ("standing by", [_name(member) for member in members if member.usable and not member.weight]),
+                ("on standby", [_name(member) for member in members if member.usable and not member.weight]),
                 ("not usable", [_name(member) for member in members if not member.usable]),
             )
             if names
@@ -67,7 +68,7 @@ def services_table(plan: Plan, width: int = 72) -> list[str]:
     return _lines(_SERVICE_TITLES, rows, width)
 
 
-def _name(member: Member) -> str:
+def _name(member: MatchedEndpoint) -> str:
     return member.endpoint.name
 
 
@@ -76,7 +77,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]], width: int) -> list[str]:
-    """A title, and each row with what is written under it; nothing for no rows."""
+    """Return the titles, and each row followed by its indented reasons; empty without rows."""
     width = max(width, 60)
     widths = _widths(titles, [cells for cells, __ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
@@ -92,7 +93,7 @@ def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]
 
 
 def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
-    found: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
+    rows: list[tuple[tuple[str, str, int], Sequence[str], list[str]]] = []
     cells: Sequence[str]
     gone = {(entry["namespace"], entry["replica"]): entry for entry in removed(plan)}
     for placement, desired in zip(plan.schedule.placements, plan.replicas, strict=True):
@@ -107,15 +108,15 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
             devices(placement.engines),
             "replaced" if before else "changed" if (placement.namespace, name) in plan.edited else placement.state,
         )
-        found.append(((placement.namespace, placement.deployment, 0), cells, reasons))
+        rows.append(((placement.namespace, placement.deployment, 0), cells, reasons))
     for manual in plan.manual:
         replica = adapters.replica(manual)
         cells = (f"{replica.namespace}/-", replica.name, replica.cluster, _pools(replica.engines))
         cells = (*cells, devices(replica.engines), "manual")
-        found.append(((replica.namespace, "", 0), cells, []))
+        rows.append(((replica.namespace, "", 0), cells, []))
     for pending in plan.schedule.pending:
         cells = (f"{pending.namespace}/{pending.deployment}", f"{pending.count} missing", "-", "-", "-", "pending")
-        found.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
+        rows.append(((pending.namespace, pending.deployment, 1), cells, _reasons(pending)))
     left = [(entry, "removed", entry["reason"]) for entry in gone.values()]
     left += [(entry, "leaving", f"{entry['reason']}; stays until another serves") for entry in leaving(plan)]
     for entry, state, reason in left:
@@ -127,8 +128,8 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
             "-",
             state,
         )
-        found.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
-    return [(cells, reasons) for __, cells, reasons in sorted(found, key=lambda row: row[0])]
+        rows.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
+    return [(cells, reasons) for __, cells, reasons in sorted(rows, key=lambda row: row[0])]
 
 
 def _pools(engines: Sequence[PlacedEngine]) -> str:
@@ -138,7 +139,7 @@ def _pools(engines: Sequence[PlacedEngine]) -> str:
 
 
 def _own_part(replica: str, deployment: str) -> str:
-    """The name of a replica without that of its deployment, which stands beside it."""
+    """Return the name of a replica without the prefix of its deployment, which is in the previous column."""
     prefix = f"{deployment}-"
     return f"…{replica.removeprefix(prefix)}" if deployment and replica.startswith(prefix) else replica
 
@@ -154,7 +155,7 @@ def _reasons(pending: Pending) -> list[str]:
 
 
 def devices(engines: Sequence[PlacedEngine]) -> str:
-    """Return what a replica claims, by request: `16 gpu`."""
+    """Return the claimed devices of a replica by request: `16 gpu`."""
     total = Counter[str]()
     for engine in engines:
         for member in engine.members:
@@ -164,7 +165,7 @@ def devices(engines: Sequence[PlacedEngine]) -> str:
 
 
 def _widths(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Column widths that fit: the widest column gives way first."""
+    """Return column widths that fit; the widest column is shortened first."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     while sum(widths) + len(widths) - 1 > width:
         widest = max(range(len(widths)), key=lambda position: widths[position])
@@ -180,7 +181,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], gap: int) -> str:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Cut in the middle: names of replicas differ at the end, names of deployments at the start."""
+    """Shorten a text in the middle: names of replicas differ at the end, names of deployments at the start."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -188,10 +189,10 @@ def _shortened(text: str, width: int) -> str:
 
 
 def document(plan: Plan) -> dict[str, Any]:
-    """The plan for programs, the content of plan.json.
+    """Return the plan for programs, the content of plan.json.
 
-    It has what the fleet should be, not what a run changed: the same fleet gives the same document, whether it was
-    decided just now or long ago.
+    It contains the desired state of the fleet, not the changes of a run: the document of an unchanged fleet is the same
+    in every run.
     """
     placements = [
         {
@@ -250,17 +251,17 @@ def _engine(engine: PlacedEngine) -> dict[str, Any]:
 
 
 def _member(member: PlacedMember) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "role": member.role,
         "pool": member.pool,
         "pods": member.pods,
         "deviceRequests": [dict(request) for request in member.device_requests],
     }
     if member.device_constraints:
-        found["deviceConstraints"] = [dict(constraint) for constraint in member.device_constraints]
+        entry["deviceConstraints"] = [dict(constraint) for constraint in member.device_constraints]
     if member.shares:
-        found["pools"] = [{"name": pool, "pods": pods} for pool, pods in member.shares]
-    return found
+        entry["pools"] = [{"name": pool, "pods": pods} for pool, pods in member.shares]
+    return entry
 
 
 def _manual(resource: api.ModelReplica) -> dict[str, Any]:
@@ -276,17 +277,17 @@ def _manual(resource: api.ModelReplica) -> dict[str, Any]:
     }
 
 
-def service_note(routed: Routed) -> str:
-    """Return what a person should know of a service that does not simply lead to its endpoints; empty otherwise."""
+def service_note(routed: RoutedService) -> str:
+    """Return a note about a service that does not route to its endpoints as usual; "" otherwise."""
     if routed.held:
-        return "stays as it is: a manifest has errors"
+        return "unchanged: a manifest has errors"
     if routed.resolution.tier is not None:
         return ""
     reason = "none of its endpoints is usable" if routed.resolution.members else "it has no endpoint"
     return f"answers 503: {reason}" if routed.objects else f"withheld until an endpoint is usable: {reason}"
 
 
-def _service(routed: Routed) -> dict[str, Any]:
+def _service(routed: RoutedService) -> dict[str, Any]:
     return {
         "namespace": routed.namespace,
         "name": routed.name,
@@ -309,31 +310,32 @@ def _secret_copy(copy: SecretCopy) -> dict[str, Any]:
 
 
 def _refusal(refusal: Refusal) -> dict[str, Any]:
-    found: dict[str, Any] = {"clusters": list(refusal.clusters), "reason": refusal.reason}
+    entry: dict[str, Any] = {"clusters": list(refusal.clusters), "reason": refusal.reason}
     if refusal.pool:
-        found["pool"] = refusal.pool
-    return found
+        entry["pool"] = refusal.pool
+    return entry
 
 
 def leaving(plan: Plan) -> list[dict[str, Any]]:
-    """Replicas that go away when others serve in their place, and why."""
+    """Return the replicas that are removed once others serve in their place, with the reasons."""
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
-    return _going((e.replica, e.reason) for e in plan.schedule.dropped if (e.replica.namespace, e.replica.name) in stay)
+    dropped = plan.schedule.dropped
+    return _removals((e.replica, e.reason) for e in dropped if (e.replica.namespace, e.replica.name) in stay)
 
 
 def removed(plan: Plan) -> list[dict[str, Any]]:
-    """Replicas that exist and go away, and why."""
+    """Return the existing replicas that are removed, with the reasons."""
     stay = {(replica.namespace, replica.name) for replica in plan.leaving}
     gone = [
         (entry.replica, entry.reason)
         for entry in plan.schedule.dropped
         if (entry.replica.namespace, entry.replica.name) not in stay
     ]
-    gone += [(replica, "its deployment is gone") for replica in plan.unplanned]
-    return _going(gone)
+    gone += [(replica, "its deployment was deleted") for replica in plan.unplanned]
+    return _removals(gone)
 
 
-def _going(gone: Iterable[tuple[Replica, str]]) -> list[dict[str, Any]]:
+def _removals(gone: Iterable[tuple[Replica, str]]) -> list[dict[str, Any]]:
     return [
         {
             "namespace": replica.namespace,

@@ -39,7 +39,7 @@ Key = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the key is kept, and the labels that its Secret has besides our own."""
+    """Place of a key, and the labels that its Secret has besides our own."""
 
     control: Cluster
     secret: SecretRef
@@ -55,10 +55,10 @@ class AccountKeys:
         self._path = f"v1/projects/{project or '-'}/serviceAccounts/{email}"
         self._changes = changes
 
-    def bring(self, place: Place, now: datetime.datetime) -> str:
+    def ensure(self, place: Place, now: datetime.datetime) -> str:
         """The ID of the key that is in the Secret; empty for one that is still to be made (in check mode)."""
         labels = owned_secret.labels(place.labels)
-        live = owned_secret.look(place.control, place.secret)
+        live = owned_secret.read(place.control, place.secret)
         owned_secret.check_ours(place.control, place.secret, live, labels, _WHAT)
         keys = self._listed()
         stored = _stored(live, place.secret.key, self._email)
@@ -67,7 +67,7 @@ class AccountKeys:
             return self._replace(place, live, labels, keys, stored)
         have = dict(fields(live, "metadata", "labels"))
         if any(have.get(name) != value for name, value in labels.items()):
-            self._changes.tell("labels", have, {**have, **labels})
+            self._changes.record("labels", have, {**have, **labels})
             if not self._changes.check_mode:
                 held = text(live, "data", place.secret.key)
                 owned_secret.write(place.control, place.secret, labels, base64.b64decode(held).decode(), live)
@@ -76,7 +76,7 @@ class AccountKeys:
 
     def remove(self, place: Place) -> bool:
         """Delete the Secret, and the key that is in it; whether it was there."""
-        live = owned_secret.look(place.control, place.secret)
+        live = owned_secret.read(place.control, place.secret)
         if live is None:
             return False
         owned_secret.check_ours(place.control, place.secret, live, owned_secret.labels(place.labels), _WHAT)
@@ -84,7 +84,7 @@ class AccountKeys:
         if stored:
             with self._no_account():
                 self._delete_all([key for key in self._listed() if _id(key) == stored])
-        self._changes.tell("secret", {"key": stored}, None)
+        self._changes.record("secret", {"key": stored}, None)
         if not self._changes.check_mode:
             owned_secret.delete(place.control, place.secret, live)
         return True
@@ -95,7 +95,7 @@ class AccountKeys:
         """Make a new key, keep it in the Secret, and delete the others."""
         before = {"key": stored} if live is not None else None
         if self._changes.check_mode:
-            self._changes.tell("secret", before, {"key": "a new one"})
+            self._changes.record("secret", before, {"key": "a new one"})
             self._delete_all(keys)
             return ""
         oldest = sorted(keys, key=_since)
@@ -104,12 +104,12 @@ class AccountKeys:
         try:
             owned_secret.write(place.control, place.secret, labels, self._content(made), live)
         except (ApiError, GoogleError):
-            # Nobody will ever see its private part again.
+            # Its private part is lost.
             with contextlib.suppress(GoogleError):
                 self._delete(made)
             raise
-        self._changes.tell("secret", before, {"key": _id(made)})
-        # Asked for anew: where the answer to the first request was lost, there is a key of it that nobody holds.
+        self._changes.record("secret", before, {"key": _id(made)})
+        # Where the answer to the first request was lost, there is a key whose private part is lost.
         self._delete_all([key for key in self._listed() if _id(key) != _id(made)])
         return _id(made)
 
@@ -155,7 +155,7 @@ class AccountKeys:
 
     def _delete_all(self, keys: Sequence[Key]) -> None:
         for key in keys:
-            self._changes.tell(f"key {_id(key)}", {"validAfterTime": key.get("validAfterTime", "")}, None)
+            self._changes.record(f"key {_id(key)}", {"validAfterTime": key.get("validAfterTime", "")}, None)
             if not self._changes.check_mode:
                 self._delete(key)
 
@@ -200,6 +200,6 @@ def _since(key: Key) -> str:
 
 
 def _valid(key: Key, now: datetime.datetime) -> bool:
-    """Whether Google accepts it. `now` is in UTC."""
+    """Return whether Google accepts a key. `now` is in UTC."""
     until = str(key.get("validBeforeTime") or "")
     return not key.get("disabled") and (not until or until > now.strftime("%Y-%m-%dT%H:%M:%SZ"))

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import load_google
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Operation, Status
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import operations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, ask
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import explain
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens, ask
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts, retry_after
 
@@ -27,7 +27,7 @@ _READ_SECONDS = 90.0
 _RETRIES = 5
 _RETRY_SECONDS = 60.0
 _USER_AGENT = "modelplane.fleet"
-_NETWORK = "Look at the network, HTTPS_PROXY, NO_PROXY and endpoints"
+_NETWORK = "Check the network, HTTPS_PROXY, NO_PROXY and endpoints"
 _TLS = "Give the certificates that Google is reached with as ca_file"
 
 
@@ -98,7 +98,6 @@ class Client:
     def _once(
         self, url: str, method: str, body: Mapping[str, Any] | None, what: str, token: str, old_token: str
     ) -> dict[str, Any]:
-        google = load_google()
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/json",
@@ -116,9 +115,9 @@ class Client:
                 seconds=_READ_SECONDS,
                 body=None if body is None else json.dumps(body).encode(),
                 headers=headers,
-                timeout=google.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+                timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
             )
-        except (google.HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
+        except (HTTPError, OSError, ValueError, ArithmeticError, MemoryError) as error:
             raise _RefusedError(_unreachable(what, url, error)) from None
         if not 200 <= answer.status < 300:
             refused = from_answer(what, answer.status, answer.data, filter(None, (token, old_token)))
@@ -134,14 +133,14 @@ class Client:
 
 def _unreachable(what: str, url: str, error: Exception) -> GoogleError:
     base = f"{urlsplit(url).scheme}://{urlsplit(url).netloc}"
-    explained = explain(error, base, environment_proxy(url), _READ_SECONDS)
-    untrusted = explained.permanent and "certificate" in str(explained)
+    problem = explain(error, base, environment_proxy(url), _READ_SECONDS)
+    untrusted = problem.permanent and "certificate" in str(problem)
     return GoogleError(
         what,
-        str(explained),
+        str(problem),
         code="CertificateNotTrusted" if untrusted else "Unreachable",
         hint=_TLS if untrusted else _NETWORK,
-        passing=not explained.permanent,
+        passing=not problem.permanent,
     )
 
 
@@ -195,5 +194,5 @@ def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
     """Raise GoogleError where an operation failed."""
     causes = operations.errors(found) if EVERY[kind].operations else []
     if causes:
-        said, hint = told(causes)
+        said, hint = explained(causes)
         raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, __ in causes])

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What Google answers when it refuses, as one sentence that says what to do. No text holds a secret."""
+"""Errors of Google's APIs, as one sentence that says what to do. No text holds a secret."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 # Limits of the rate of calls, which some services answer with 403.
@@ -59,22 +59,22 @@ class GoogleError(CloudError):
 
     @property
     def absent(self) -> bool:
-        """Whether there is no such object."""
+        """Return whether there is no such object."""
         return self.status == 404
 
     @property
     def exists(self) -> bool:
-        """Whether there is such an object already."""
+        """Return whether there is such an object already."""
         return self.status == 409 and bool(self.codes & {"ALREADY_EXISTS", "alreadyExists", "RESOURCE_ALREADY_EXISTS"})
 
     @property
     def outdated(self) -> bool:
-        """Whether something was changed since it was read."""
+        """Return whether something was changed since it was read."""
         return self.status == 412 or (self.status == 409 and not self.exists)
 
     @property
     def busy(self) -> bool:
-        """Whether another change of the object has to end first."""
+        """Return whether another change of the object has to end first."""
         return self.status in (400, 409) and (
             bool(self.codes & _BUSY_CODES)
             or ("FAILED_PRECONDITION" in self.codes and _BUSY.search(self.message) is not None)
@@ -104,16 +104,16 @@ def from_answer(what: str, status: int, body: bytes, hide: Iterable[str] = ()) -
     return GoogleError(what, message, code=code, hint=_hint(codes, message), status=status, codes=codes)
 
 
-def told(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """What went wrong of codes and messages, and what to do about it, each advice once."""
+def explained(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """Return what went wrong of codes and messages, and what to do about it, each hint once."""
     listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
     said = "; ".join(": ".join(filter(None, each)) for each in listed if any(each))
-    return said, ". ".join(dict.fromkeys(filter(None, (advice(code, message) for code, message in listed))))
+    return said, ". ".join(dict.fromkeys(filter(None, (hint_for(code, message) for code, message in listed))))
 
 
 def _hint(codes: Iterable[str], message: str) -> str:
-    """The advice on the code that says most: they come with the most telling one first."""
-    return next(filter(None, (advice(code, message) for code in codes)), "") or advice("", message)
+    """Return the hint for the code that says most: they come with that one first."""
+    return next(filter(None, (hint_for(code, message) for code in codes)), "") or hint_for("", message)
 
 
 def _error(body: bytes) -> Mapping[str, Any]:

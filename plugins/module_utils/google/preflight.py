@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What has to be known of a project before a planned GKE cluster is made in it. Reads only."""
+"""Preflight of a planned GKE cluster: reads of its project."""
 
 from __future__ import annotations
 
@@ -10,56 +10,74 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures, results
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import preflight, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.preflight import Found
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Verdict
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
 Plan = Mapping[str, Any]
 Work = dict[str, Callable[[], Any]]
 
-# Whoever may make a cluster need not have every right to look: what cannot be looked at is told, and stops nothing.
+_KEYS = ("name", "object", "project", "region", "version", "resources")
+# Not everyone who may create a cluster may read all of this: what cannot be read is a warning.
 _DENIED = ("IAM_PERMISSION_DENIED", "PERMISSION_DENIED", "forbidden")
 _DISABLED = "SERVICE_DISABLED"
-# Google tells soon enough, and clearly, what is wrong with these.
+# Google says soon enough, and clearly, what is wrong with these.
 _BEST_EFFORT = ("node account", "permissions", "project quotas", "region quotas", "versions")
 
 
 @dataclass(frozen=True)
-class Look:
-    """Whether the project can be used at all, what was found, what could not be looked at because something is wrong
-    (`problems`), and what could not be looked at for want of a right (`warnings`)."""
+class Reading:
+    """`usable`: whether the project can be used at all. `verdict`: what could not be read: problems where something is
+    wrong, warnings where a right is missing."""
 
     usable: bool
     found: Found
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    verdict: Verdict
 
 
-def look(client: Client, project: str, account: str, plan: Plan | None) -> Look:
-    """Ask Google all that the judgement of a plan needs; without a plan, whether there is such a project."""
+def check(module: Any) -> dict[str, Any]:
+    """Return the results of the module cloud_preflight_info. Raises CloudError."""
+    params = module.params
+    plan, others = params["plan"], params["others"]
+    if plan is not None:
+        task.check_plan(params, _KEYS)
+    client = session.client(module)
+    project, account = plan["project"] if plan else session.project(params), session.account(params)
+    reading = read(client, project, account, plan)
+    verdicts = [reading.verdict]
+    if plan and reading.usable:
+        verdicts.append(preflight.judge(plan, reading.found, account, others, key=params["key"]))
+    zones = preflight.zones_of(plan["region"], reading.found.zones or ()) if plan else []
+    return {"project": project, "account": account, "zones": zones, **results(*verdicts)}
+
+
+def read(client: Client, project: str, account: str, plan: Plan | None) -> Reading:
+    """Read all that the judgement of a plan needs; without a plan, whether there is such a project."""
     first: Work = {"project": partial(_project, client, project)}
     if plan is not None:
         first |= {"permissions": partial(_permissions, client, project), "apis": partial(_apis, client, project)}
-    read, failed = at_once(first, GoogleError)
-    unusable = _unusable(project, account, read, failed)
+    found, failed = at_once(first, GoogleError)
+    unusable = _unusable(project, account, found, failed)
     if unusable:
-        return Look(False, Found(), problems=(unusable,))
-    number = str((read.get("project") or {}).get("projectNumber") or "")
+        return Reading(False, Found(), Verdict((unusable,), ()))
+    number = str((found.get("project") or {}).get("projectNumber") or "")
     if plan is not None:
-        disabled = preflight.missing_apis(plan, read["apis"]) if "apis" in read else []
+        disabled = preflight.missing_apis(plan, found["apis"]) if "apis" in found else []
         more, failed_too = at_once(_work(client, plan, number, disabled), GoogleError)
         zones = more.get("zones")
         # In a region that does not exist, nothing is to be had.
         somewhere = zones is None or preflight.zones_of(plan["region"], zones)
-        read, failed = {**read, **more}, {**failed, **(failed_too if somewhere else {})}
-    if "apis" in read:
-        # What is not enabled is told by the plan's judgement.
+        found, failed = {**found, **more}, {**failed, **(failed_too if somewhere else {})}
+    if "apis" in found:
+        # What is not enabled is part of the judgement of the plan.
         failed = {name: error for name, error in failed.items() if error.code != _DISABLED or name not in first}
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or _denied(error)}
-    problems, warnings = failures(_each_api_once(failed), passed)
-    return Look(True, _found(plan, read, number), problems, warnings)
+    return Reading(True, _found(plan, found, number), failures(_each_api_once(failed), passed))
 
 
 def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
@@ -83,12 +101,12 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
 
 
 def _by_type(read: Mapping[str, Any], what: str) -> preflight.Types:
-    """What was read of each type: of machines or of accelerators."""
+    """Return what was read of each type: of machines or of accelerators."""
     return {name.partition(" ")[2]: value for name, value in read.items() if name.partition(" ")[0] == what}
 
 
 def _unusable(project: str, account: str, read: Mapping[str, Any], failed: dict[str, GoogleError]) -> str:
-    """Why nothing can be made in a project; empty where that is not so, or not known."""
+    """Return why nothing can be created in a project; empty where that is not so, or not known."""
     error = failed.get("project")
     if error is None:
         state = str(read["project"].get("lifecycleState") or "ACTIVE")
@@ -109,18 +127,18 @@ def _denied(error: GoogleError) -> bool:
 
 def _each_api_once(failed: Mapping[str, GoogleError]) -> dict[str, GoogleError]:
     """Return what failed, of an API that is not enabled the first for each, and rather one that stops a plan."""
-    told: set[str] = set()
+    reported: set[str] = set()
     once = {}
     for name, error in sorted(failed.items(), key=lambda each: each[0] in _BEST_EFFORT):
-        if error.code == _DISABLED and error.message in told:
+        if error.code == _DISABLED and error.message in reported:
             continue
-        told.add(error.message)
+        reported.add(error.message)
         once[name] = error
     return once
 
 
 def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> Work:
-    """What there is to ask of the APIs that are enabled."""
+    """Return what there is to read of the APIs that are enabled."""
     project, region = plan["project"], plan["region"]
     compute: Work = {
         "zones": partial(_zones, client, project),
@@ -169,7 +187,7 @@ def _apis(client: Client, project: str) -> frozenset[str]:
 
 
 def _node_account(client: Client, project: str, email: str) -> tuple[bool, bool]:
-    """Whether the service account of nodes exists, and whether we may have machines run as it."""
+    """Return whether the service account of nodes exists, and whether we may have machines run as it."""
     path = f"v1/projects/{project}/serviceAccounts/{email}:testIamPermissions"
     what = f"test what is permitted on service account {email}"
     try:
@@ -191,13 +209,13 @@ def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, 
     """The zones of the region that have a machine type or a type of accelerators, with what Compute Engine says."""
     query = urlencode({"filter": f"name={kind}"})
     path = f"compute/v1/projects/{plan['project']}/aggregated/{collection}?{query}"
-    what = f"look where {kind} is offered in {plan['region']}"
+    what = f"list where {kind} is offered in {plan['region']}"
     every = {place.rpartition("/")[2]: each for place, each in client.aggregated(path, collection, what)}
     return {zone: every[zone] for zone in preflight.zones_of(plan["region"], every)}
 
 
 def _versions(client: Client, plan: Plan) -> tuple[str, ...]:
-    """What the channel has for control planes."""
+    """Return what the channel has for control planes."""
     path = f"v1/projects/{plan['project']}/locations/{plan['region']}/serverConfig"
     answer = client.send("container", "GET", path, None, f"list the versions of GKE in {plan['region']}")
     return tuple(

@@ -20,10 +20,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     policies,
     requests,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
@@ -65,7 +65,7 @@ class GoogleProvider:
         if found.phase not in ("degraded", "failed"):
             return found
         causes = tuple((code, shown(message)) for code, message in operations.causes(actual))
-        hints = dict.fromkeys(filter(None, (advice(code, message) for code, message in causes)))
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         return replace(found, causes=causes, remediation=". ".join(hints))
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
@@ -74,6 +74,9 @@ class GoogleProvider:
             for other in listed:
                 if other["kind"] == "subnetwork":
                     yield from owners.elsewhere(other, actual)
+
+    def warnings(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
+        return ()
 
     def creation(self, resource: Resource) -> Action:
         if resource["kind"] == "iam-member":
@@ -149,7 +152,7 @@ def connect(module: Any) -> GoogleProvider:
     return GoogleProvider(client)
 
 
-ENTRY = Entry(session.ARGUMENTS, connect)
+ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)
 
 
 def _member(resource: Resource, policy: Mapping[str, Any]) -> Actual | None:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to Google Cloud: one set of arguments for all modules, and the client that they make."""
+"""Login to Google Cloud: one set of arguments for all modules, and the client that they make."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE
+from ansible_collections.modelplane.fleet.plugins.module_utils._google import GOOGLE_PACKAGE, load_google
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import libraries
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import SERVICES
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Tokens, tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Tokens, tokens
 
 ARGUMENTS: dict[str, Any] = {
     "project": {"type": "str"},
@@ -27,7 +27,7 @@ _LOGIN = "log in to Google"
 
 def client(module: Any) -> Client:
     """The client that the arguments of a module name; fails the module where there is none."""
-    libraries.need(module, GOOGLE_PACKAGE, "kubernetes")
+    libraries.need(module, "urllib3", late={GOOGLE_PACKAGE: load_google})
     try:
         return from_params(module.params)
     except GoogleError as error:
@@ -67,7 +67,7 @@ def project(params: Mapping[str, Any]) -> str:
 
 
 def account(params: Mapping[str, Any]) -> str:
-    """Who we are, as far as the credentials of the arguments tell; raises GoogleError."""
+    """Return who we are, as far as the credentials of the arguments say; raises GoogleError."""
     try:
         return _tokens(params).account()
     except LoginError as error:

@@ -8,21 +8,34 @@ headers, the body or the answer of a proxy. The sockets here wait no longer than
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import importlib
 import math
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import urllib3
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import urllib3
+
+_CHUNK = 1 << 16
 
 
 class EndlessError(TimeoutError):
     """The time for a whole exchange is over, or its bytes are used up, and more come."""
+
+
+class NoSocksError(ValueError):
+    """A proxy speaks SOCKS, and the package that urllib3 needs for that is missing."""
+
+
+class TooLargeError(OSError):
+    """The unpacked answer is larger than its limit."""
 
 
 class _Thread(threading.local):
@@ -82,33 +95,82 @@ class _Socket(_Limited, socket.socket):
     """A TCP socket with these limits."""
 
 
-class TlsSocket(_Limited, ssl.SSLSocket):
-    """A TLS socket with these limits, for `SSLContext.sslsocket_class`."""
+class _TlsSocket(_Limited, ssl.SSLSocket):
+    """A TLS socket with these limits."""
 
 
-def _of_this_module(made: socket.socket) -> socket.socket:
-    timeout = made.gettimeout()
-    found = _Socket(made.family, made.type, made.proto, fileno=made.detach())
-    found.settimeout(timeout)
-    return found
+def connections(
+    tls: ssl.SSLContext | None, proxy: str = "", *, maxsize: int, server_name: str = "", **settings: Any
+) -> urllib3.PoolManager:
+    """Return kept connections whose sockets heed `within`; those through a SOCKS proxy heed it once TLS is there.
+
+    `tls`: None where no server is reached by TLS. `proxy`: a URL, which may hold user and password. `server_name`: name
+    that the certificate has to be for, where it is not that of the URL. `settings`: those of urllib3's pools. Raises
+    NoSocksError.
+    """
+    if tls is not None:
+        tls.sslsocket_class = _TlsSocket
+        settings["ssl_context"] = tls
+    if server_name:
+        settings["server_hostname"] = server_name
+    if proxy.startswith("socks"):
+        try:
+            socks = importlib.import_module("urllib3.contrib.socks")
+        except ImportError:
+            raise NoSocksError("a socks proxy needs the Python package PySocks") from None
+        manager: urllib3.PoolManager = socks.SOCKSProxyManager(proxy, maxsize=maxsize, **settings)
+        return manager
+    if proxy:
+        address = urllib3.util.parse_url(proxy)
+        if address.auth:
+            user = base64.b64encode(unquote(address.auth).encode()).decode()
+            settings["proxy_headers"] = {"proxy-authorization": f"Basic {user}"}
+        manager = urllib3.ProxyManager(address._replace(auth=None).url, maxsize=maxsize, **settings)
+    else:
+        manager = urllib3.PoolManager(maxsize=maxsize, **settings)
+    manager.pool_classes_by_scheme = _pools()
+    return manager
+
+
+def whole(response: urllib3.BaseHTTPResponse, limit: int) -> bytes:
+    """Return the unpacked body of an answer; raises TooLargeError. A connection whose body was not read to its end is
+    not used again."""
+    body = bytearray()
+    try:
+        for piece in response.stream(_CHUNK, decode_content=True):
+            body += piece
+            if len(body) > limit:
+                raise TooLargeError(f"the answer (HTTP {response.status}) is larger than {limit >> 20} MiB")
+    except BaseException:
+        response.close()
+        raise
+    response.release_conn()
+    return bytes(body)
+
+
+def _limited(plain: socket.socket) -> socket.socket:
+    timeout = plain.gettimeout()
+    limited = _Socket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+    limited.settimeout(timeout)
+    return limited
 
 
 @functools.cache
-def pools() -> Mapping[str, type[Any]]:
-    """Return connection pools with these sockets, for `PoolManager.pool_classes_by_scheme`."""
+def _pools() -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """Return connection pools with these sockets."""
 
-    class Connection(urllib3.connection.HTTPConnection):  # type: ignore[misc]
+    class Connection(urllib3.connection.HTTPConnection):
         def _new_conn(self) -> socket.socket:
-            return _of_this_module(super()._new_conn())
+            return _limited(super()._new_conn())
 
-    class TlsConnection(urllib3.connection.HTTPSConnection):  # type: ignore[misc]
+    class TlsConnection(urllib3.connection.HTTPSConnection):
         def _new_conn(self) -> socket.socket:
-            return _of_this_module(super()._new_conn())
+            return _limited(super()._new_conn())
 
-    class Pool(urllib3.HTTPConnectionPool):  # type: ignore[misc]
+    class Pool(urllib3.HTTPConnectionPool):
         ConnectionCls = Connection
 
-    class TlsPool(urllib3.HTTPSConnectionPool):  # type: ignore[misc]
+    class TlsPool(urllib3.HTTPSConnectionPool):
         ConnectionCls = TlsConnection
 
     return {"http": Pool, "https": TlsPool}

@@ -9,8 +9,8 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import urllib3
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import urllib3
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import EndlessError, TooLargeError
 
 
 class TransportError(Exception):
@@ -32,14 +32,10 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
     if isinstance(error, kinds.ProxyError):
         said = str(causes[-1]) if causes else str(error)
         return TransportError(f"the proxy {shown_url(proxy)} does not connect to {server}: {_short(said)}")
-    if any(isinstance(cause, ssl.SSLCertVerificationError | ssl.CertificateError) for cause in causes) or (
-        "CERTIFICATE_VERIFY_FAILED" in str(error) or "doesn't match" in str(error)
-    ):
-        # Through the library comes a text only, where the reason stands behind OpenSSL's name for it.
-        reasons = [str(cause.verify_message) for cause in causes if hasattr(cause, "verify_message")]
-        said = reasons[0] if reasons else str(error).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
+    if untrusted:
         return TransportError(
-            f"the certificate of {server} is not trusted: {_short(said)}",
+            f"the certificate of {server} is not trusted: {_short(untrusted.verify_message)}",
             permanent=True,
             hint="Check the server's name and its CA (ca_file, ca_text, tls_server_name)",
         )
@@ -55,6 +51,8 @@ def explain(error: Exception, url: str, proxy: str, timeout: float) -> Transport
         return TransportError(f"no connection to {server}{by} within {timeout:.3g} s")
     if any(isinstance(cause, EndlessError) for cause in causes):
         return TransportError(f"the answer of {server}{by} does not come to an end", sent=True, permanent=True)
+    if isinstance(error, TooLargeError):
+        return TransportError(f"{server}{by}: {error}", sent=True, permanent=True)
     if isinstance(error, kinds.ReadTimeoutError):
         return TransportError(f"no answer from {server}{by} within {timeout:.3g} s", sent=True)
     if isinstance(error, kinds.SSLError | ssl.SSLError):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which proxy the environment names for a server."""
+"""Proxies that the environment names for servers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether and when a request is sent again."""
+"""Repetition of requests: how often, and after which pauses."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""All objects of a fleet onto one API server, and what is no longer wanted off it.
+"""Apply all objects of a fleet to one API server, and prune what is no longer desired.
 
-Nothing is sent for an object that is as wanted, which the record of the last run decides: what was wanted then equals
-what is wanted now, and the fields that our field manager owned in the live object afterwards equal those that it owns
+Nothing is sent for an object that is as desired, which the record of the last run decides: what was desired then equals
+what is desired now, and the fields that our field manager owned in the live object afterwards equal those that it owns
 now. So defaults, other writers' fields and the server's own way of writing a value never matter, and every drift of a
 field of ours does.
 
@@ -52,7 +52,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labell
     GroupKind,
     Live,
     kinds_of,
-    look,
+    list_labelled,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pruning import SYSTEM_KEY, prune, unwanted
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.secret_access import SecretAccess
@@ -72,15 +72,15 @@ _SHARED = frozenset({NAMESPACE, DEFINITION})
 
 @dataclass(frozen=True)
 class Options:
-    """How to apply.
+    """Options of applying.
 
-    `scope` tells the records of one API server apart that is more than one cluster of the fleet. `held` are objects
-    of which nobody can tell now whether they are wanted, so they stay as they are, and so do those that have all labels
-    (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace
-    that is not there is made, without our label, and never removed; else objects in it fail. `wait`: seconds.
+    `scope` separates the records of one API server that is more than one cluster of the fleet. `held` are objects of
+    which it is unknown now whether they are desired, so they stay as they are, and so do those that have all labels
+    (name and value) of an entry of `held_labels`. `create_namespaces`: a namespace that is not there is created,
+    without our label, and never deleted; else objects in it fail. `wait`: seconds.
     `orphans`: where there is no record, whatever carries our label and is in no other record is taken for ours.
-    `definitions`: definitions of kinds that are not wanted go as well, unless there is an object of one of them.
-    `promised`: API groups that something else is about to bring, so that in check mode their kinds count as new ones.
+    `definitions`: definitions of kinds that are not desired go as well, unless there is an object of one of them.
+    `promised`: API groups that something else is about to install, so that in check mode their kinds count as new ones.
     """
 
     fleet: str = "default"
@@ -99,7 +99,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of all objects, in the order of the work; `notes` is what a person should know beside that."""
+    """Results for all objects, in the order of the work; `notes` is what a person should know beside that."""
 
     results: tuple[Result, ...]
     notes: tuple[str, ...] = ()
@@ -115,25 +115,25 @@ class Applied:
 
     @property
     def ready(self) -> bool:
-        """Whether everything that is wanted does what it is there for, as far as it was looked at."""
+        """Return True if all desired objects do what they are there for, as far as that was checked."""
         return not self.failed and all(found.ready is not False for found in self.results)
 
 
-def apply(client: Client, wanted: Sequence[Object], options: Options) -> Applied:
-    """Bring one API server to what is wanted. Raises ApiError when the server as a whole cannot be worked with; what is
-    wrong with one object is in its result."""
+def apply(client: Client, desired: Sequence[Object], options: Options) -> Applied:
+    """Apply the desired objects to one API server, and prune others. Raises ApiError when the server as a whole cannot
+    be worked with; what is wrong with one object is in its result."""
     before = Counter(client.requests)
     run = _Run(client, options)
-    results = run.results(_complete(wanted))
+    results = run.results(_complete(desired))
     spent = Counter(client.requests)
     spent.subtract(before)
     return Applied(tuple(results), tuple(run.notes), {verb: count for verb, count in spent.items() if count})
 
 
-def _complete(wanted: Iterable[Object]) -> dict[Key, Object]:
-    """The objects in order, each once, with our label; with the namespace of the record unless nothing is wanted."""
+def _complete(desired: Iterable[Object]) -> dict[Key, Object]:
+    """The objects in order, each once, with our label; with the namespace of the record unless nothing is desired."""
     found: dict[Key, Object] = {}
-    for value in wanted:
+    for value in desired:
         metadata = fields(value, "metadata")
         labels = {**fields(metadata, "labels"), names.MANAGED_BY_LABEL: names.MANAGED_BY}
         found[Key.of(value)] = {**value, "metadata": {**metadata, "labels": labels}}
@@ -143,7 +143,7 @@ def _complete(wanted: Iterable[Object]) -> dict[Key, Object]:
 
 
 def yielding(value: Object, live: Object | None) -> Object:
-    """An object as it is applied: a Namespace without those Pod Security labels that somebody else set otherwise.
+    """An object as it is applied: a Namespace without those Pod Security labels that a user set otherwise.
 
     Administrators, and the controller by which OpenShift labels namespaces, know what a cluster has to let in.
     """
@@ -155,8 +155,8 @@ def yielding(value: Object, live: Object | None) -> Object:
     return {**value, "metadata": {**fields(value, "metadata"), "labels": kept}}
 
 
-def wanted_digest(value: Object) -> str:
-    """What the record says of an object that is wanted. Of a Secret it tells no more than the names of its keys."""
+def desired_digest(value: Object) -> str:
+    """Digest of a desired object for the record. That of a Secret is of the names of its keys alone."""
     if text(value, "kind") != "Secret":
         return digest(value)
     return digest({**value, "data": sorted(fields(value, "data")), "stringData": sorted(fields(value, "stringData"))})
@@ -166,9 +166,9 @@ def _owned_digest(live: Object) -> str:
     return "" if text(live, "kind") == "Secret" else digest(owned(live, FIELD_MANAGER))
 
 
-def as_wanted(value: Object, live: Object, entry: Entry | None) -> bool:
-    """Whether nothing has to be sent for an object."""
-    if entry is None or entry.wanted != wanted_digest(value):
+def is_as_desired(value: Object, live: Object, entry: Entry | None) -> bool:
+    """Return True if nothing has to be sent for an object."""
+    if entry is None or entry.desired != desired_digest(value):
         return False
     if text(value, "kind") == "Secret":
         labels = fields(value, "metadata", "labels")
@@ -191,60 +191,60 @@ class _Run:
         self.live = Live()
         self._namespaces: dict[str, bool] = {}
 
-    def results(self, wanted: Mapping[Key, Object]) -> list[Result]:
-        self._look(wanted)
-        wanted = {key: yielding(value, self.live.objects.get(key)) for key, value in wanted.items()}
+    def results(self, desired: Mapping[Key, Object]) -> list[Result]:
+        self._read(desired)
+        desired = {key: yielding(value, self.live.objects.get(key)) for key, value in desired.items()}
         known: dict[Key, Result] = {}
         pending: list[tuple[Object, Object | None]] = []
-        for key, value in wanted.items():
+        for key, value in desired.items():
             found = self._decide(value)
             if isinstance(found, Result):
                 known[key] = found
             else:
                 pending.append((value, found[0]))
-        gone = self._unwanted(wanted)
-        self._record_intent([Key.of(value) for value, __ in pending], wanted)
+        gone = self._unwanted(desired)
+        self._record_intent([Key.of(value) for value, __ in pending], desired)
         known.update((found.key, found) for found in self._send(pending, known))
         removed = self._prune(gone, known)
-        shared = self._left_to_others(wanted)
-        self._record_outcome(wanted, known, removed)
+        shared = self._left_to_others(desired)
+        self._record_outcome(desired, known, removed)
         removed += self._prune_shared(shared)
-        return self._awaited([*(known[key] for key in wanted), *removed])
+        return self._awaited([*(known[key] for key in desired), *removed])
 
-    def _look(self, wanted: Mapping[Key, Object]) -> None:
+    def _read(self, desired: Mapping[Key, Object]) -> None:
         self.store.read()
-        kinds = kinds_of(wanted.values())
+        kinds = kinds_of(desired.values())
         if self.store.own is None:
             # The first run, or the record is lost: what an earlier run left behind is found by label alone.
             composed = ON_CONTROL if self.options.scope == CONTROL_SCOPE else ON_WORKLOAD
-            wide = self.options.orphans and (wanted or self.store.fault or self.options.prune)
+            wide = self.options.orphans and (desired or self.store.error or self.options.prune)
             recorded = dict(composed) if wide else {}
         else:
             recorded = {(key.group, key.kind): entry.api_version for key, entry in self.store.own.items()}
-        known = [*wanted, *(self.store.own or ())]
-        self.live = look(self.client, {**recorded, **kinds}, self.secrets, known)
+        known = [*desired, *(self.store.own or ())]
+        self.live = list_labelled(self.client, {**recorded, **kinds}, self.secrets, known)
         self._forget_what_goes_with_its_namespace()
         if self.store.own is None:
             # Whoever applies here at the same time wrote a record before any object that was just seen.
-            fault = self.store.fault
+            error = self.store.error
             self.store.read()
-            if fault:
-                self.notes.append(f"{fault}; every object was applied again")
-        left = {key.namespace for key in self.store.own or () if (key.group, key.kind) == SECRET and key not in wanted}
+            if error:
+                self.notes.append(f"{error}; every object was applied again")
+        left = {key.namespace for key in self.store.own or () if (key.group, key.kind) == SECRET and key not in desired}
         closed = sorted(self.live.closed.items())
         self.notes += [
-            f"Secrets in {place} that are no longer wanted stay: {why}" for place, why in closed if place in left
+            f"Secrets in {place} that are no longer desired stay: {why}" for place, why in closed if place in left
         ]
-        for group_kind, error in sorted(self.live.faults.items()):
+        for group_kind, why in sorted(self.live.errors.items()):
             if group_kind not in kinds:
-                self.notes.append(f"{group_kind[1]} objects that are no longer wanted stay: {error}")
+                self.notes.append(f"{group_kind[1]} objects that are no longer desired stay: {why}")
         self._forget_kinds_that_are_gone(kinds)
 
-    def _forget_kinds_that_are_gone(self, wanted: Iterable[GroupKind]) -> None:
+    def _forget_kinds_that_are_gone(self, desired: Iterable[GroupKind]) -> None:
         """Objects of a kind whose definition was removed went with it. Where a kind is not served for another reason
         they stay in the record."""
         recorded = {(key.group, key.kind) for key in self.store.own or {}}
-        unserved = sorted((recorded & self.live.not_served) - set(wanted))
+        unserved = sorted((recorded & self.live.not_served) - set(desired))
         if not unserved or self.store.own is None:
             return
         try:
@@ -256,10 +256,10 @@ class _Run:
             if group_kind not in defined and "." in group_kind[0]:
                 self.live.gone.add(group_kind)
             else:
-                self.notes.append(f"{group_kind[1]} is not served now, so what is no longer wanted of it stays")
+                self.notes.append(f"{group_kind[1]} is not served now, so what is no longer desired of it stays")
 
     def _forget_what_goes_with_its_namespace(self) -> None:
-        """What is still there in a namespace that is being deleted has to be made again."""
+        """Forget objects in namespaces that are being deleted, as they have to be created again."""
         ending = {key.name for key, live in self.live.objects.items() if key.kind == NAMESPACE and going(live)}
         self.sender.new_namespaces |= ending
         for key in [key for key in self.live.objects if key.namespace in ending]:
@@ -269,10 +269,10 @@ class _Run:
         """The result of an object for which nothing is sent, or else what is there of it now."""
         key = Key.of(value)
         group_kind = (key.group, key.kind)
-        fault = self.live.fault(key)
+        error = self.live.error(key)
         # Secrets of a namespace that comes to be are opened when it is there.
-        if fault and key.namespace not in self.sender.new_namespaces:
-            return result(value, "failed", str(fault))
+        if error and key.namespace not in self.sender.new_namespaces:
+            return result(value, "failed", str(error))
         if group_kind in self.live.not_served:
             return self._of_new_kind(value)
         live = self.live.objects.get(key)
@@ -282,7 +282,7 @@ class _Run:
             message = f"it belongs to {self.store.others[key]}: two fleets want an object of this name"
             return result(value, "failed", message, before=live)
         entry = (self.store.own or {}).get(key)
-        if as_wanted(value, live, entry) and not going(live):
+        if is_as_desired(value, live, entry) and not going(live):
             return self._unchanged(value, live)
         return (live,)
 
@@ -305,13 +305,13 @@ class _Run:
         )
 
     def _missing(self, value: Object) -> Result | tuple[Object | None]:
-        """An object that nobody sees with our label: it is not there, or it is not ours."""
+        """Decide on an object that no list by our label has: it is not there, or it is not ours."""
         key = Key.of(value)
         if key.namespace in self.sender.new_namespaces:
             return (None,)
-        fault = self._in_namespace(value)
-        if fault or key.namespace in self.sender.new_namespaces:
-            return fault or (None,)
+        refused = self._in_namespace(value)
+        if refused or key.namespace in self.sender.new_namespaces:
+            return refused or (None,)
         if (key.group, key.kind) == SECRET and self.secrets.would_be_open(key.namespace):
             return result(value, "created", after=value)
         try:
@@ -332,7 +332,7 @@ class _Run:
         return result(value, "failed", _foreign(key, there), before=there)
 
     def _in_namespace(self, value: Object) -> Result | None:
-        """Why an object cannot be made in its namespace; None when it can."""
+        """Result of an object that cannot be created in its namespace; None when it can."""
         namespace = Key.of(value).namespace
         if not namespace:
             return None
@@ -352,10 +352,10 @@ class _Run:
             f"there is no namespace {namespace} on cluster {self.client.name}: create it, and run again",
         )
 
-    def _unwanted(self, wanted: Mapping[Key, Object]) -> list[Object]:
+    def _unwanted(self, desired: Mapping[Key, Object]) -> list[Object]:
         if not self.options.prune or self._is_blind():
             return []
-        kept = {*wanted, *self.options.held}
+        kept = {*desired, *self.options.held}
         if self.options.held:
             kept.add(SYSTEM_KEY)
             kept |= {Key("", NAMESPACE, "", key.namespace) for key in self.options.held}
@@ -363,25 +363,25 @@ class _Run:
         return [value for value in found if not self._has_held_labels(value)]
 
     def _is_blind(self) -> bool:
-        """Whether nobody can tell what an earlier run applied."""
+        """Return True if it is unknown what earlier runs applied."""
         return self.store.own is None and not self.options.orphans
 
     def _has_held_labels(self, value: Object) -> bool:
         labels = fields(value, "metadata", "labels")
         return any(all(labels.get(name) == held for name, held in entry) for entry in self.options.held_labels)
 
-    def _record_intent(self, sent: Iterable[Key], wanted: Mapping[Key, Object]) -> None:
+    def _record_intent(self, sent: Iterable[Key], desired: Mapping[Key, Object]) -> None:
         """Before anything is made, the record names it."""
         before = self.store.own or {}
-        new = {key: Entry(text(wanted[key], "apiVersion")) for key in sent if key not in before}
+        new = {key: Entry(text(desired[key], "apiVersion")) for key in sent if key not in before}
         if new and not self.options.check_mode:
-            self._write_record({**before, **self._found(wanted), **new})
+            self._write_record({**before, **self._found(desired), **new})
 
-    def _found(self, wanted: Mapping[Key, Object]) -> dict[Key, Entry]:
-        """With a lost record, what was found of ours that is not to be lost from sight again."""
+    def _found(self, desired: Mapping[Key, Object]) -> dict[Key, Entry]:
+        """With a lost record, return the entries of objects of ours that were found."""
         if self.store.own is not None or self._is_blind():
             return {}
-        gone = unwanted(self.live, self.store, set(wanted))
+        gone = unwanted(self.live, self.store, set(desired))
         return {Key.of(value): Entry(text(value, "apiVersion")) for value in gone}
 
     def _write_record(self, record: Mapping[Key, Entry]) -> None:
@@ -445,7 +445,7 @@ class _Run:
         self.client.forget_discovery()
 
     def _prune(self, gone: Sequence[Object], known: Mapping[Key, Result]) -> list[Result]:
-        """What a route leads to stays while the route could not be changed."""
+        """Prune objects, but for those that routes lead to which could not be changed."""
         stuck = {key.namespace for key, found in known.items() if key.kind in ROUTES and found.action == "failed"}
         kept = [value for value in gone if {Key.of(value).namespace, Key.of(value).name} & stuck]
         held = [
@@ -457,16 +457,16 @@ class _Run:
         rest = [value for value in gone if Key.of(value) not in waiting]
         return [*held, *prune(self.client, rest, self.store, check_mode=self.options.check_mode)]
 
-    def _left_to_others(self, wanted: Mapping[Key, Object]) -> list[Object]:
+    def _left_to_others(self, desired: Mapping[Key, Object]) -> list[Object]:
         """Namespaces that this fleet no longer wants and that stay as another record has them."""
-        recorded = set(self.store.own or {}) & set(self.store.others) & set(self.live.objects) - set(wanted)
+        recorded = set(self.store.own or {}) & set(self.store.others) & set(self.live.objects) - set(desired)
         if not self.options.prune or self.options.check_mode or self.options.held:
             return []
         return [self.live.objects[key] for key in recorded if key.kind == NAMESPACE]
 
     def _prune_shared(self, values: Sequence[Object]) -> list[Result]:
         """Of two runs that let go of a namespace at a time, each left it to the other. Both say so in their records
-        first and look again after that, so that the later one takes it away."""
+        first and read again after that, so that the later one deletes it."""
         if not values:
             return []
         self.store.read()
@@ -475,17 +475,17 @@ class _Run:
         return prune(self.client, alone, self.store, check_mode=False)
 
     def _record_outcome(
-        self, wanted: Mapping[Key, Object], known: Mapping[Key, Result], removed: Sequence[Result]
+        self, desired: Mapping[Key, Object], known: Mapping[Key, Result], removed: Sequence[Result]
     ) -> None:
         if self.options.check_mode:
             return
         before = self.store.own or {}
         gone = {found.key for found in removed if found.action in ("deleted", "unchanged")}
-        record = {key: entry for key, entry in before.items() if self._stays(key, wanted, gone)}
+        record = {key: entry for key, entry in before.items() if self._stays(key, desired, gone)}
         for key, found in known.items():
             if found.action != "failed" and found.after is not None and _is_ours(found.after):
-                digests = (wanted_digest(wanted[key]), _owned_digest(found.after))
-                record[key] = Entry(text(wanted[key], "apiVersion"), *digests)
+                digests = (desired_digest(desired[key]), _owned_digest(found.after))
+                record[key] = Entry(text(desired[key], "apiVersion"), *digests)
         for found in removed:
             if found.key not in gone:
                 record.setdefault(found.key, Entry(found.api_version))
@@ -493,17 +493,17 @@ class _Run:
             try:
                 self._write_record(record)
             except ApiError as error:
-                # What was made is known from before; the next run looks at each object again.
-                self.notes.append(f"the record could not be brought up to date: {error}")
+                # What was made is known from before; the next run compares each object again.
+                self.notes.append(f"the record could not be updated: {error}")
 
-    def _stays(self, key: Key, wanted: Mapping[Key, Object], gone: set[Key]) -> bool:
-        """Whether an entry of the record is kept: it is wanted, or still to be removed, by nobody else."""
+    def _stays(self, key: Key, desired: Mapping[Key, Object], gone: set[Key]) -> bool:
+        """Return True if the record keeps an entry: it is desired, or still to be pruned and in no other record."""
         # What both want stays in both, unless this run is about all of its record.
         partial = key in self.store.shared and not self.options.prune
-        if key in wanted or (key in self.store.others and not partial):
-            return key in wanted
+        if key in desired or (key in self.store.others and not partial):
+            return key in desired
         group_kind = (key.group, key.kind)
-        unseen = (group_kind in self.live.not_served or self.live.fault(key) is not None) and (
+        unseen = (group_kind in self.live.not_served or self.live.error(key) is not None) and (
             group_kind not in self.live.gone
         )
         there = key in self.live.objects
@@ -533,7 +533,7 @@ class _Run:
         ]
 
     def _until_gone(self, results: list[Result]) -> list[Result]:
-        """Where everything goes, what is there for a while yet: a namespace takes as long as what is in it."""
+        """Wait for what was deleted and is there for a while yet: a namespace takes as long as what is in it."""
         deleted = {found.key: found.api_version for found in results if found.action == "deleted"}
         left = wait_gone(self.client, deleted, self.options.wait)
         return [

@@ -93,12 +93,12 @@ class Client:
 
     @property
     def requests(self) -> Counter[str]:
-        """How many requests of each verb were sent, repetitions included."""
+        """Number of requests of each verb that were sent, repetitions included."""
         return self._requester.sent
 
     @property
     def warnings(self) -> builtins.list[str]:
-        """What the server or the connection gave reason to warn of."""
+        """Warnings of the server, and about the connection."""
         return self._requester.warnings
 
     def __repr__(self) -> str:
@@ -126,7 +126,7 @@ class Client:
         self._requester.lost = lost
 
     def target(self) -> Target:
-        """Where the server is, and how to be let in."""
+        """Return the address of the server and the credentials for it."""
         return self._requester.target(Call("connection", "GET", "/", "find out where it is", {}))
 
     # What is served
@@ -136,26 +136,26 @@ class Client:
         return self.version_and_build()[0]
 
     def version_and_build(self) -> tuple[tuple[int, int], str]:
-        """Major and minor version of the server, and all that it tells of its version (`gitVersion`)."""
+        """Major and minor version of the server, and its full version (`gitVersion`)."""
         answer = self._requester.json(Call("version", "GET", "/version", "read the version", {}))
         numbers = ["".join(filter(str.isdigit, str(answer.get(part) or ""))) for part in ("major", "minor")]
         if not all(numbers):
-            raise ApiError("tells no version", cluster=self.name, action="read the version")
+            raise ApiError("the answer has no version", cluster=self.name, action="read the version")
         return (int(numbers[0]), int(numbers[1])), str(answer.get("gitVersion") or "")
 
     def resource(self, api_version: str, kind: str) -> ResourceType:
-        """What the server serves; raises NotServed."""
+        """Return the type that the server serves; raises NotServed."""
         found = self._found(api_version, kind)
         if found is None:
             self._not_served(api_version, kind)
         return found
 
     def serves(self, api_version: str, kind: str) -> bool:
-        """Whether the server serves the kind."""
+        """Return True if the server serves the kind."""
         return self._found(api_version, kind) is not None
 
     def forget_discovery(self) -> None:
-        """Ask anew what is served, for instance after CRDs were installed."""
+        """Forget what is served, for instance after CRDs were installed."""
         with self._requester.lock:
             self._discover().forget()
 
@@ -326,7 +326,7 @@ class Client:
         return str((self._requester.json(call).get("status") or {}).get("token") or "")
 
     def allowed(self, kind: str, spec: Object) -> bool:
-        """Whether somebody may do something: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
+        """Return True if an action is allowed: the `spec` of a review (authorization.k8s.io/v1), whose `kind` is
         SelfSubjectAccessReview or SubjectAccessReview. Nothing is stored."""
         api_version = "authorization.k8s.io/v1"
         path = self.resource(api_version, kind).path()
@@ -478,13 +478,13 @@ def _selectors(labels: str, fields: str) -> Query:
 
 
 def _names_object(answer: Answer) -> bool:
-    """Whether a 404 is about an object (or its namespace), rather than about the path."""
+    """Return True for a 404 about an object (or its namespace), rather than about the path."""
     details = parse_status(answer.body).get("details")
     return isinstance(details, Mapping) and bool(details.get("name"))
 
 
 def _holds(live: Any, sent: Any) -> bool:
-    """Whether all that was sent is there."""
+    """Return True if the live value has all that was sent."""
     if isinstance(sent, Mapping):
         return isinstance(live, Mapping) and all(
             key in live and _holds(live[key], value) for key, value in sent.items()

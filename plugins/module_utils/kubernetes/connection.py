@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How to reach an API server, and the way from there to a client."""
+"""Connections: the settings of one, and the client that they lead to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke, kubeconfig
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Login
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import kubeconfig
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
@@ -33,32 +35,8 @@ class SecretRef:
 
 
 @dataclass(frozen=True)
-class Eks:
-    """A cluster of Amazon EKS. `endpoint`: URL of the EKS API where it is not the region's public one."""
-
-    cluster: str
-    region: str = ""
-    profile: str = ""
-    role_arn: str = ""
-    endpoint: str = ""
-
-
-@dataclass(frozen=True)
-class Gke:
-    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
-    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
-
-    project: str
-    location: str
-    cluster: str
-    credentials_file: str = ""
-    endpoint: str = ""
-    ca_file: str = ""
-
-
-@dataclass(frozen=True)
 class Connection:
-    """How to reach one cluster: exactly one of kubeconfig, kubeconfig_text, secret, eks, gke, server.
+    """Settings of the connection to one cluster: exactly one of kubeconfig, kubeconfig_text, secret, login, server.
 
     A `context` alone is one of the kubeconfig that kubectl would use; `standard` means all that kubectl does without
     arguments: $KUBECONFIG, ~/.kube/config, the pod's service account. `timeout` (seconds) bounds one request;
@@ -70,8 +48,7 @@ class Connection:
     kubeconfig_text: str = field(default="", repr=False)
     context: str = ""
     secret: SecretRef | None = None
-    eks: Eks | None = None
-    gke: Gke | None = None
+    login: Login | None = None
     server: str = ""
     token: str = field(default="", repr=False)
     ca_text: str = ""
@@ -88,11 +65,11 @@ class Connection:
 
 # The service account of a pod (Kubernetes, "Accessing the Kubernetes API from a Pod").
 _POD = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_HINT = "Give one of kubeconfig, kubeconfig_text, secret, eks, gke, server"
+_HINT = f"Give one of kubeconfig, kubeconfig_text, secret, {', '.join(LOGINS)}, server"
 
 
 def connect(connection: Connection, control: Client | None = None, *, write_cache: bool = True) -> Client:
-    """A client for the cluster; what needs the network is looked up with the first request.
+    """A client for the cluster; what needs the network is resolved with the first request.
 
     `control`: the client of the control cluster, for kubeconfigs in Secrets. `write_cache`: False in check mode.
     Raises ConnectionInvalid for what is wrong with the connection itself, the files that it names included.
@@ -114,7 +91,7 @@ def connect(connection: Connection, control: Client | None = None, *, write_cach
 
 
 class _Resolver:
-    """Finds the target of a connection, anew with every call but for what was prepared."""
+    """Finds the target of a connection, again with every call but for what was prepared."""
 
     def __init__(self, connection: Connection, control: Client | None) -> None:
         self._connection = connection
@@ -122,28 +99,26 @@ class _Resolver:
         self._prepared: Target | None = None
 
     def prepare(self) -> str:
-        """Look up what needs no network: the server, empty where it does. Raises AccessError."""
+        """Resolve what needs no network; return the server, empty where that needs it. Raises AccessError."""
         given = self._connection
         _check_sources(given)
         if given.secret is not None and self._control is None:
             raise AccessError("its kubeconfig is in a Secret, and no control cluster is given", "Set control")
-        if given.secret is not None or given.eks is not None or given.gke is not None:
+        if given.secret is not None or given.login is not None:
             return given.server
-        self._prepared = self._look_up()
+        self._prepared = self._resolve()
         return self._prepared.server
 
     def __call__(self) -> Target:
         target, self._prepared = self._prepared, None
-        return target or self._look_up()
+        return target or self._resolve()
 
-    def _look_up(self) -> Target:
+    def _resolve(self) -> Target:
         given = self._connection
         if given.secret is not None:
             target = kubeconfig.load([self._from_secret(given.secret)], given.context)
-        elif given.eks is not None:
-            target = _eks(given.eks, given.server)
-        elif given.gke is not None:
-            target = _gke(given.gke, given.server)
+        elif given.login is not None:
+            target = _in_cloud(given.login, given.server)
         elif given.server:
             target = Target(checked_url(given.server, "server", ("https", "http")), Fixed(bearer(given.token)))
         elif given.kubeconfig_text:
@@ -184,23 +159,21 @@ class _Resolver:
 
 
 def _check_sources(given: Connection) -> None:
-    """Exactly one way; `server` along with eks or gke says where the cluster is, so that nobody is asked."""
+    """Exactly one way; `server` along with a login says where the cluster is, so that no API of a cloud is asked."""
     named = {
         "kubeconfig": given.kubeconfig,
         "kubeconfig_text": given.kubeconfig_text,
         "secret": given.secret,
-        "eks": given.eks,
-        "gke": given.gke,
-        "server": given.server if given.eks is None and given.gke is None else "",
+        **({given.login.cloud: given.login} if given.login else {"server": given.server}),
     }
     ways = [name for name, value in named.items() if value]
     if len(ways) > 1:
         raise AccessError(f"{' and '.join(ways)} are given", "Give one way to reach the cluster")
     if not ways and not given.context and not given.standard:
-        raise AccessError("it is not told how to reach it", _HINT)
+        raise AccessError("no way to reach it is given", _HINT)
     if given.token and ways != ["server"]:
         raise AccessError("token is given without server", "A token goes with server")
-    if given.context and (given.server or given.eks or given.gke):
+    if given.context and (given.server or given.login):
         raise AccessError("context is given without a kubeconfig")
     if given.ca_file and given.ca_text:
         raise AccessError("ca_file and ca_text are given", "Give one of them")
@@ -224,20 +197,9 @@ def _user(name: str) -> str:
     return name
 
 
-def _eks(wanted: Eks, server: str) -> Target:
-    account = (wanted.region, wanted.profile, wanted.role_arn)
-    found, ca = (server, "") if server else eks.describe(wanted.cluster, *account, wanted.endpoint)
-    return Target(checked_url(found, "server", ("https",)), Minted(eks.minter(wanted.cluster, *account)), ca=ca)
-
-
-def _gke(wanted: Gke, server: str) -> Target:
-    if server:
-        found, ca = server, ""
-    else:
-        where = (wanted.project, wanted.location, wanted.cluster)
-        found, ca = gke.describe(*where, wanted.credentials_file, wanted.endpoint, wanted.ca_file)
-    mint = gke.minter(wanted.credentials_file, wanted.ca_file)
-    return Target(checked_url(found, "server", ("https",)), Minted(mint), ca=ca)
+def _in_cloud(login: Login, server: str) -> Target:
+    found, ca = (server, "") if server else login.find()
+    return Target(checked_url(found, "server", ("https",)), Minted(login.mint), ca=ca)
 
 
 def _standard(context: str) -> Target:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to an API server: the Authorization header and the client certificate, renewed before they expire."""
+"""Credentials for an API server: the Authorization header and the client certificate, renewed before they expire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE_REREAD = 60.0
 
 
 class AccessError(Exception):
-    """It is not told how to reach a cluster, or no credentials could be had.
+    """The settings of a connection are invalid, or there are no credentials.
 
     The text says what is wrong, `hint` what to do; neither holds a secret.
     """
@@ -38,7 +38,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True)
 class Grant:
-    """What a provider of credentials gave: a bearer token, a client certificate or both, for `seconds` from now."""
+    """Credentials as a provider gave them: a bearer token, a client certificate or both, for `seconds` from now."""
 
     token: str = field(default="", repr=False)
     certificate: ClientCertificate | None = None
@@ -50,7 +50,7 @@ Mint = Callable[[str], Grant]
 
 
 class Credentials(Protocol):
-    """What authenticates the requests of one client. Every method may raise AccessError."""
+    """Authentication of the requests of one client. Every method may raise AccessError."""
 
     def authorization(self) -> str:
         """The value of the Authorization header; empty for none."""
@@ -68,7 +68,7 @@ def bearer(token: str) -> str:
     if not token:
         return ""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise AccessError("the token has characters that no token has", "Look for line breaks or quotes in it")
+        raise AccessError("the token has characters that no token has", "Check it for line breaks and quotes")
     return f"Bearer {token}"
 
 
@@ -95,7 +95,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A token in a file that somebody else renews, such as a service account's; read again once a minute."""
+    """A token in a file that another program renews, such as a service account's; read again once a minute."""
 
     def __init__(self, path: Path, client_certificate: ClientCertificate | None = None) -> None:
         self._path = path
@@ -126,7 +126,7 @@ class TokenFile:
 
 
 class Minted:
-    """Credentials that a function makes, made anew shortly before they expire. Safe for several threads."""
+    """Credentials that a function makes, again shortly before they expire. Safe for several threads."""
 
     def __init__(self, mint: Mint, client_certificate: ClientCertificate | None = None) -> None:
         self._mint = mint

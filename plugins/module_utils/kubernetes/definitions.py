@@ -13,13 +13,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import listed
 
 
-def described(client: Client, groups: Collection[str], wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+def described(client: Client, groups: Collection[str], desired: Collection[str]) -> dict[str, dict[str, Any]]:
     """Those of these groups, and those of these names: `group`, `kind`, `managed_by` (the label) and `objects`, which
-    is -1 where no version is served and nobody can count them. Raises ApiError."""
+    is -1 where no version is served and they cannot be counted. Raises ApiError."""
     found = {}
     for value in client.list("apiextensions.k8s.io/v1", "CustomResourceDefinition").items:
         name, group = text(value, "metadata", "name"), text(value, "spec", "group")
-        if group in groups or name in wanted:
+        if group in groups or name in desired:
             found[name] = {
                 "group": group,
                 "kind": text(value, "spec", "names", "kind"),

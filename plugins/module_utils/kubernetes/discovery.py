@@ -1,10 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What an API server serves: asked once per group and version, and remembered on disk for an hour.
-
-The client library's own discovery is not used: it asks for every group there is, and keeps its answers in a file of a
-predictable name in the shared temporary folder.
-"""
+"""Discovery of the kinds that an API server serves: asked once per group and version, cached on disk for an hour."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ Served = dict[str, "ResourceType"]
 
 @dataclass(frozen=True)
 class ResourceType:
-    """What the server serves for a kind."""
+    """Type of a kind, as the server serves it."""
 
     api_version: str
     kind: str
@@ -48,7 +44,7 @@ class ResourceType:
 
 
 def group_path(api_version: str) -> str:
-    """Where the server says what it serves of a group and version."""
+    """Path of the list of what is served of a group and version."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
@@ -86,7 +82,7 @@ def parse(api_version: str, answer: Mapping[str, Any]) -> Served:
 
 
 class Discovery:
-    """What one server serves. `ask`: the APIResourceList of a group and version, None where it is not served."""
+    """Kinds that one server serves. `ask`: the APIResourceList of a group and version, None where it is not served."""
 
     def __init__(self, ask: Callable[[str], Mapping[str, Any] | None], cache: Cache | None = None) -> None:
         self._ask = ask
@@ -104,13 +100,13 @@ class Discovery:
         return self._asked[api_version].get(kind)
 
     def again(self, api_version: str, kind: str) -> ResourceType | None:
-        """What the server says, unless it was asked already: it did not know what was believed to be there."""
+        """Return the kind as the server has it now, after it did not know the cached one."""
         if api_version not in self._asked:
             self._fetch(api_version)
         return self._asked[api_version].get(kind)
 
     def forget(self) -> None:
-        """Ask anew for everything, and believe nothing that was remembered."""
+        """Forget all answers, those on disk included."""
         self._asked, self._remembered = {}, {}
 
     def _fetch(self, api_version: str) -> None:
@@ -137,7 +133,7 @@ class Cache:
         self._write = write
 
     def load(self) -> dict[str, Served]:
-        """What was saved within the last hour."""
+        """Return what was saved within the last hour."""
         return {api_version: parse(api_version, entry) for api_version, entry in self._read().items()}
 
     def save(self, api_version: str, served: Served) -> None:
@@ -179,7 +175,7 @@ class Cache:
         }
 
     def _folder_is_ours(self, *, make: bool) -> bool:
-        """Whether nobody else can write there."""
+        """Return True if no other user can write there."""
         try:
             if make:
                 self._folder.parent.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 # ruff: noqa: N818 -- the names are the reasons of metav1.Status
-"""What can go wrong between us and an API server, each as one sentence a person can act on.
+"""Errors of exchanges with an API server, each as one sentence a person can act on.
 
 The classes follow the `reason` and `code` of `metav1.Status` (Kubernetes API conventions, "Response Status Kind").
 No text holds a token, a key or a kubeconfig.
@@ -24,7 +24,7 @@ _LONGEST = 1000
 
 
 def shown(text: str, keep: str = "") -> str:
-    """What a server said as people may see it: without secrets, and without what a terminal takes for a command."""
+    """Return what a server said without secrets, and without what a terminal takes for a command."""
     return printable(masked(text), keep)
 
 
@@ -63,7 +63,7 @@ class ApiError(Exception):
 
 
 class ConnectionInvalid(ApiError):
-    """How to reach a cluster is not told, or told wrong: a kubeconfig, a missing library, credentials."""
+    """A connection that is missing or invalid: a kubeconfig, a missing library, credentials."""
 
 
 class Unreachable(ApiError):
@@ -97,16 +97,16 @@ class AlreadyExists(ApiError):
 class Conflict(ApiError):
     """409: another field manager owns fields (`managers`), or the object changed meanwhile (no managers)."""
 
-    def __init__(self, message: str, *, managers: tuple[tuple[str, str], ...] = (), **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str, *, managers: tuple[tuple[str, str], ...] = (), **details: Any) -> None:
+        super().__init__(message, **details)
         self.managers = tuple((shown(manager), shown(field)) for manager, field in managers)
 
 
 class Invalid(ApiError):
     """422, 400: the server refuses the object. `causes`: (field path, message)."""
 
-    def __init__(self, message: str, *, causes: tuple[tuple[str, str], ...] = (), **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str, *, causes: tuple[tuple[str, str], ...] = (), **details: Any) -> None:
+        super().__init__(message, **details)
         self.causes = tuple((shown(field), shown(text)) for field, text in causes)
 
 
@@ -120,24 +120,24 @@ class Throttled(ApiError):
     hint = "The server is busy: try again later, or with fewer forks"
 
 
-class ServerFault(ApiError):
+class ServerError(ApiError):
     """5xx after all retries."""
 
 
 class Unexpected(ApiError):
     """An answer that violates the Kubernetes API, or a bug of this collection in reading one."""
 
-    hint = "If this is an API server that nothing stands in front of, please report it as a fault of modelplane.fleet"
+    hint = "If this is an API server that nothing stands in front of, please report it as a bug of modelplane.fleet"
 
 
 class LockLost(ApiError):
-    """The lock under which was written is somebody else's by now, or nobody can tell."""
+    """Another run has the lock of the fleet by now, or the server does not say who has it."""
 
     hint = "Another run may be at work on the fleet, so nothing more is changed: run again when it has ended"
 
 
 UNEXPECTED = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
-"""What answers of another shape than those of an API server lead to where they are read."""
+"""Errors that answers of another shape than those of an API server lead to where they are read."""
 
 
 def unexpected(error: BaseException, cluster: str) -> Unexpected:
@@ -193,25 +193,25 @@ def from_answer(
         (cause, hidden(text, hide, quoted=quoted), hidden(field, hide))
         for cause, text, field in _causes(details if isinstance(details, Mapping) else {})
     )
-    told: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
+    about: dict[str, Any] = {"cluster": cluster, "action": action, "code": code, "reason": reason}
     if unfit(code, message):
-        return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **told)
-    found = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerFault if code >= 500 else ApiError)
+        return Invalid(message, hint=_UNDECLARED_HINT if _UNDECLARED in message else "", **about)
+    found = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
     if found is Conflict:
         managers = tuple(
             (match["manager"], field)
             for cause, text, field in causes
             if cause == "FieldManagerConflict" and (match := _MANAGER.search(text))
         )
-        return Conflict(message, managers=managers, hint=_conflict_hint(managers), **told)
+        return Conflict(message, managers=managers, hint=_conflict_hint(managers), **about)
     if found is Invalid:
         fields = tuple((field, text) for _cause, text, field in causes)
-        return Invalid(message, causes=fields, **told)
-    return found(message, **told)
+        return Invalid(message, causes=fields, **about)
+    return found(message, **about)
 
 
 def unfit(code: int, message: str) -> bool:
-    """Whether a 500 is about the object that was sent, so that it comes again whenever that is sent again."""
+    """Return True for a 500 about the object that was sent, which comes again whenever that is sent again."""
     return code == 500 and _UNFIT.search(message) is not None
 
 
@@ -232,7 +232,7 @@ def hidden(text: str, values: Iterable[str], *, quoted: bool = False) -> str:
     """The text without the values, cut to a bearable length; `quoted`: without all that could be a value, too."""
     for value in sorted({value for value in values if len(value) >= 4}, key=len, reverse=True):
         text = text.replace(value, "********")
-    # Before patterns look at it that take a time by its square.
+    # Before patterns search it that take a time by its square.
     text = text[: 4 * _LONGEST]
     if quoted:
         text = _VALUES.sub("********", text)
@@ -258,6 +258,6 @@ def _plain(code: int, body: bytes | str | None, hide: Iterable[str]) -> str:
 
 def _conflict_hint(managers: tuple[tuple[str, str], ...]) -> str:
     if not managers:
-        return "Somebody changed the object meanwhile: run again"
+        return "The object was changed meanwhile: run again"
     names = ", ".join(sorted({manager for manager, _field in managers}))
     return f"Take the fields over with force, or let {names} give them up"

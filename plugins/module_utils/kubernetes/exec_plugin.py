@@ -25,13 +25,13 @@ API_VERSIONS = (
     "client.authentication.k8s.io/v1beta1",
 )
 _SECONDS = 60.0
-# What tokens look like wherever they turn up: JSON Web Tokens, tokens of EKS and Google.
+# Tokens, wherever they turn up: JSON Web Tokens, tokens of clouds.
 _TOKENS = re.compile(r"eyJ[\w-]{10,}(\.[\w-]*)*|k8s-aws-v1\.[\w-]+|ya29\.[\w.-]+")
 
 
 @dataclass(frozen=True)
 class Program:
-    """The `exec` entry of a user. `cluster`: what the program is told of the cluster, if it asked for it."""
+    """The `exec` entry of a user. `cluster`: what the program gets to know of the cluster, if it asks for it."""
 
     command: str
     args: tuple[str, ...] = field(default=(), repr=False)

@@ -33,20 +33,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     Invalid,
     NotFound,
     NotServed,
-    ServerFault,
+    ServerError,
     Throttled,
     Unreachable,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.waiting import wait_ready
 
-_LOOK_AGAIN = 1.0
+_POLL_SECONDS = 1.0
 # What passes when a server, or a webhook, is not there yet.
-_PASSING = (NotFound, NotServed, ServerFault, Throttled, Unreachable, Conflict)
+_PASSING = (NotFound, NotServed, ServerError, Throttled, Unreachable, Conflict)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
+class Awaited:
+    """Objects to wait for. `conditions`: by kind, the condition that makes an object ready whose kind has no rule.
     `accepted`: objects that the server has to take in a dry run."""
 
     objects: Sequence[Object]
@@ -55,18 +55,18 @@ class Wanted:
     absent: bool = False
 
 
-def settle(client: Client, wanted: Wanted, deadline: float) -> list[tuple[Object, Readiness]]:
-    """The readiness of each object once all are as wanted, or when `deadline` (of time.monotonic) is over. Raises
+def settle(client: Client, desired: Awaited, deadline: float) -> list[tuple[Object, Readiness]]:
+    """The readiness of each object once all are as awaited, or when `deadline` (of time.monotonic) is over. Raises
     ApiError when the server as a whole cannot be asked."""
     client.forget_discovery()
-    if wanted.absent:
-        return _each(client, [_placed(client, value) for value in wanted.objects], _gone, deadline)
+    if desired.absent:
+        return _each(client, [_placed(client, value) for value in desired.objects], _gone, deadline)
     ruled: dict[str, list[Object]] = {}
     conditioned = []
-    for value in wanted.objects:
+    for value in desired.objects:
         kind = text(value, "kind")
         placed = _placed(client, value)
-        if kind in wanted.conditions:
+        if kind in desired.conditions:
             conditioned.append(placed)
         elif waited_for(kind):
             ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
@@ -76,10 +76,10 @@ def settle(client: Client, wanted: Wanted, deadline: float) -> list[tuple[Object
         states += [(value, found[Key.of(value)]) for value in values]
 
     def condition(client: Client, value: Object) -> Readiness:
-        return _by_condition(client, value, wanted.conditions[text(value, "kind")])
+        return _by_condition(client, value, desired.conditions[text(value, "kind")])
 
     states += _each(client, conditioned, condition, deadline)
-    return states + _each(client, wanted.accepted, _accepted, deadline)
+    return states + _each(client, desired.accepted, _accepted, deadline)
 
 
 def _left(deadline: float) -> float:
@@ -97,7 +97,7 @@ def _placed(client: Client, value: Object) -> dict[str, Any]:
 
 
 def _explainable(client: Client, values: Sequence[Object]) -> list[Object]:
-    """The objects with what tells which pods are theirs; of one that is not there, as it was given."""
+    """Return the objects with the selectors of their pods; one that is not there as it was given."""
     return [value if fields(value, "spec") else _live(client, value) or value for value in values]
 
 
@@ -108,20 +108,20 @@ def _live(client: Client, value: Object) -> Object | None:
 
 
 def _each(
-    client: Client, values: Sequence[Object], look: Callable[[Client, Object], Readiness], deadline: float
+    client: Client, values: Sequence[Object], read: Callable[[Client, Object], Readiness], deadline: float
 ) -> list[tuple[Object, Readiness]]:
-    """Look at each object again and again until all have settled, or the time is over."""
+    """Read each object again and again until all have settled, or the time is over."""
     states = [Readiness("progressing") for __ in values]
     while True:
         for index, value in enumerate(values):
             if not states[index].settled:
                 try:
-                    states[index] = look(client, value)
+                    states[index] = read(client, value)
                 except Unreachable as error:
                     states[index] = Readiness("progressing", str(error))
         if all(state.settled for state in states) or time.monotonic() >= deadline:
             return list(zip(values, states, strict=True))
-        time.sleep(min(_LOOK_AGAIN, _left(deadline)))
+        time.sleep(min(_POLL_SECONDS, _left(deadline)))
 
 
 def _gone(client: Client, value: Object) -> Readiness:
@@ -137,7 +137,7 @@ def _gone(client: Client, value: Object) -> Readiness:
 def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
     live = _live(client, value)
     if live is None:
-        return Readiness("progressing", "it is not there")
+        return Readiness("progressing", "it does not exist")
     conditions = entries(live, "status", "conditions")
     generation = number(live, "metadata", "generation")
     if stated(conditions, condition, generation) == "True":
@@ -150,7 +150,7 @@ def _by_condition(client: Client, value: Object, condition: str) -> Readiness:
 
 
 def _accepted(client: Client, value: Object) -> Readiness:
-    """A webhook that is not there yet is a fault of the server (failurePolicy Fail); one that refuses has answered."""
+    """A webhook that is not there yet is an error of the server (failurePolicy Fail); one that refuses has answered."""
     try:
         client.create(dict(value), dry_run=True)
     except (AlreadyExists, Invalid, Forbidden):

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The releases of Helm on a cluster, out of the Secrets in which Helm keeps them (type helm.sh/release.v1).
 
-One request tells all of it: the labels of a Secret say name, status and revision, its content (JSON, compressed, twice
+One request reads all of it: the labels of a Secret say name, status and revision, its content (JSON, compressed, twice
 in base64) has chart, values and manifest. It is the same in Helm 3 and 4.
 """
 
@@ -22,6 +22,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client
 
 _DEFINITION = "CustomResourceDefinition"
 # Bytes of a release, unpacked. A Secret holds 1 MiB of it packed, and whoever may write one decides what that becomes.
+WORKLOADS = ("DaemonSet", "Deployment", "StatefulSet", _DEFINITION)
+"""Kinds of objects of a release that become ready."""
 _LARGEST = 32 << 20
 _GZIP = 16 + zlib.MAX_WBITS
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -92,7 +94,7 @@ def _status(secret: Object) -> str:
 
 
 def _content(secret: Object) -> Mapping[str, Any]:
-    """What Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
+    """Return what Helm wrote; nothing where it cannot be read, so that the release is of no chart."""
     try:
         packed = base64.b64decode(base64.b64decode(text(secret, "data", "release")))
         if packed[:2] == b"\x1f\x8b":
@@ -107,7 +109,7 @@ def _content(secret: Object) -> Mapping[str, Any]:
 
 
 def _objects(manifest: str, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Of a definition no more than its name, as parsing one takes a second and its schema tells nothing here."""
+    """Of a definition no more than its name, as parsing one takes a second and its schema is not read here."""
     for part in re.split(r"^---.*$", manifest, flags=re.MULTILINE):
         kind = _KIND.search(part)
         if kind is None or kind[1] not in kinds:

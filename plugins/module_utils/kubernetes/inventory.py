@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where records are kept: ConfigMaps in the namespace modelplane-system of the API server that they are about.
+"""Records of what was applied: ConfigMaps in the namespace modelplane-system of the API server that they are about.
 
 `modelplane-record-<fleet>.<part>.<scope>`; a fleet is a DNS label, so that no two records share a name. The scope is
 the workload cluster's name, or `control`: one API server may be both.
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     Entry,
+    Inventory,
+    InventoryError,
     Key,
-    Record,
-    RecordError,
-    lines_of,
     of_parts,
+    readable_entries,
     to_parts,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
@@ -34,29 +34,29 @@ RECORD_LABEL = "modelplane.ai/record"
 CONTROL_SCOPE = "control"
 GATEWAY_SCOPE = "gateway.control-plane"
 _SAME_OBJECTS = {CONTROL_SCOPE, GATEWAY_SCOPE}
-"""Scopes of one fleet that may want the same objects: runs of the fleet and the role control_plane both bring the
-gateway, out of the same InferenceGateway."""
+"""Scopes of one fleet that may want the same objects: runs of the fleet and the role control_plane both
+apply the gateway, out of the same InferenceGateway."""
 
 _DATA = "objects"
 # How long a namespace may take to be gone, and how the server says that it is not yet (NamespaceLifecycle admission).
 _NAMESPACE_SECONDS = 60.0
 _ENDING = "being terminated"
-_LOOK_AGAIN = 0.25
+_POLL_SECONDS = 0.25
 
 
 @dataclass
 class RecordStore:
     """The record of one fleet and scope on one API server.
 
-    `own` is None when there is a record that cannot be read, with `fault` saying why, and when there is none.
-    `others` says of every object of the other records whose it is, `shared` which of them are wanted by both.
+    `own` is None when there is a record that cannot be read, with `error` saying why, and when there is none.
+    `others` says of every object of the other records whose it is, `shared` which of them both desire.
     """
 
     client: Client
     fleet: str
     scope: str
     own: dict[Key, Entry] | None = None
-    fault: str = ""
+    error: str = ""
     others: Mapping[Key, str] = field(default_factory=dict)
     shared: frozenset[Key] = frozenset()
     _parts: dict[str, Object] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class RecordStore:
             place = (labels.get(FLEET_LABEL, ""), labels[RECORD_LABEL])
             records.setdefault(place, {})[part["metadata"]["name"]] = part
         self._parts = records.pop((self.fleet, names.label_value(self.scope)), {})
-        self.own, self.fault = None, ""
+        self.own, self.error = None, ""
         if self._parts:
             try:
                 self.own = of_parts(text(part, "data", _DATA) for part in self._parts.values())
-            except RecordError as error:
-                self.fault = f"the record {self._name(1)} cannot be read: {error}"
+            except InventoryError as error:
+                self.error = f"the record {self._name(1)} cannot be read: {error}"
         self.shared = frozenset(
             key
             for (fleet, scope), parts in records.items()
@@ -87,10 +87,10 @@ class RecordStore:
             key: f"fleet {fleet} ({scope})" for (fleet, scope), parts in records.items() for key in _readable(parts)
         }
 
-    def write(self, record: Record) -> None:
-        """Bring the server there; nothing is sent for a part that is as it should be.
+    def write(self, record: Inventory) -> None:
+        """Write the record to the server; nothing is sent for a part that is as it should be.
 
-        Raises Conflict or AlreadyExists when somebody else wrote the record meanwhile.
+        Raises Conflict or AlreadyExists when another run wrote the record meanwhile.
         """
         texts = {self._name(number): part for number, part in enumerate(to_parts(record), start=1)}
         for name, part in texts.items():
@@ -111,7 +111,7 @@ class RecordStore:
         return frozenset(Key("", "ConfigMap", SYSTEM_NAMESPACE, name) for name in self._parts)
 
     def _create(self, part: Object) -> Object:
-        """Created, in a namespace that may not be there yet, or still be on its way out after all was taken away."""
+        """Create a part, in a namespace that may not be there yet, or still be on its way out."""
         deadline = time.monotonic() + _NAMESPACE_SECONDS
         while True:
             try:
@@ -123,7 +123,7 @@ class RecordStore:
             except Forbidden as error:
                 if _ENDING not in error.message or time.monotonic() >= deadline:
                     raise
-                time.sleep(_LOOK_AGAIN)
+                time.sleep(_POLL_SECONDS)
 
     def _name(self, number: int) -> str:
         return f"modelplane-record-{self.fleet}.{number}.{names.label_value(self.scope)}"
@@ -138,12 +138,12 @@ class RecordStore:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_DATA: part}}
 
 
-def _readable(parts: Mapping[str, Object]) -> Record:
+def _readable(parts: Mapping[str, Object]) -> Inventory:
     """The record of others, or what can be read of it."""
     try:
         return of_parts(text(part, "data", _DATA) for part in parts.values())
-    except RecordError:
+    except InventoryError:
         found: dict[Key, Entry] = {}
         for part in parts.values():
-            found.update(lines_of(text(part, "data", _DATA)))
+            found.update(readable_entries(text(part, "data", _DATA)))
         return found

@@ -1,10 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a kubeconfig says of one context (Kubernetes, client configuration API v1), with every fault named by its field.
-
-The loader of the client library is not used: it takes whatever comes first for a fault of the credentials and goes on
-without them, waits for programs without end, and leaves keys in temporary files.
-"""
+"""Parser of kubeconfigs (Kubernetes, client configuration API v1): one context, and every error with its field."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks, gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
     ClientCertificate,
@@ -36,8 +32,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.exec_p
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-# Where API servers of EKS, and of GKE with a DNS endpoint, have their names.
-CLOUD_DOMAINS = (".eks.amazonaws.com", ".eks.amazonaws.com.cn", ".gke.goog")
+# Of API servers that have a name in their cloud.
+CLOUD_DOMAINS = tuple(domain for logins in LOGINS.values() for domain in logins.domains)
 _MAX_NODES = 100_000
 
 
@@ -63,7 +59,7 @@ class _Node:
     where: str
     value: Mapping[str, Any] = field(repr=False)
 
-    def fault(self, key: str, message: str, hint: str = "") -> AccessError:
+    def error(self, key: str, message: str, hint: str = "") -> AccessError:
         place = f"{self.where}.{key}".strip(".")
         return AccessError(f"kubeconfig {self.source.name}: {place} {message}", hint)
 
@@ -72,13 +68,13 @@ class _Node:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.fault(key, "is no text", "Put it in quotes")
+            raise self.error(key, "is no text", "Put it in quotes")
         return value
 
     def flag(self, key: str) -> bool:
         value = self.value.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self.fault(key, "is neither true nor false")
+            raise self.error(key, "is neither true nor false")
         return bool(value)
 
     def node(self, key: str) -> _Node | None:
@@ -86,7 +82,7 @@ class _Node:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise self.fault(key, "is no mapping")
+            raise self.error(key, "is no mapping")
         return _Node(self.source, f"{self.where}.{key}", value)
 
     def items(self, key: str) -> list[Any]:
@@ -94,7 +90,7 @@ class _Node:
         if value is None:
             return []
         if not isinstance(value, list):
-            raise self.fault(key, "is no list")
+            raise self.error(key, "is no list")
         return value
 
     def path(self, key: str) -> Path | None:
@@ -103,12 +99,12 @@ class _Node:
         if not text:
             return None
         if not self.source.trusted:
-            raise self.fault(key, "names a file, which a kubeconfig out of a Secret may not", f"Use {key}-data instead")
+            raise self.error(key, "names a file, which a kubeconfig out of a Secret may not", f"Use {key}-data instead")
         path = Path(text)
         if path.is_absolute():
             return path
         if self.source.folder is None:
-            raise self.fault(key, f"is a relative path (got {text})", "Give an absolute one, or the data itself")
+            raise self.error(key, f"is a relative path (got {text})", "Give an absolute one, or the data itself")
         return self.source.folder / path
 
     def pem(self, key: str) -> str:
@@ -118,7 +114,7 @@ class _Node:
             try:
                 return base64.b64decode("".join(data.split()), validate=True).decode("utf-8")
             except (binascii.Error, ValueError):
-                raise self.fault(f"{key}-data", "is not base64 of a PEM text") from None
+                raise self.error(f"{key}-data", "is not base64 of a PEM text") from None
         path = self.path(key)
         if path is None:
             return ""
@@ -126,7 +122,7 @@ class _Node:
             return path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             said = (error.strerror if isinstance(error, OSError) else None) or "is no text"
-            raise self.fault(key, f"cannot be read: {path}: {said}") from None
+            raise self.error(key, f"cannot be read: {path}: {said}") from None
 
 
 def standard_files() -> list[Path]:
@@ -147,7 +143,7 @@ def read_file(path: Path) -> Text:
 
 
 def load(texts: Sequence[Text], context: str = "") -> Target:
-    """What the kubeconfigs say of the context (empty: their current one); of what several define, the first wins."""
+    """Return the target of a context (empty: the current one); of what several kubeconfigs define, the first wins."""
     nodes = [_parse(text) for text in texts]
     names = ", ".join(text.name for text in texts)
     chosen = context or next((name for node in nodes if (name := node.text("current-context"))), "")
@@ -160,16 +156,16 @@ def load(texts: Sequence[Text], context: str = "") -> Target:
     cluster_name, user_name = found.text("cluster"), found.text("user")
     cluster = _named(nodes, "clusters", "cluster", cluster_name)
     if cluster is None:
-        raise found.fault("cluster", f"names a cluster that is not there (got {cluster_name or 'nothing'})")
+        raise found.error("cluster", f"names a cluster that is not there (got {cluster_name or 'nothing'})")
     user = _named(nodes, "users", "user", user_name) if user_name else None
     if user is None and user_name:
-        raise found.fault("user", f"names a user that is not there (got {user_name})")
+        raise found.error("user", f"names a user that is not there (got {user_name})")
     server = cluster.text("server")
     if not server:
-        raise cluster.fault("server", "is missing")
+        raise cluster.error("server", "is missing")
     for key in ("as-uid", "as-groups", "as-user-extra"):
         if user is not None and user.value.get(key):
-            raise user.fault(key, "is not supported", "Impersonate a user without it")
+            raise user.error(key, "is not supported", "Impersonate a user without it")
     proxy = cluster.text("proxy-url")
     try:
         server = checked_url(server, "server", ("https", "http"))
@@ -226,7 +222,7 @@ def _credentials(user: _Node, cluster: _Node) -> Credentials:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
-        raise user.fault(missing, "is missing, the other half is there")
+        raise user.error(missing, "is missing, the other half is there")
     pair = ClientCertificate(certificate, key) if certificate else None
     token, token_file = user.text("token"), user.path("tokenFile")
     if token_file is not None:
@@ -235,7 +231,7 @@ def _credentials(user: _Node, cluster: _Node) -> Credentials:
         try:
             return Fixed(bearer(token), pair)
         except AccessError as error:
-            raise user.fault("token", "has characters that no token has", error.hint) from None
+            raise user.error("token", "has characters that no token has", error.hint) from None
     if user.text("username"):
         return Fixed(basic(user.text("username"), user.text("password")), pair)
     program = user.node("exec")
@@ -243,9 +239,11 @@ def _credentials(user: _Node, cluster: _Node) -> Credentials:
         return Minted(_mint(program, cluster), pair)
     provider = user.node("auth-provider")
     if provider is not None:
-        if provider.text("name") != "gcp":
-            raise provider.fault("name", "is an auth provider that Kubernetes no longer has", "Use exec or a token")
-        return Minted(_own(provider, cluster, gke.minter("")), pair)
+        name = provider.text("name")
+        mint = next((logins.auth_providers[name] for logins in LOGINS.values() if name in logins.auth_providers), None)
+        if mint is None:
+            raise provider.error("name", "is an auth provider that Kubernetes no longer has", "Use exec or a token")
+        return Minted(_own(provider, cluster, mint), pair)
     return Fixed("", pair)
 
 
@@ -253,10 +251,10 @@ def _own(node: _Node, cluster: _Node, mint: Mint) -> Mint:
     """Tokens of a cloud account of ours go to that cloud's own names only, when a Secret says where they go."""
     host = urlsplit(cluster.text("server")).hostname or ""
     if not node.source.trusted and not host.endswith(CLOUD_DOMAINS):
-        raise node.fault(
+        raise node.error(
             "",
             f"asks for a token of our own cloud account for {host}, which is no name of that cloud",
-            "Connect with eks: or gke: instead",
+            f"Connect with {' or '.join(f'{name}:' for name in LOGINS)} instead",
         )
     return mint
 
@@ -265,27 +263,28 @@ def _mint(node: _Node, cluster: _Node) -> Mint:
     """The function that makes credentials as an exec entry wants them: our own for the clouds, else the program."""
     command = node.text("command")
     if not command:
-        raise node.fault("command", "is missing")
+        raise node.error("command", "is missing")
     args = [str(item) for item in node.items("args")]
     env = {}
     for index, item in enumerate(node.items("env")):
         if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
-            raise node.fault(f"env[{index}]", "is no mapping with name and value")
+            raise node.error(f"env[{index}]", "is no mapping with name and value")
         env[item["name"]] = str(item.get("value") or "")
     name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
     try:
-        own = eks.from_exec(name, args, env) or gke.from_exec(name, args, env)
+        minters = (logins.of_program(name, args, env) for logins in LOGINS.values())
+        own = next((mint for mint in minters if mint is not None), None)
     except AccessError as error:
-        raise node.fault("args", str(error), error.hint) from None
+        raise node.error("args", str(error), error.hint) from None
     if own is not None:
         return _own(node, cluster, own)
     if not node.source.trusted:
-        raise node.fault("command", f"runs a program, which a kubeconfig out of a Secret may not (got {name})")
+        raise node.error("command", f"runs a program, which a kubeconfig out of a Secret may not (got {name})")
     version = node.text("apiVersion")
     if version not in API_VERSIONS:
-        raise node.fault("apiVersion", f"is none of {', '.join(API_VERSIONS)} (got {version or 'nothing'})")
+        raise node.error("apiVersion", f"is none of {', '.join(API_VERSIONS)} (got {version or 'nothing'})")
     if node.text("interactiveMode") == "Always":
-        raise node.fault("interactiveMode", "is Always, and nobody is there to answer")
+        raise node.error("interactiveMode", "is Always, and no user is there to answer")
     if "/" in command and not Path(command).is_absolute() and node.source.folder is not None:
         command = str(node.source.folder / command)
     return Program(
@@ -294,23 +293,23 @@ def _mint(node: _Node, cluster: _Node) -> Mint:
         env=tuple(env.items()),
         api_version=version,
         install_hint=node.text("installHint"),
-        cluster=_told_of(cluster) if node.flag("provideClusterInfo") else None,
+        cluster=_cluster_info(cluster) if node.flag("provideClusterInfo") else None,
     ).mint
 
 
-def _told_of(cluster: _Node) -> dict[str, Any]:
-    """What a program that asked for it is told of its cluster (client.authentication.k8s.io/v1, Cluster)."""
-    told: dict[str, Any] = {"server": cluster.text("server")}
+def _cluster_info(cluster: _Node) -> dict[str, Any]:
+    """Description of the cluster for a program that asks for it (client.authentication.k8s.io/v1, Cluster)."""
+    info: dict[str, Any] = {"server": cluster.text("server")}
     if cluster.text("tls-server-name"):
-        told["tls-server-name"] = cluster.text("tls-server-name")
+        info["tls-server-name"] = cluster.text("tls-server-name")
     if cluster.flag("insecure-skip-tls-verify"):
-        told["insecure-skip-tls-verify"] = True
+        info["insecure-skip-tls-verify"] = True
     authority = cluster.pem("certificate-authority")
     if authority:
-        told["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+        info["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
     if cluster.text("proxy-url"):
-        told["proxy-url"] = cluster.text("proxy-url")
+        info["proxy-url"] = cluster.text("proxy-url")
     for extension in cluster.items("extensions"):
         if isinstance(extension, Mapping) and extension.get("name") == "client.authentication.k8s.io/exec":
-            told["config"] = extension.get("extension")
-    return told
+            info["config"] = extension.get("extension")
+    return info

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Kubeconfig files for programs that take nothing else: a connection with all that was found out about it.
 
-A token in such a file is the one of now. It is not renewed, so the file is written anew before each use that counts.
+A token in such a file is the one of now. It is not renewed, so the file is written again before each use that counts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _cluster(target: Target) -> dict[str, Any]:
     if target.tls_server_name:
         found["tls-server-name"] = target.tls_server_name
     if target.proxy:
-        # socks5h is what client-go calls socks5: names are looked up by the proxy.
+        # socks5h is what client-go calls socks5: names are resolved by the proxy.
         found["proxy-url"] = target.proxy.replace("socks5h://", "socks5://", 1)
     return found
 

@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """The Secret on the control cluster that says how a cluster is reached, for whatever else runs there.
 
-The token in it ends (that of EKS after 15 minutes), so that it is made anew with each run. That alone is no change:
+The token in it ends (in some clouds after 15 minutes), so it is renewed with each run. That alone is no change:
 where the cluster is and which certificate it has are.
 """
 
@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documents import Source, documents
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import shown_url
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke, owned_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import owned_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Fixed, bearer
@@ -33,7 +34,7 @@ _WHAT = "the kubeconfig"
 
 @dataclass(frozen=True)
 class Written:
-    """What became of the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
+    """Outcome for the Secret. `before`, `after`: of it what is no secret, empty where it was not or is not there.
     `renewed`: its token is a new one and all else is as it was. `server`: the URL, empty where it is not known."""
 
     changed: bool
@@ -43,21 +44,21 @@ class Written:
     after: Mapping[str, Any] = field(default_factory=dict)
 
 
-def bring(
+def ensure(
     control: Client,
     cluster: Client,
     place: SecretRef,
     labels: Mapping[str, str],
     *,
     check_mode: bool,
-    google_key: SecretRef | None = None,
+    account_key: SecretRef | None = None,
 ) -> Written:
     """The Secret with a kubeconfig that reaches `cluster`, and a token of now: that of the service account whose key is
-    in the Secret `google_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError; also for a Secret
-    that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
+    in the Secret `account_key`, else of whom `cluster` is reached as. Raises ApiError and AccessError, also for a
+    Secret that is not ours. In check mode no token is made, and a cluster whose Secret is not there need not be there
     either."""
     desired = owned_secret.labels(labels)
-    live = owned_secret.look(control, place)
+    live = owned_secret.read(control, place)
     owned_secret.check_ours(control, place, live, desired, _WHAT)
     if live is None and check_mode:
         return Written(True, after={"labels": desired, "keys": [place.key]})
@@ -67,15 +68,15 @@ def bring(
     after = {"labels": {**before.get("labels", {}), **desired}, "kubeconfig": here}
     changed = before != after
     if not check_mode:
-        if google_key is not None:
-            target = replace(target, credentials=_of_key(control, google_key), impersonate="")
+        if account_key is not None:
+            target = replace(target, credentials=_of_key(control, account_key), impersonate="")
         owned_secret.write(control, place, desired, to_yaml(kubeconfig_of(cluster.name, target)), live)
     return Written(changed, renewed=not changed, server=shown_url(target.server), before=before, after=after)
 
 
 def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, check_mode: bool) -> Written:
     """Delete the Secret. Raises ApiError, also for one that is not ours."""
-    live = owned_secret.look(control, place)
+    live = owned_secret.read(control, place)
     if live is None:
         return Written(False)
     owned_secret.check_ours(control, place, live, owned_secret.labels(labels), _WHAT)
@@ -84,20 +85,22 @@ def remove(control: Client, place: SecretRef, labels: Mapping[str, str], *, chec
 
 
 def _of_key(control: Client, place: SecretRef) -> Fixed:
-    """A token of the key of a Google service account in a Secret. Raises ApiError and AccessError."""
-    told = f"(Secret {place.namespace}/{place.name}, key {place.key})"
+    """Return a token of the key of an account of a cloud in a Secret. Raises ApiError and AccessError."""
+    origin = f"(Secret {place.namespace}/{place.name}, key {place.key})"
     try:
-        data = base64.b64decode(text(owned_secret.look(control, place), "data", place.key), validate=True)
+        data = base64.b64decode(text(owned_secret.read(control, place), "data", place.key), validate=True)
         key = json.loads(data)
     except (binascii.Error, ValueError):
         key = None
-    if not isinstance(key, dict) or key.get("type") != "service_account":
-        raise AccessError(f"there is no key of a Google service account in {told}")
-    return Fixed(bearer(gke.of_key(key, told).token))
+    grants = (logins.of_key(key, origin) for logins in LOGINS.values() if isinstance(key, dict))
+    grant = next((grant for grant in grants if grant is not None), None)
+    if grant is None:
+        raise AccessError(f"there is no key of a service account in {origin}")
+    return Fixed(bearer(grant.token))
 
 
 def _shown(live: Object, key: str) -> dict[str, Any]:
-    """What is no secret in it."""
+    """Return the fields of it that are no secret."""
     labels = dict(fields(live, "metadata", "labels"))
     try:
         data = base64.b64decode(text(live, "data", key), validate=True)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is on an API server of all that carries our label: one list request per kind, as far as that is allowed."""
+"""Objects of an API server that carry our label: one list request per kind, as far as that is allowed."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ON_WORKLOAD: Mapping[GroupKind, str] = {
     ("rbac.authorization.k8s.io", "RoleBinding"): "rbac.authorization.k8s.io/v1",
     ("resource.k8s.io", "ResourceClaimTemplate"): "resource.k8s.io/v1",
 }
-"""All that is ever composed for workload clusters, by group and kind: where to look for orphans when the record is
-lost."""
+"""All that is ever composed for workload clusters, by group and kind: where orphans are searched when the record
+is lost."""
 
 ON_CONTROL: Mapping[GroupKind, str] = {
     ("", "ConfigMap"): "v1",
@@ -64,8 +64,8 @@ ON_CONTROL: Mapping[GroupKind, str] = {
 
 @dataclass(frozen=True)
 class Live:
-    """What was seen: the objects with our label; kinds that are not served, and of those the ones that no longer exist;
-    kinds that could not be read, and why.
+    """Snapshot of a server: the objects with our label; kinds that are not served, and of those the ones that no longer
+    exist; kinds that could not be read, and why.
 
     Where only Secrets of some namespaces may be read, `closed` are those of others in which there should be some.
     """
@@ -73,13 +73,13 @@ class Live:
     objects: dict[Key, Object] = field(default_factory=dict)
     not_served: set[GroupKind] = field(default_factory=set)
     gone: set[GroupKind] = field(default_factory=set)
-    faults: dict[GroupKind, ApiError] = field(default_factory=dict)
+    errors: dict[GroupKind, ApiError] = field(default_factory=dict)
     closed: dict[str, ApiError] = field(default_factory=dict)
 
-    def fault(self, key: Key) -> ApiError | None:
-        """Why nobody knows whether an object is there; None where that is known."""
+    def error(self, key: Key) -> ApiError | None:
+        """Return the reason why it is unknown whether an object is there; None where that is known."""
         closed = self.closed.get(key.namespace) if (key.group, key.kind) == SECRET else None
-        return closed or self.faults.get((key.group, key.kind))
+        return closed or self.errors.get((key.group, key.kind))
 
 
 def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
@@ -87,9 +87,11 @@ def kinds_of(objects: Iterable[Object]) -> dict[GroupKind, str]:
     return {identity(value)[:2]: text(value, "apiVersion") for value in objects}
 
 
-def look(client: Client, kinds: Mapping[GroupKind, str], secrets: SecretAccess, known: Iterable[Key] = ()) -> Live:
+def list_labelled(
+    client: Client, kinds: Mapping[GroupKind, str], secrets: SecretAccess, known: Iterable[Key] = ()
+) -> Live:
     """List every kind. A kind that may not be listed does not keep the others from being seen. `known` are objects
-    that are wanted or recorded: where Secrets of all namespaces may not be read, those of theirs are."""
+    that are desired or recorded: where Secrets of all namespaces may not be read, those of theirs are."""
     live = Live()
     for group_kind in sorted(kinds):
         try:
@@ -98,15 +100,15 @@ def look(client: Client, kinds: Mapping[GroupKind, str], secrets: SecretAccess, 
             live.not_served.add(group_kind)
         except Forbidden as error:
             if group_kind == SECRET:
-                _look_for_secrets(live, secrets, {key.namespace for key in known if key.kind == "Secret"})
+                _read_secrets(live, secrets, {key.namespace for key in known if key.kind == "Secret"})
             else:
-                live.faults[group_kind] = error
+                live.errors[group_kind] = error
         else:
             live.objects.update((Key.of(value), value) for value in listing.items)
     return live
 
 
-def _look_for_secrets(live: Live, secrets: SecretAccess, places: set[str]) -> None:
+def _read_secrets(live: Live, secrets: SecretAccess, places: set[str]) -> None:
     """In namespaces where some should be; and, as a record may be lost, in all that are ours and open to us."""
     secrets.narrow = True
     ours = {key.name for key in live.objects if (key.group, key.kind) == ("", "Namespace")}

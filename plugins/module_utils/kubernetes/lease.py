@@ -16,6 +16,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import system_namespace
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client, Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     UNEXPECTED,
@@ -28,7 +30,7 @@ _API = ("coordination.k8s.io/v1", "Lease")
 _LONGEST_PAUSE = 2.0
 RENEWALS = 3
 _RETRIES = 30
-"""How often a Lease would be renewed within its duration, and how often it is tried where that fails."""
+"""Renewals of a Lease within its duration, and attempts where one fails."""
 
 
 def lease_name(fleet: str) -> str:
@@ -39,6 +41,10 @@ def lease_name(fleet: str) -> str:
 def holder_name(run: str) -> str:
     """The holder of a Lease: a run, and the machine that it is on."""
     return f"{socket.gethostname()}/{run}"
+
+
+class InUseError(Exception):
+    """Another run holds the lock of the fleet; the text says which, and what to do."""
 
 
 class Lease:
@@ -56,13 +62,13 @@ class Lease:
 
     @property
     def held_by(self) -> str:
-        """Who held it when it was last looked at; empty for nobody."""
+        """Holder of it when it was last read; empty for none."""
         return str(_spec(self._seen).get("holderIdentity") or "") if self._seen else ""
 
-    def look(self) -> str:
-        """Who holds it now; empty for nobody."""
+    def read_holder(self) -> str:
+        """Read who holds it now; empty for none."""
         with self._lock:
-            self._look()
+            self._read()
             return self.held_by
 
     def acquire(self, wait: float = 0.0) -> bool:
@@ -82,15 +88,15 @@ class Lease:
         """Say that we are still here; raises Conflict when it was taken over."""
         with self._lock:
             try:
-                self._write(self._seen or self._look(), renewed=True)
+                self._write(self._seen or self._read(), renewed=True)
             except Conflict:
-                # A write of ours that was answered to nobody, or somebody else's: the holder tells.
-                self._write(self._look(), renewed=True)
+                # A write of ours whose answer was lost, or another's: the holder says which.
+                self._write(self._read(), renewed=True)
 
     def release(self) -> None:
         """Give it back; nothing happens when it is no longer ours."""
         with self._lock:
-            found = self._look()
+            found = self._read()
             if found is None or self.held_by != self.holder:
                 return
             spec = {key: value for key, value in _spec(found).items() if key != "holderIdentity"}
@@ -99,10 +105,10 @@ class Lease:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[Callable[[], bool]]:
-        """Renew it in the background, three times within its duration and soon again where that fails; yield what tells
-        whether it was lost.
+        """Renew it in the background, three times within its duration and soon again where that fails; yield a
+        function that says whether it was lost.
 
-        It is lost when somebody else took it, and when it was not renewed within its duration, whatever a server
+        It is lost when another holder took it, and when it was not renewed within its duration, whatever a server
         answers, or takes to answer.
         """
         done = threading.Event()
@@ -122,7 +128,7 @@ class Lease:
                 except Conflict:
                     taken = True
                 except (ApiError, *UNEXPECTED):
-                    # Until its duration is over, somebody may answer yet.
+                    # Until its duration is over, the server may answer yet.
                     pause = self.duration / _RETRIES
                 else:
                     renewed = asked
@@ -137,7 +143,7 @@ class Lease:
             thread.join()
 
     def _try(self) -> bool:
-        found = self._look()
+        found = self._read()
         try:
             if found is None:
                 self._keep(self.client.create(self._object({**self._ours(), "leaseTransitions": 0})))
@@ -147,7 +153,7 @@ class Lease:
                 self._write(found, renewed=self.held_by == self.holder, taken=True)
                 return True
         except (Conflict, AlreadyExists):
-            self._look()
+            self._read()
         return False
 
     def _write(self, found: Object | None, *, renewed: bool, taken: bool = False) -> None:
@@ -162,14 +168,14 @@ class Lease:
                 hint="Another run works on the fleet: wait for it to end",
             )
         spec = _spec(found)
-        wanted = {**spec, **self._ours()}
+        desired = {**spec, **self._ours()}
         if renewed:
-            wanted["acquireTime"] = spec.get("acquireTime") or wanted["acquireTime"]
+            desired["acquireTime"] = spec.get("acquireTime") or desired["acquireTime"]
         else:
-            wanted["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
-        self._keep(self.client.replace({**found, "spec": wanted}))
+            desired["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        self._keep(self.client.replace({**found, "spec": desired}))
 
-    def _look(self) -> Object | None:
+    def _read(self) -> Object | None:
         found = self.client.get(*_API, self.name, self.namespace)
         if found is None:
             self._seen = None
@@ -184,7 +190,7 @@ class Lease:
         self._seen = found
 
     def _duration_seen(self) -> float:
-        """How long the holder wants to be waited for."""
+        """Seconds for which the holder has it without renewing it."""
         seconds = _spec(self._seen).get("leaseDurationSeconds") if self._seen else None
         return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else self.duration
 
@@ -200,6 +206,24 @@ class Lease:
     def _object(self, spec: Object) -> Object:
         metadata = {"name": self.name, "namespace": self.namespace}
         return {"apiVersion": _API[0], "kind": _API[1], "metadata": metadata, "spec": spec}
+
+
+def acquire(client: Client, fleet: str, holder: str, duration: float, wait: float | None = None) -> Lease:
+    """Return the lock of a fleet once this holder has it, in a namespace that is created where there is none.
+
+    `wait`: seconds to wait for other runs, by default long enough for the lock of one that was killed to end. Raises
+    InUseError.
+    """
+    if client.get("v1", "Namespace", SYSTEM_NAMESPACE) is None:
+        client.apply(system_namespace())
+    lease = Lease(client, lease_name(fleet), SYSTEM_NAMESPACE, holder, duration)
+    wait = duration * 1.5 + 5 if wait is None else wait
+    if not lease.acquire(wait):
+        raise InUseError(
+            f"the fleet {fleet} is in use by {lease.held_by}; waited {wait:g} seconds. Wait for that run to end. If it "
+            f"was killed, its Lease {SYSTEM_NAMESPACE}/{lease.name} ends by itself"
+        )
+    return lease
 
 
 def _spec(found: Object | None) -> Object:

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at a workload cluster: one entry of `clusters` of an observation (`core/observation.py`), and what people ask.
+"""Snapshots of workload clusters: entries of `clusters` of an observation (`core/observation.py`), and what users ask.
 
-A look costs one LIST per kind, by our label, plus single objects by name. Pods are asked for only where a workload has
-some that are not ready, events only of pods about which nothing else tells what keeps them. Nothing is written.
+One costs one LIST per kind, by our label, plus single objects by name. Pods are asked for only where a workload has
+some that are not ready, events only of pods about which nothing else says what keeps them. Nothing is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload_cluster import WORKLOADS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expected import ExpectedCluster
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,
@@ -45,7 +45,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 OURS = f"{names.MANAGED_BY_LABEL}={names.MANAGED_BY}"
 JOB_LABEL = "batch.kubernetes.io/job-name"
 NOT_THIS_RUN = "not part of this run"
-"""What is said of a cluster that nobody was asked to look at."""
+"""Message about a cluster that was not to be read."""
 
 _ROUTE = (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute")
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
@@ -59,7 +59,7 @@ _KINDS = (
     ("v1", "PersistentVolumeClaim"),
     _ROUTE,
 )
-"""What is composed for workload clusters and whose status somebody reads."""
+"""Kinds that are composed for workload clusters and whose status is read."""
 _STACK = (_GATEWAY, _ROUTE, (f"{constants.POOL_GROUP}/v1", "InferencePool"), _GANG, _SLICE, _DEVICE_CLASS)
 _MOST_VALUES = 40
 """So many names fit into a label selector before the URL gets too long for some proxies (8 KiB)."""
@@ -79,8 +79,8 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class ClusterLook:
-    """What was seen of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people."""
+class ClusterSnapshot:
+    """Snapshot of a cluster. `entry` is its entry of `clusters` of an observation; `warnings` are for people."""
 
     entry: Mapping[str, Any]
     version: str = ""
@@ -93,12 +93,12 @@ class ClusterLook:
 
     @property
     def unreachable(self) -> str:
-        """Why it did not answer; empty when it did."""
+        """Reason why it did not answer; empty when it did."""
         return str(self.entry.get("unreachable") or "")
 
     @property
     def summary(self) -> str:
-        """What is wrong, in one line; empty where all is well."""
+        """Problems of the cluster in one line; empty where there are none."""
         if self.unreachable:
             return self.unreachable
         unready = sum(not workload["ready"] for workload in self.workloads)
@@ -114,18 +114,18 @@ class ClusterLook:
         )
 
 
-def unreachable(why: ApiError | str) -> ClusterLook:
-    """The look at a cluster that could not be looked at. What is known of it stays as it was."""
-    return ClusterLook({"unreachable": reason(why) if isinstance(why, ApiError) else why})
+def unreachable(why: ApiError | str) -> ClusterSnapshot:
+    """Return the snapshot of a cluster that cannot be read. What is known of it stays as it was."""
+    return ClusterSnapshot({"unreachable": reason(why) if isinstance(why, ApiError) else why})
 
 
 def reason(error: ApiError) -> str:
-    """What went wrong, without the name of the cluster, which whoever reads it knows."""
+    """Return the message without the name of the cluster, which the reader knows."""
     return str(error).removeprefix(f"cluster {error.cluster}: ")
 
 
-def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
-    """Look at a cluster. Raises ApiError when it does not answer, or does not let us see what is ours: half a look
+def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterSnapshot:
+    """Read a cluster. Raises ApiError when it does not answer, or does not let us read what is ours: half a snapshot
     would count what it left out as gone."""
     version = ".".join(map(str, client.version()))
     found = _composed(client)
@@ -139,9 +139,9 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         "unreachable": "",
         "stack": {"ready": not missing, "message": "; ".join(missing)},
         "nodes": {pool: counts.ready for pool, counts in pools.items()},
-        "objects": sorted([*found, *pods, *([lean(gateway)] if gateway else [])], key=_order),
+        "objects": sorted([*found, *pods, *([trim(gateway)] if gateway else [])], key=_order),
     }
-    if cluster.made:
+    if cluster.provisioned:
         # The fleet makes it, and it answers.
         entry["provisioned"] = {"ready": True, "message": ""}
     try:
@@ -149,7 +149,7 @@ def observe_cluster(client: Client, cluster: ExpectedCluster) -> ClusterLook:
         observation.parse({"clusters": {client.name: entry}})
     except observation.ObservationError as error:
         raise Unexpected(f"answers with what no API server says: {error}", cluster=client.name) from None
-    return ClusterLook(
+    return ClusterSnapshot(
         entry=entry,
         version=version,
         nodes=pools,
@@ -197,29 +197,29 @@ def failing_pods(pods: Iterable[Object]) -> list[dict[str, Any]]:
 
 
 def troubled_pods(client: Client, selectors: Iterable[str], now: Callable[[], datetime]) -> list[dict[str, Any]]:
-    """The pods (lean) that match any of these label selectors and are not ready or mount a PersistentVolumeClaim, with
-    what events tell of a few of those of which nothing else tells."""
+    """Return the pods, trimmed, that match any of these label selectors and are not ready or mount a
+    PersistentVolumeClaim, with events of a few of those about which nothing else says what keeps them."""
     pods: dict[tuple[str, str], dict[str, Any]] = {}
     silent = []
     for selector in selectors:
         for pod in client.list("v1", "Pod", labels=selector).items:
-            small, ready = lean(pod), is_true(pod, "Ready")
+            small, ready = trim(pod), is_true(pod, "Ready")
             # One of an old revision may be the last to mount a volume; the workload no longer says so.
             if ready and "spec" not in small:
                 continue
             pods[_place(pod)] = small
             if not ready and not failures(small) and _waits(pod, now()):
                 silent.append(_place(pod))
-    told = _with_events(client, {key: pods[key] for key in silent})
-    return [{**pods, **told}[key] for key in sorted(pods)]
+    explained = _with_events(client, {key: pods[key] for key in silent})
+    return [{**pods, **explained}[key] for key in sorted(pods)]
 
 
 def selectors(label: str, values: Iterable[str]) -> list[str]:
     """The label selector for objects with any of these values; for many values, that of all which have the label."""
-    wanted = sorted(set(values) - {""})
-    if not wanted:
+    desired = sorted(set(values) - {""})
+    if not desired:
         return []
-    return [f"{label} in ({','.join(wanted)})" if len(wanted) <= _MOST_VALUES else label]
+    return [f"{label} in ({','.join(desired)})" if len(desired) <= _MOST_VALUES else label]
 
 
 def clock() -> datetime:
@@ -227,13 +227,13 @@ def clock() -> datetime:
 
 
 def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The first few of these (lean, by namespace and name) with what events tell of them."""
+    """Return the first few of these (trimmed, by namespace and name) with their events."""
     found = {}
     for namespace, name in sorted(values)[:_MOST_EVENTS]:
         value = values[namespace, name]
-        wanted = f"involvedObject.kind={value['kind']},involvedObject.name={name},type=Warning"
+        desired = f"involvedObject.kind={value['kind']},involvedObject.name={name},type=Warning"
         try:
-            events = client.list("v1", "Event", namespace=namespace, fields=wanted).items
+            events = client.list("v1", "Event", namespace=namespace, fields=desired).items
         except Forbidden:
             # Whoever may not read events still learns all the rest.
             break
@@ -242,7 +242,7 @@ def _with_events(client: Client, values: Mapping[tuple[str, str], Object]) -> di
 
 
 def _waits(value: Object, now: datetime) -> bool:
-    """Whether something is on its way for longer than that should take."""
+    """Return True for an object that is on its way for longer than that should take."""
     patience = _PATIENCE.get(text(value, "status", "phase"))
     if patience is None:
         return False
@@ -254,15 +254,17 @@ def _waits(value: Object, now: datetime) -> bool:
 
 
 def _composed(client: Client) -> list[dict[str, Any]]:
-    """What is ours (lean). A volume claim that waits for long carries what events tell of it."""
+    """Return what is ours, trimmed. A volume claim that waits for long carries its events."""
     found, waiting = [], {}
     for api_version, kind in _KINDS:
         for value in listed(client, api_version, kind):
-            found.append(lean(value))
+            found.append(trim(value))
             if kind == "PersistentVolumeClaim" and _waits(value, clock()):
                 waiting[_place(value)] = found[-1]
-    told = _with_events(client, waiting)
-    return [told.get(_place(value), value) if value["kind"] == "PersistentVolumeClaim" else value for value in found]
+    explained = _with_events(client, waiting)
+    return [
+        explained.get(_place(value), value) if value["kind"] == "PersistentVolumeClaim" else value for value in found
+    ]
 
 
 def _place(value: Object) -> tuple[str, str]:
@@ -277,8 +279,8 @@ def _pods(client: Client, found: Iterable[Object]) -> list[dict[str, Any]]:
             jobs.add(text(value, "metadata", "name"))
         elif value["kind"] in WORKLOADS and unsettled(value):
             replicas.add(text(value, "metadata", "labels", names.REPLICA_LABEL))
-    wanted = [*selectors(names.REPLICA_LABEL, replicas), *selectors(JOB_LABEL, jobs)]
-    return troubled_pods(client, wanted, clock)
+    desired = [*selectors(names.REPLICA_LABEL, replicas), *selectors(JOB_LABEL, jobs)]
+    return troubled_pods(client, desired, clock)
 
 
 def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
@@ -294,7 +296,7 @@ def _pools(nodes: Iterable[Object]) -> dict[str, Nodes]:
 def _missing_from_stack(
     client: Client, cluster: ExpectedCluster, gateway: Object | None, version: str
 ) -> tuple[list[str], list[str]]:
-    """What the serving stack lacks, and what could not be looked at."""
+    """Return what the serving stack lacks, and what could not be read."""
     warnings = []
     absent = [(api_version, kind) for api_version, kind in _STACK if not client.serves(api_version, kind)]
     missing = []
@@ -308,7 +310,7 @@ def _missing_from_stack(
             unknown = [name for name in cluster.device_classes if client.get(*_DEVICE_CLASS, name) is None]
             missing += [f"DeviceClass {name} is not there" for name in unknown]
         except Forbidden as error:
-            warnings.append(f"DeviceClasses were not looked at: {reason(error)}")
+            warnings.append(f"DeviceClasses were not read: {reason(error)}")
     if _GATEWAY not in absent:
         name = f"Gateway {constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         if gateway is None:
@@ -334,7 +336,7 @@ def condition_message(value: Object, kind: str, *statuses: str) -> str:
 
 
 def _device_warnings(client: Client, cluster: ExpectedCluster, nodes: Iterable[Object]) -> list[str]:
-    """Where what drivers publish is not what the classes of the pools promise."""
+    """Return warnings of nodes whose drivers do not publish what the classes of the pools promise."""
     ready: dict[str, list[str]] = {}
     for node in nodes:
         if is_true(node, "Ready"):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at the control cluster: `control` of an observation (`core/observation.py`). Nothing is written."""
+"""Snapshot of the control cluster: `control` of an observation (`core/observation.py`). Nothing is written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     expected,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.inference_gateway import node_addresses
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     any_availability,
     pod_failures,
@@ -43,15 +43,15 @@ _KINDS = (
     (f"{constants.GATEWAY_GROUP}/v1", "HTTPRoute"),
     (f"{constants.GATEWAY_GROUP}/v1", "BackendTLSPolicy"),
 )
-"""What is composed for the control cluster and whose status somebody reads."""
+"""Kinds that are composed for the control cluster and whose status is read."""
 _GATEWAY = (f"{constants.GATEWAY_GROUP}/v1", "Gateway")
 _GATEWAY_CLASS = (f"{constants.GATEWAY_GROUP}/v1", "GatewayClass")
 _CHART_LABEL = "app.kubernetes.io/name"
 
 
 @dataclass(frozen=True)
-class ControlLook:
-    """What was seen of the control cluster. `entry` is `control` of an observation; `warnings` are for people."""
+class ControlSnapshot:
+    """Snapshot of the control cluster. `entry` is `control` of an observation; `warnings` are for people."""
 
     entry: Mapping[str, Any]
     version: str = ""
@@ -61,15 +61,15 @@ class ControlLook:
     resources: Sequence[Object] = field(default=(), repr=False)
 
 
-def observe_control(client: Client, desired: Expected) -> ControlLook:
-    """Look at the control cluster. `desired` is what the resources that are known already expect; those that are found
-    there are added. Raises ApiError when it does not answer, or does not let us see what is ours."""
+def observe_control(client: Client, desired: Expected) -> ControlSnapshot:
+    """Read the control cluster. `desired` is what the resources that are known already expect; those that are found
+    there are added. Raises ApiError when it does not answer, or does not let us read what is ours."""
     version = client.version()
     resources = [
         value for kind in api.KINDS.values() for value in listed(client, kind.group_version(), kind.KIND, labels="")
     ]
     found = expected(resources)
-    ours = [lean(as_applied(value)) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
+    ours = [trim(as_applied(value)) for api_version, kind in _KINDS for value in listed(client, api_version, kind)]
     endpoints = {
         text(value, "metadata", "labels", names.ENDPOINT_LABEL)
         for value in ours
@@ -79,8 +79,8 @@ def observe_control(client: Client, desired: Expected) -> ControlLook:
     gateway = desired.gateway or found.gateway
     at_gateway, controller, warnings = observe_gateway(client, gateway)
     secrets, unread = _secrets(client, _merged(desired.secrets, found.secrets))
-    objects = [*(lean(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
-    return ControlLook(
+    objects = [*(trim(as_applied(value)) for value in resources), *ours, *pods, *at_gateway]
+    return ControlSnapshot(
         entry={"objects": sorted(objects, key=identity), "secrets": secrets, "controller": controller},
         version=".".join(map(str, version)),
         failing_pods=failing_pods(pods),
@@ -102,30 +102,30 @@ def as_applied(value: Object) -> Object:
     return {**applied, **kept, "metadata": metadata}
 
 
-def no_control() -> ControlLook:
-    """The look at a control cluster that nobody was told how to reach."""
-    return ControlLook({"unreachable": "nobody looked at the control cluster"})
+def no_control() -> ControlSnapshot:
+    """Return the snapshot of a control cluster without a connection."""
+    return ControlSnapshot({"unreachable": "the control cluster was not read"})
 
 
 def observe_gateway(
     client: Client, desired: api.InferenceGateway | None
 ) -> tuple[list[Object], dict[str, Any], list[str]]:
-    """What there is of the control gateway that an InferenceGateway asks for: its objects, its controller (a Component
-    in its written form), and what could not be looked at. Raises ApiError."""
+    """Read the control gateway that an InferenceGateway asks for: its objects, its controller (a Component in its
+    written form), and what could not be read. Raises ApiError."""
     objects = _gateway(client)
     controller, warnings = _controller(client, desired)
     if desired and objects and not entries(objects[0], "status", "addresses"):
         try:
             addresses = _node_addresses(client, desired)
         except Forbidden as error:
-            warnings = [*warnings, f"the address of the gateway was not looked for: {reason(error)}"]
+            warnings = [*warnings, f"the address of the gateway was not read: {reason(error)}"]
         else:
             controller |= {"addresses": addresses} if addresses else {}
-    return [lean(value) for value in objects], controller, warnings
+    return [trim(value) for value in objects], controller, warnings
 
 
 def _node_addresses(client: Client, desired: api.InferenceGateway) -> list[str]:
-    """Where the controller is reached through ports of nodes; empty when its Service is of another type."""
+    """Addresses of the controller through ports of nodes; empty when its Service is of another type."""
     place = backend_of(desired).own_service
     service = client.get("v1", "Service", place.name, place.namespace)
     if text(service, "spec", "type") != "NodePort":
@@ -144,7 +144,7 @@ def _gateway(client: Client) -> list[Object]:
 
 
 def _controller(client: Client, gateway: api.InferenceGateway | None) -> tuple[dict[str, Any], list[str]]:
-    """Whether all that is installed for the gateway runs, and what could not be looked at.
+    """Return whether all that is installed for the gateway runs, and what could not be read.
 
     The Deployments of a chart are found by the label that charts give them (Helm documentation, "Labels and
     Annotations").
@@ -164,7 +164,7 @@ def _controller(client: Client, gateway: api.InferenceGateway | None) -> tuple[d
                 pods = client.list("v1", "Pod", namespace=release.namespace, labels=labels).items
                 missing += [why] if (why := pod_failures(pods)) else []
         except Forbidden as error:
-            message = f"{release.chart} was not looked at: {reason(error)}"
+            message = f"{release.chart} was not read: {reason(error)}"
             return {"ready": False, "message": message}, [message]
     return {"ready": not missing, "message": "; ".join(missing)}, []
 
@@ -174,8 +174,8 @@ def _merged(one: SecretKeys, other: SecretKeys) -> SecretKeys:
 
 
 def _secrets(client: Client, desired: SecretKeys) -> tuple[list[dict[str, Any]], list[str]]:
-    """Which keys of Secrets have a value. Secrets that we may not read are taken to have what is expected of them: a
-    running endpoint must not be withdrawn because of a missing permission."""
+    """Return the keys of Secrets that have a value. Secrets that we may not read are taken to have what is expected of
+    them: a running endpoint must not be withdrawn because of a missing permission."""
     found, unread = [], []
     for key, keys in sorted(desired.items()):
         namespace, name = key

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at all clusters of a run at once: an observation of the fleet (`core/observation.py`), and what people ask."""
+"""Snapshot of all clusters of a run: an observation of the fleet (`core/observation.py`), and what users ask."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
     NOT_THIS_RUN,
-    ClusterLook,
+    ClusterSnapshot,
     observe_cluster,
     unreachable,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_control import (
-    ControlLook,
+    ControlSnapshot,
     no_control,
     observe_control,
 )
 
 
 @dataclass(frozen=True)
-class FleetLook:
-    """What was seen. `others` are clusters of the fleet that are no part of this run, `declared` those that nobody
-    looks at, as their objects are files."""
+class FleetSnapshot:
+    """Snapshot of a fleet. `others` are clusters of the fleet that are no part of this run, `declared` those that are
+    not read, as their objects are files."""
 
-    control: ControlLook
-    clusters: Mapping[str, ClusterLook]
+    control: ControlSnapshot
+    clusters: Mapping[str, ClusterSnapshot]
     others: Sequence[str] = ()
     declared: Sequence[str] = ()
 
     @property
     def requests(self) -> int:
-        """How many requests were sent."""
-        return self.control.requests + sum(look.requests for look in self.clusters.values())
+        """Number of requests that were sent."""
+        return self.control.requests + sum(snapshot.requests for snapshot in self.clusters.values())
 
     def document(self) -> dict[str, Any]:
         """The observation: what `core.observation.parse` reads."""
         entries: dict[str, dict[str, Any]] = {name: dict(unreachable(NOT_THIS_RUN).entry) for name in self.others}
         entries |= {name: {"declared": True} for name in self.declared}
-        entries |= {name: dict(look.entry) for name, look in self.clusters.items()}
+        entries |= {name: dict(snapshot.entry) for name, snapshot in self.clusters.items()}
         return {"control": dict(self.control.entry), "clusters": dict(sorted(entries.items()))}
 
 
@@ -59,35 +59,37 @@ def observe_fleet(
     declared: Iterable[str] = (),
     width: int = 32,
     write_cache: bool = True,
-) -> FleetLook:
-    """Look at the control cluster, then at all others side by side.
+) -> FleetSnapshot:
+    """Read the control cluster, then all others side by side.
 
-    `resources` (wire form) say what to look for, together with those on the control cluster, of which they win.
-    Whatever keeps a workload cluster from being looked at is part of what was seen. Raises ApiError when the control
+    `resources` (wire form) say what to read, together with those on the control cluster, of which they win.
+    Whatever keeps a workload cluster from being read is part of the snapshot. Raises ApiError when the control
     cluster cannot be: all that is there would count as gone.
     """
     names = {connection.name for connection in connections}
     files = sorted(set(declared) - names)
     skipped = sorted(set(others) - names - set(files))
     if control is None:
-        wanted = expected(resources)
-        return FleetLook(no_control(), _looks(connections, wanted.cluster, None, width, write_cache), skipped, files)
+        desired = expected(resources)
+        return FleetSnapshot(
+            no_control(), _snapshots(connections, desired.cluster, None, width, write_cache), skipped, files
+        )
     with connect(control, write_cache=write_cache) as client:
         seen = observe_control(client, expected(resources))
-        wanted = expected([*seen.resources, *resources])
-        return FleetLook(seen, _looks(connections, wanted.cluster, client, width, write_cache), skipped, files)
+        desired = expected([*seen.resources, *resources])
+        return FleetSnapshot(seen, _snapshots(connections, desired.cluster, client, width, write_cache), skipped, files)
 
 
-def _looks(
+def _snapshots(
     connections: Iterable[Connection],
-    wanted: Callable[[str], ExpectedCluster],
+    desired: Callable[[str], ExpectedCluster],
     control: Client | None,
     width: int,
     write_cache: bool,
-) -> dict[str, ClusterLook]:
-    def look(connection: Connection) -> ClusterLook:
+) -> dict[str, ClusterSnapshot]:
+    def snapshot(connection: Connection) -> ClusterSnapshot:
         with connect(connection, control, write_cache=write_cache) as client:
-            return observe_cluster(client, wanted(connection.name))
+            return observe_cluster(client, desired(connection.name))
 
-    found = fan_out({each.name: lambda each=each: look(each) for each in connections}, width)  # type: ignore[misc]
+    found = fan_out({each.name: lambda each=each: snapshot(each) for each in connections}, width)  # type: ignore[misc]
     return {name: unreachable(one) if isinstance(one, ApiError) else one for name, one in found.items()}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A Secret on the control cluster that is ours: known by its labels, never taken from somebody else."""
+"""A Secret on the control cluster that is ours: known by its labels, never taken from another owner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connec
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 
 FIELD_MANAGER = "modelplane.fleet.provision"
-"""Not that of applying, which would take the Secret for one of its own that is no longer wanted."""
+"""Not that of applying, which would take the Secret for one of its own that is no longer desired."""
 
 _KIND = ("v1", "Secret")
 
@@ -26,20 +26,20 @@ def labels(more: Mapping[str, str]) -> dict[str, str]:
     return {**more, names.MANAGED_BY_LABEL: names.MANAGED_BY}
 
 
-def look(control: Client, place: SecretRef) -> Object | None:
+def read(control: Client, place: SecretRef) -> Object | None:
     """The Secret; None where there is none. Raises ApiError."""
     return control.get(*_KIND, place.name, place.namespace)
 
 
-def check_ours(control: Client, place: SecretRef, live: Object | None, wanted: Mapping[str, str], what: str) -> None:
+def check_ours(control: Client, place: SecretRef, live: Object | None, desired: Mapping[str, str], what: str) -> None:
     """Raises ApiError for a Secret that is not ours. `what`: what it holds, such as "the kubeconfig"."""
     have = fields(live, "metadata", "labels")
     if live is None or all(
-        have.get(key) == wanted[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in wanted
+        have.get(key) == desired[key] for key in (names.MANAGED_BY_LABEL, names.CLUSTER_LABEL) if key in desired
     ):
         return
     if have.get(names.MANAGED_BY_LABEL) == names.MANAGED_BY:
-        owner = have.get(names.CLUSTER_LABEL) or "nobody"
+        owner = have.get(names.CLUSTER_LABEL) or "none"
         why = f"it is {what} of another cluster (its label {names.CLUSTER_LABEL} names {owner})"
     else:
         why = f"it was not made by modelplane.fleet (it has no label {names.MANAGED_BY_LABEL}={names.MANAGED_BY})"
@@ -51,11 +51,11 @@ def check_ours(control: Client, place: SecretRef, live: Object | None, wanted: M
     )
 
 
-def write(control: Client, place: SecretRef, wanted: Mapping[str, str], value: str, live: Object | None) -> None:
+def write(control: Client, place: SecretRef, desired: Mapping[str, str], value: str, live: Object | None) -> None:
     """Put a text in it, and make it and its namespace where they are not there. Raises ApiError."""
     if live is None:
         _make_namespace(control, place.namespace)
-    metadata: dict[str, object] = {"name": place.name, "namespace": place.namespace, "labels": dict(wanted)}
+    metadata: dict[str, object] = {"name": place.name, "namespace": place.namespace, "labels": dict(desired)}
     if live is not None:
         # That very Secret, and none that took its place meanwhile.
         metadata["uid"] = text(live, "metadata", "uid")
@@ -67,7 +67,7 @@ def write(control: Client, place: SecretRef, wanted: Mapping[str, str], value: s
         "type": text(live, "type") or "Opaque",
         "data": {place.key: base64.b64encode(value.encode("utf-8")).decode("ascii")},
     }
-    # A key or label of ours that somebody else set is set right; in a Secret that is new to us none can be.
+    # A key or label of ours that another manager set is set right; in a Secret that is new to us none can be.
     control.apply(secret, manager=FIELD_MANAGER, force=live is not None)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Taking away what a fleet applied and no longer wants, and nothing else."""
+"""Prune what a fleet applied and no longer desires, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write 
 
 SYSTEM_KEY = Key("", NAMESPACE, "", SYSTEM_NAMESPACE)
 
-# What somebody would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
+# What a user would miss of a namespace. Objects that a controller made (they have an owner) come and go with it.
 _CONTENT = (
     ("v1", "Pod"),
     ("v1", "PersistentVolumeClaim"),
@@ -52,13 +52,13 @@ _STANDARD_CONFIG = frozenset({"kube-root-ca.crt", "openshift-service-ca.crt"})
 _STANDARD_SECRETS = frozenset({"kubernetes.io/service-account-token", "kubernetes.io/dockercfg"})
 
 
-def unwanted(live: Live, store: RecordStore, wanted: Collection[Key], *, definitions: bool = False) -> list[Object]:
-    """What is to be deleted, in order: objects with our label that are in our record, or, where the record is lost,
-    that our manager applied and no other record has. Definitions of kinds only if that is asked for, as all objects of
-    the kind go with them."""
+def unwanted(live: Live, store: RecordStore, desired: Collection[Key], *, definitions: bool = False) -> list[Object]:
+    """Return what is to be deleted, in order: objects with our label that are in our record, or, where the record is
+    lost, that our manager applied and no other record has. Definitions of kinds only if that is asked for, as all
+    objects of the kind go with them."""
     found = []
     for key, value in live.objects.items():
-        if key in wanted or key in store.others or going(value) or (key.kind == DEFINITION and not definitions):
+        if key in desired or key in store.others or going(value) or (key.kind == DEFINITION and not definitions):
             continue
         if RECORD_LABEL in fields(value, "metadata", "labels"):
             continue
@@ -92,7 +92,9 @@ def prune(client: Client, values: Iterable[Object], store: RecordStore, *, check
             if key.kind == DEFINITION:
                 used = kept = _in_use(client, definitions, removed) if used is None else used
             if kept:
-                results.append(result(value, "skipped", f"kept, although it is no longer wanted: {kept}", before=value))
+                results.append(
+                    result(value, "skipped", f"kept, although it is no longer desired: {kept}", before=value)
+                )
                 continue
             found = _delete(client, value, check_mode)
         except WHOLE_SERVER:
@@ -119,12 +121,12 @@ def _delete(client: Client, value: Object, check_mode: bool) -> Result:
         propagation="Background",
         dry_run=check_mode,
     )
-    # Gone already: somebody else deleted it, which is a change of theirs.
+    # Gone already: another manager deleted it, which is a change of theirs.
     return result(value, "deleted" if was_there else "unchanged", before=value)
 
 
 def _foreign_content(client: Client, secrets: SecretAccess, namespace: str, removed: Collection[Key]) -> str:
-    """What is in a namespace that this run does not remove; empty when nothing is."""
+    """Return what is in a namespace that this run does not delete; empty when nothing is."""
     found = []
     for api_version, kind in _CONTENT:
         try:
@@ -141,7 +143,7 @@ def _foreign_content(client: Client, secrets: SecretAccess, namespace: str, remo
 
 
 def _in_use(client: Client, definitions: Iterable[Object], removed: Collection[Key]) -> str:
-    """What is there of the kinds that are defined, but for what this run removes; empty when nothing is."""
+    """Return objects of the kinds that are defined, but for those that this run deletes; empty when there are none."""
     found = []
     for definition in definitions:
         version = next(entry["name"] for entry in entries(definition, "spec", "versions") if entry.get("storage"))

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Requests to one API server with all that it takes to get an answer: credentials, repetitions, words for faults."""
+"""Requests to one API server with all that it takes to get an answer: credentials, repetitions, messages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Requester:
         self._down = False
 
     def target(self, call: Call) -> Target:
-        """Where the requests go; looked up the first time."""
+        """Return where the requests go; resolved the first time."""
         with self.lock:
             if self._target is None:
                 try:
@@ -104,7 +104,7 @@ class Requester:
                     raise self._no_access(call, error) from None
             target = self._target
         if target is None:
-            raise self._no_access(call, AccessError("it is not told how to reach it"))
+            raise self._no_access(call, AccessError("no way to reach it is given"))
         return target
 
     def close(self) -> None:
@@ -301,8 +301,8 @@ class Requester:
                 self._transport = None
                 return True
             except AccessError as error:
-                told = f"the server refuses the credentials, and no others could be had: {error}"
-                raise Unauthorized(told, cluster=self.name, action=call.action, code=401, hint=error.hint) from None
+                message = f"the server refuses the credentials, and there are no others: {error}"
+                raise Unauthorized(message, cluster=self.name, action=call.action, code=401, hint=error.hint) from None
 
     def _count(self, verb: str) -> None:
         with self.lock:
@@ -335,14 +335,14 @@ def _asked(answer: Answer) -> float | None:
 
 
 def _passes(answer: Answer) -> bool:
-    """Whether the same request may be answered otherwise a little later."""
+    """Return True if the same request may have another answer a little later."""
     if answer.code == 500:
         return not unfit(500, str(parse_status(answer.body).get("message") or ""))
     return answer.code in RETRIED_CODES
 
 
 def _secret_values(body: Mapping[str, Any] | None) -> set[str]:
-    """What a Secret that was sent holds, as no message may repeat it."""
+    """Values of a Secret that was sent, which no message may repeat."""
     found: set[str] = set()
     for field in ("data", "stringData"):
         values = (body or {}).get(field)

@@ -28,7 +28,7 @@ SECRETS_ROLE = "modelplane-workload-cluster-secrets"
 _RBAC = "rbac.authorization.k8s.io"
 # Until the API server's authorizer has seen a binding.
 _SEEN_SECONDS = 10.0
-_LOOK_AGAIN = 0.1
+_POLL_SECONDS = 0.1
 
 
 class SecretAccess:
@@ -64,11 +64,11 @@ class SecretAccess:
         self._opened.add(namespace)
         deadline = time.monotonic() + _SEEN_SECONDS
         while not self._check_mode and not self._readable(namespace) and time.monotonic() < deadline:
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
         return True
 
     def would_be_open(self, namespace: str) -> bool:
-        """Whether, outside of check mode, the namespace would be open now and is not."""
+        """Return True if the namespace would be open now outside of check mode, and is not."""
         return self._check_mode and namespace in self._opened
 
     def _list(self, namespace: str, labels: str) -> Sequence[Object]:

@@ -23,41 +23,41 @@ class Copies:
     """For one workload cluster: the Secrets that it should have, those that stay as they are because the source cannot
     be read now, and why."""
 
-    wanted: tuple[Object, ...] = ()
+    desired: tuple[Object, ...] = ()
     held: frozenset[Key] = frozenset()
     notes: tuple[str, ...] = ()
 
 
 class Sources:
-    """The Secrets of the control cluster, each asked for once, and none after the server failed: `fault` says why.
+    """The Secrets of the control cluster, each asked for once, and none after the server failed: `error` says why.
     One that we may not read does not keep others from being read. Without a client none can be read."""
 
     def __init__(self, control: Client | None) -> None:
         self._control = control
         self._seen: dict[tuple[str, str], Object | None] = {}
         self._refused: dict[tuple[str, str], Forbidden] = {}
-        self.fault: ApiError | None = None
+        self.error: ApiError | None = None
 
     def value(self, namespace: str, name: str, key: str) -> tuple[str, str]:
         """The value of a key (base64, as the API has it) or, with an empty one, why there is none."""
         if self._control is None:
             return "", "no control cluster is given to copy from"
         place = (namespace, name)
-        if self.fault is None and place not in self._seen and place not in self._refused:
+        if self.error is None and place not in self._seen and place not in self._refused:
             try:
                 self._seen[place] = self._control.get("v1", "Secret", name, namespace)
             except Forbidden as error:
                 self._refused[place] = error
             except ApiError as error:
-                self.fault = error
+                self.error = error
         if place not in self._seen:
-            return "", str(self._refused.get(place) or self.fault)
+            return "", str(self._refused.get(place) or self.error)
         value = text(self._seen[place], "data", key)
         return value, "" if value else f"Secret {namespace}/{name} of the control cluster has no key {key}"
 
 
 def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) -> Copies:
-    """What `secretCopies` of a plan means for one cluster."""
+    """Return the Secrets that `secretCopies` of a plan means for one cluster."""
     data: dict[tuple[str, str], dict[str, str]] = {}
     origins: dict[tuple[str, str], str] = {}
     held: set[Key] = set()
@@ -67,19 +67,19 @@ def copies(plan: Iterable[Mapping[str, Any]], cluster: str, sources: Sources) ->
             continue
         source, target = fields(entry, "from"), fields(entry, "to")
         place = (text(target, "namespace"), text(target, "name"))
-        value, fault = sources.value(text(source, "namespace"), text(source, "name"), text(source, "key"))
-        if fault:
+        value, error = sources.value(text(source, "namespace"), text(source, "name"), text(source, "key"))
+        if error:
             held.add(Key("", "Secret", *place))
-            notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {fault}")
+            notes.append(f"Secret {place[0]}/{place[1]} is left as it is: {error}")
             continue
         data.setdefault(place, {})[text(target, "key")] = value
         origins[place] = text(source, "namespace")
-    wanted = [
+    desired = [
         _secret(*place, values, origins[place])
         for place, values in sorted(data.items())
         if Key("", "Secret", *place) not in held
     ]
-    return Copies(tuple(wanted), frozenset(held), tuple(sorted(set(notes))))
+    return Copies(tuple(desired), frozenset(held), tuple(sorted(set(notes))))
 
 
 def _secret(namespace: str, name: str, data: Mapping[str, str], origin: str) -> Object:

@@ -29,14 +29,14 @@ class Account:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of a file; `expires` is when its token ends (RFC 3339), empty in check mode for one to be made."""
+    """Outcome for a file; `expires` is when its token ends (RFC 3339), empty in check mode for one to be made."""
 
     path: str
     changed: bool
     expires: str = ""
 
 
-def bring(
+def ensure(
     client: Client, account: Account, path: Path, *, seconds: int, renew_before: float, now: datetime, check_mode: bool
 ) -> Written:
     """A kubeconfig of the account at the path, readable for its owner alone. A new one is written where there is none,
@@ -49,13 +49,13 @@ def bring(
             f"there is no ServiceAccount {account.namespace}/{account.name}",
             cluster=client.name,
             action="make a kubeconfig",
-            hint="Apply the rights of the fleet first, which bring it along",
+            hint="Apply the rights of the fleet first, which create it",
         )
-    wanted = kubeconfig_with(client.name, account.name, target, {"token": ""})
+    desired = kubeconfig_with(client.name, account.name, target, {"token": ""})
     there = _read(path)
     token = _token(there)
     ends = _end(token, text(live, "metadata", "uid"))
-    if ends is not None and (ends - now).total_seconds() > renew_before and _without_token(there) == wanted:
+    if ends is not None and (ends - now).total_seconds() > renew_before and _without_token(there) == desired:
         return Written(str(path), False, _stamp(ends))
     if check_mode:
         return Written(str(path), True)
@@ -66,7 +66,7 @@ def bring(
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """What is in the file; nothing when it is not there or is something else."""
+    """Return the content of the file; nothing when it is not there or is something else."""
     try:
         read = list(documents(Source(str(path), path.read_bytes())))
     except OSError:
@@ -86,7 +86,7 @@ def _without_token(kubeconfig: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end(token: str, uid: str) -> datetime | None:
-    """When a token of the account with this uid ends; None for what is none (KEP-1205: claims of bound tokens)."""
+    """Return the end of a token of the account with this uid; None for others (KEP-1205: claims of bound tokens)."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at a cluster before anything is installed there: what `core/checks` goes by. Nothing is written.
+"""Snapshot of a cluster before anything is installed there, for `core/checks`. Nothing is written.
 
 What may not be read is noted, as it is one of the findings. Whether something is allowed is asked of the API server's
 own authorizer, by reviews (authorization.k8s.io/v1), which leave nothing behind.
@@ -39,7 +39,7 @@ _AT_A_TIME = 8
 """Reviews that are on their way at once, of the hundred that a credential of the fleet needs."""
 
 
-def look(client: Client, desired: Desired, recorded_in: str = "") -> Snapshot:
+def take_snapshot(client: Client, desired: Desired, recorded_in: str = "") -> Snapshot:
     """See all that a check goes by. `recorded_in`: as the module helm_release_info has it."""
     read = _Reading(client)
     slices = [
@@ -103,7 +103,7 @@ def _single(client: Client, names: Iterable[str]) -> dict[str, Object]:
 
 
 def _denied(client: Client, rights: Sequence[Right]) -> frozenset[Right]:
-    """What we may not do. Who may do everything is not asked for each right."""
+    """Return the rights that are denied. Where everything is allowed, single rights are not asked for."""
     if _may(client, EVERYTHING):
         return frozenset()
     with ThreadPoolExecutor(max_workers=_AT_A_TIME) as pool:

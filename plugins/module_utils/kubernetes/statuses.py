@@ -27,14 +27,14 @@ STATUS_MANAGER = "modelplane.fleet/status"
 _SUBRESOURCE = "status"
 
 
-def apply_statuses(client: Client, wanted: Sequence[Object], *, check_mode: bool) -> list[Result]:
+def apply_statuses(client: Client, desired: Sequence[Object], *, check_mode: bool) -> list[Result]:
     """Write each status that differs from the live one; a result for each that was written or could not be.
 
     A resource that is not on the control cluster (it is a manifest in a folder) is passed over. One list request per
     kind. Raises what concerns the whole server.
     """
     by_kind: dict[tuple[str, str], list[Object]] = {}
-    for value in wanted:
+    for value in desired:
         by_kind.setdefault((text(value, "apiVersion"), text(value, "kind")), []).append(value)
     results: list[Result] = []
     for (api_version, kind), values in sorted(by_kind.items()):
@@ -52,10 +52,10 @@ def apply_statuses(client: Client, wanted: Sequence[Object], *, check_mode: bool
     return results
 
 
-def _same(wanted: Object, live: Object) -> bool:
-    """Whether the live status is what is wanted, and we own it."""
+def _same(desired: Object, live: Object) -> bool:
+    """Return True if the live status is the desired one, and we own it."""
     ours = owned(live, STATUS_MANAGER, _SUBRESOURCE)
-    return ours is not None and _canonical(fields(ours, "status")) == _canonical(fields(wanted, "status"))
+    return ours is not None and _canonical(fields(ours, "status")) == _canonical(fields(desired, "status"))
 
 
 def _canonical(value: Any) -> Any:
@@ -82,5 +82,5 @@ def _written(client: Client, value: Object, live: Object, check_mode: bool) -> l
     return [_result(value, "updated", before=live, after=after)]
 
 
-def _result(value: Object, action: Action, message: str = "", **told: Any) -> Result:
-    return result(value, action, message, subresource=_SUBRESOURCE, **told)
+def _result(value: Object, action: Action, message: str = "", **details: Any) -> Result:
+    return result(value, action, message, subresource=_SUBRESOURCE, **details)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Where an API server is and how to be let in: what a connection comes down to."""
+"""Target of a connection: the address of an API server and the credentials for it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Requests to one API server over kept connections, those that the client library makes: bytes out, bytes in.
+"""Requests to one API server over connections of urllib3: bytes out, bytes in.
 
-Its own way to ask reads the whole of every error, however large that is. No redirects are followed and nothing is
-repeated here; `client.py` decides about that.
+No redirects are followed and nothing is repeated here; `requester.py` decides about that.
 """
 
 from __future__ import annotations
@@ -18,26 +17,21 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import urlencode
 
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import (
-    ApiClient,
-    Configuration,
-    HTTPError,
-    certifi,
-    urllib3,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError, certifi, urllib3
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.deadline import (
-    TlsSocket,
-    pools,
+    NoSocksError,
+    TooLargeError,
+    connections,
+    whole,
     within,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, explain, shown_url
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.errors import TransportError, explain
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.proxies import environment_proxy
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import (
     AccessError,
     ClientCertificate,
-    basic,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.target import Target, checked_url
 
@@ -51,7 +45,7 @@ LARGEST_ANSWER = 64 << 20
 500 objects; of large ones there are few."""
 _LARGEST_ERROR = 1 << 20
 # Of the library and of the system; the others are what numbers in headers and chunks lead to that no server sends.
-_FAULTS = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
+_BROKEN = (HTTPError, OSError, ValueError, ArithmeticError, MemoryError)
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -73,10 +67,10 @@ class Transport:
         self._limit = limit
         self._proxy = target.proxy or environment_proxy(target.server)
         self._certificate = target.credentials.certificate()
-        self._connections = _api_client(target, self._proxy, self._certificate).rest_client.pool_manager
+        self._connections = _connections(target, self._proxy, self._certificate)
 
     def outdated(self) -> bool:
-        """Whether the client certificate is another one than that of these connections."""
+        """Return True if the client certificate is another one than that of these connections."""
         return self._target.credentials.certificate() != self._certificate
 
     def send(
@@ -98,11 +92,13 @@ class Transport:
             with within(timeout * _ANSWER_TIMES, self._limit):
                 response = self._request(method, path, query, body, content_type, (timeout, timeout))
                 return _whole(response, self._limit)
-        except _FAULTS as error:  # pylint: disable=catching-non-exception
+        except _BROKEN as error:
             raise self._explain(error, timeout) from None
 
     @contextlib.contextmanager
-    def stream(self, path: str, *, query: Mapping[str, str], timeout: float, connect: float) -> Iterator[Any]:
+    def stream(
+        self, path: str, *, query: Mapping[str, str], timeout: float, connect: float
+    ) -> Iterator[Iterator[bytes] | Answer]:
         """A request whose answer comes in pieces: an iterator of bytes, or an Answer where the code is none of 2xx."""
         response = None
         try:
@@ -112,7 +108,7 @@ class Transport:
                     yield response.stream(_CHUNK, decode_content=True)
                 else:
                     yield _whole(response, self._limit)
-        except _FAULTS as error:  # pylint: disable=catching-non-exception
+        except _BROKEN as error:
             raise self._explain(error, timeout) from None
         finally:
             if response is not None:
@@ -130,7 +126,7 @@ class Transport:
         body: Mapping[str, Any] | None,
         content_type: str,
         timeout: tuple[float, float],
-    ) -> Any:
+    ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": USER_AGENT}
         headers["Content-Type"] = content_type or "application/json"
         authorization = self._target.credentials.authorization()
@@ -154,62 +150,30 @@ class Transport:
         return explain(error, self._target.server, self._proxy, timeout)
 
 
-def _headers(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
-def _whole(response: Any, limit: int) -> Answer:
-    """The answer, unpacked. A connection whose body was not read to its end is not used again."""
+def _whole(response: urllib3.BaseHTTPResponse, limit: int) -> Answer:
     limit = limit if 200 <= response.status < 300 else min(limit, _LARGEST_ERROR)
-    pieces = []
-    size = 0
     try:
-        for piece in response.stream(_CHUNK, decode_content=True):
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit:
-                raise TransportError(
-                    f"the answer (HTTP {response.status}) is larger than {limit >> 20} MiB",
-                    sent=True,
-                    permanent=True,
-                    hint="Is this the address of an API server? Otherwise raise fleet_answer_limit",
-                )
-    except BaseException:
-        response.close()
-        raise
-    response.release_conn()
-    return Answer(response.status, b"".join(pieces), _headers(response.headers))
+        body = whole(response, limit)
+    except TooLargeError as error:
+        hint = "Is this the address of an API server? Otherwise raise fleet_answer_limit"
+        raise TransportError(str(error), sent=True, permanent=True, hint=hint) from None
+    return Answer(response.status, body, {name.lower(): value for name, value in response.headers.items()})
 
 
-def _api_client(target: Target, proxy: str, certificate: ClientCertificate | None) -> Any:
-    configuration = Configuration()
-    configuration.host = target.server
-    configuration.verify_ssl = target.verify
-    configuration.tls_server_name = target.tls_server_name or None
-    configuration.retries = False
-    configuration.connection_pool_maxsize = _CONNECTIONS
-    configuration.no_proxy = None
-    configuration.proxy = None
+def _connections(target: Target, proxy: str, certificate: ClientCertificate | None) -> urllib3.PoolManager:
+    tls = tls_context(target.ca, target.verify, certificate) if target.server.startswith("https") else None
     if proxy:
-        parts = urlsplit(checked_url(proxy, "proxy", _PROXY_SCHEMES))
-        configuration.proxy = proxy if parts.scheme.startswith("socks") else shown_url(proxy)
-        if parts.username:
-            user, password = unquote(parts.username), unquote(parts.password or "")
-            configuration.proxy_headers = {"proxy-authorization": basic(user, password)}
+        checked_url(proxy, "proxy", _PROXY_SCHEMES)
     try:
-        api = ApiClient(configuration)
-    except ImportError:
-        raise AccessError("a socks proxy needs the Python package PySocks", "pip install PySocks") from None
-    manager = api.rest_client.pool_manager
-    if not proxy.startswith("socks"):
-        manager.pool_classes_by_scheme = pools()
-    settings = manager.connection_pool_kw
-    settings["socket_options"] = _socket_options()
-    if target.server.startswith("https"):
-        settings["ssl_context"] = tls_context(target.ca, target.verify, certificate)
-        settings["ca_certs"] = settings["cert_file"] = settings["key_file"] = None
-        settings.pop("ca_cert_data", None)
-    return api
+        return connections(
+            tls,
+            proxy,
+            maxsize=_CONNECTIONS,
+            server_name=target.tls_server_name,
+            socket_options=_socket_options(),
+        )
+    except NoSocksError as error:
+        raise AccessError(str(error), "pip install PySocks") from None
 
 
 def _socket_options() -> list[tuple[int, int, int]]:
@@ -228,7 +192,6 @@ def tls_context(ca: str, verify: bool, certificate: ClientCertificate | None) ->
     Python 3.13 refuses such CAs by default (VERIFY_X509_STRICT), many clusters have one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not verify:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)

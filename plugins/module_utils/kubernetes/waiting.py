@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.labelled_objects import OURS
 
 _LEAST_SECONDS = 0.1
-_LOOK_AGAIN = 0.5
+_POLL_SECONDS = 0.5
 # Of how many workloads the pods are asked what keeps them from starting.
 _MOST_EXPLAINED = 20
 
@@ -33,7 +33,7 @@ def wait_ready(
     """The readiness of objects once all are ready or have failed for good, or when the time is over.
 
     One kind after the other is watched: all of them have to settle anyway, so the order costs nothing. With `explain`
-    the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are looked at.
+    the pods of workloads that are not ready are asked why. Only objects with `labels` (a selector) are read.
     """
     deadline = time.monotonic() + seconds
     states: dict[Key, Readiness] = {}
@@ -59,7 +59,7 @@ def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float) -> set
             try:
                 there = {Key.of(value) for value in client.list(api_version, kind, labels=OURS).items}
             except (NotServed, Forbidden):
-                # Where Secrets of all namespaces may not be read, their namespaces tell.
+                # Where Secrets of all namespaces may not be read, their namespaces say so.
                 there = set()
             except Unreachable:
                 continue
@@ -67,7 +67,7 @@ def wait_gone(client: Client, objects: Mapping[Key, str], seconds: float) -> set
         if time.monotonic() >= deadline:
             break
         if left:
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
     return set(left)
 
 
@@ -104,7 +104,7 @@ def _watched(
         except (Gone, Unreachable):
             if time.monotonic() >= deadline:
                 return states
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
         except (NotServed, Forbidden) as error:
             return {key: Readiness("progressing", error.message) for key in keys}
         else:
@@ -134,5 +134,5 @@ def _pods_of(value: Object) -> str:
         return f"batch.kubernetes.io/job-name={name}"
     labels: Mapping[str, object] = fields(value, "spec", "selector", "matchLabels")
     if kind in ("Deployment", "StatefulSet", "DaemonSet"):
-        return ",".join(f"{label}={wanted}" for label, wanted in sorted(labels.items()))
+        return ",".join(f"{label}={desired}" for label, desired in sorted(labels.items()))
     return ""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""One object onto one API server: created, brought to what is wanted, or made anew where it cannot be changed."""
+"""Write one object to one API server: created, updated, or recreated where it cannot be changed."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Action = Literal["created", "updated", "unchanged", "recreated", "deleted", "fai
 CHANGES: frozenset[Action] = frozenset({"created", "updated", "recreated", "deleted"})
 
 GONE_SECONDS = 60.0
-"""How long to wait for an object to be gone that has to be made anew."""
+"""Seconds to wait for an object to be gone that has to be recreated."""
 SERVED_SECONDS = 30.0
-"""How long a kind may take to be served after its definition was applied."""
+"""Seconds that a kind may take to be served after its definition was applied."""
 
-_LOOK_AGAIN = 0.25
+_POLL_SECONDS = 0.25
 # How often an object is applied that another writer changes or makes at that very moment.
 _MOST_RACES = 3
 # Validation repeats the value that it refuses, all of a pod template if need be, with whatever its variables hold.
@@ -54,9 +54,9 @@ _TWIN = "-modelplane-check"
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one object. `before` and `after` are it as the server showed it (None: not there).
+    """Result for one object. `before` and `after` are it as the server showed it (None: not there).
 
-    `ready`: whether it does what it is there for; None where nobody can tell. `message` says why not, or what was
+    `ready`: whether it does what it is there for; None where that is unknown. `message` says why not, or what was
     noteworthy. `subresource`: the part of the object that this is about, where it is not the whole.
     """
 
@@ -77,14 +77,14 @@ class Result:
         return Key(group if slash else "", self.kind, self.namespace, self.name)
 
 
-def result(value: Object, action: Action, message: str = "", **told: Any) -> Result:
+def result(value: Object, action: Action, message: str = "", **details: Any) -> Result:
     """A result for an object."""
     key = Key.of(value)
-    return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **told)
+    return Result(key.kind, key.namespace, key.name, text(value, "apiVersion"), action, message, **details)
 
 
 def refusal(error: ApiError) -> str:
-    """What an API server said, without values that it repeats."""
+    """Return what an API server said, without values that it repeats."""
     return masked(_REPEATED.sub(r"\1(not shown)", str(error)))
 
 
@@ -97,7 +97,7 @@ def content(live: Object | None) -> Any:
 
 
 def going(live: Object | None) -> bool:
-    """Whether an object is being deleted."""
+    """Return True if an object is being deleted."""
     return "deletionTimestamp" in fields(live, "metadata")
 
 
@@ -116,48 +116,48 @@ class Sender:
     new_kinds: set[GroupKind] = field(default_factory=set)
     _would_be_new: set[Key] = field(default_factory=set)
 
-    def send(self, wanted: Object, before: Object | None) -> Result:
-        """Bring an object to what is wanted. Raises what concerns the whole server, not this object alone."""
+    def send(self, desired: Object, before: Object | None) -> Result:
+        """Create or update an object. Raises what concerns the whole server, not this object alone."""
         try:
-            found = self._after_it_is_gone(wanted, before) if going(before) else self._sent(wanted, before)
+            found = self._after_it_is_gone(desired, before) if going(before) else self._sent(desired, before)
             if self.check_mode and found.action == "created":
                 self._would_be_new.add(found.key)
             return found
         except WHOLE_SERVER:
             raise
         except ApiError as error:
-            return result(wanted, "failed", refusal(error), before=before)
+            return result(desired, "failed", refusal(error), before=before)
 
-    def _sent(self, wanted: Object, before: Object | None) -> Result:
-        key = Key.of(wanted)
+    def _sent(self, desired: Object, before: Object | None) -> Result:
+        key = Key.of(desired)
         if self.check_mode and ((key.group, key.kind) in self.new_kinds or key.namespace in self.new_namespaces):
-            return result(wanted, "created", after=wanted)
-        if before is None and self._role(wanted) in self._would_be_new:
-            # The server looks for the role that is given, to see whether who gives it has its rights.
-            return result(wanted, "created", after=wanted)
+            return result(desired, "created", after=desired)
+        if before is None and self._role(desired) in self._would_be_new:
+            # The server reads the role that is given, to see whether who gives it has its rights.
+            return result(desired, "created", after=desired)
         try:
-            after = self._served(wanted)
+            after = self._served(desired)
         except Conflict as error:
-            return self._taken(wanted, before, error)
+            return self._taken(desired, before, error)
         except Invalid as error:
-            return self._anew(wanted, before, error)
-        return _compared(wanted, before, after)
+            return self._recreated(desired, before, error)
+        return _compared(desired, before, after)
 
     @staticmethod
-    def _role(wanted: Object) -> Key | None:
+    def _role(desired: Object) -> Key | None:
         """The role that an object gives."""
-        role = fields(wanted, "roleRef")
+        role = fields(desired, "roleRef")
         group, kind, name = (str(role.get(key) or "") for key in ("apiGroup", "kind", "name"))
-        return Key(group, kind, Key.of(wanted).namespace if kind == "Role" else "", name) if name else None
+        return Key(group, kind, Key.of(desired).namespace if kind == "Role" else "", name) if name else None
 
-    def _served(self, wanted: Object) -> Object:
-        """Applied, by patience also right after the definition of its kind was, and when somebody else was faster."""
-        key = Key.of(wanted)
+    def _served(self, desired: Object) -> Object:
+        """Applied, by patience also right after the definition of its kind was, and when another writer was faster."""
+        key = Key.of(desired)
         deadline = time.monotonic() + SERVED_SECONDS
         races = _MOST_RACES
         while True:
             try:
-                return self.client.apply(dict(wanted), dry_run=self.check_mode)
+                return self.client.apply(dict(desired), dry_run=self.check_mode)
             except (NotServed, NotFound):
                 if (key.group, key.kind) not in self.new_kinds or time.monotonic() >= deadline:
                     raise
@@ -166,9 +166,9 @@ class Sender:
                 races -= 1
                 if not races or (isinstance(error, Conflict) and error.managers):
                     raise
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
 
-    def _taken(self, wanted: Object, before: Object | None, error: Conflict) -> Result:
+    def _taken(self, desired: Object, before: Object | None, error: Conflict) -> Result:
         """An object of ours with fields that another manager holds.
 
         A manager that applies wants to have them, and only `force` takes them. One that merely wrote (kubectl edit, a
@@ -181,77 +181,77 @@ class Sender:
         drift = before is not None and bool(holders) and not rivals
         if not (self.force or drift):
             what = "; ".join(f"{manager} owns {path}" for manager, path in error.managers) or error.message
-            advice = (
+            hint = (
                 "The manifest says otherwise: leave that out of the manifest, so that it can be set on the cluster, or "
                 "write the same into both, or set force to take what the manifest says"
                 if copied
                 else "Have that manager give the fields up, or set force to take them"
             )
-            return result(wanted, "failed", f"another manager wants it otherwise: {what}. {advice}", before=before)
-        after = self.client.apply(dict(wanted), force=True, dry_run=self.check_mode)
+            return result(desired, "failed", f"another manager wants it otherwise: {what}. {hint}", before=before)
+        after = self.client.apply(dict(desired), force=True, dry_run=self.check_mode)
         taken = f"taken back from {listed(holders)}: {listed(path for __, path in error.managers)}"
-        return replace(_compared(wanted, before, after), message=taken)
+        return replace(_compared(desired, before, after), message=taken)
 
-    def _anew(self, wanted: Object, before: Object | None, error: Invalid) -> Result:
+    def _recreated(self, desired: Object, before: Object | None, error: Invalid) -> Result:
         """An object that the server refuses. Where it is only the change that it refuses, as a field cannot change, and
-        nothing is lost by it, the object is made anew."""
-        key = Key.of(wanted)
-        if before is None or not self._would_be_taken(wanted):
-            return result(wanted, "failed", refusal(error), before=before)
+        nothing is lost by it, the object is recreated."""
+        key = Key.of(desired)
+        if before is None or not self._would_be_taken(desired):
+            return result(desired, "failed", refusal(error), before=before)
         if (key.group, key.kind) not in RECREATED:
             place = f" -n {key.namespace}" if key.namespace else ""
             return result(
-                wanted,
+                desired,
                 "failed",
                 f"{refusal(error)}. It cannot be changed in place: when it may be interrupted, delete it (kubectl "
-                f"delete {key.kind.lower()} {key.name}{place}), and the next run makes it anew",
+                f"delete {key.kind.lower()} {key.name}{place}), and the next run recreates it",
                 before=before,
             )
         if self.check_mode:
-            return result(wanted, "recreated", before=before, after=wanted)
+            return result(desired, "recreated", before=before, after=desired)
         self.client.delete(
             text(before, "apiVersion"), key.kind, key.name, key.namespace, uid=text(before, "metadata", "uid")
         )
-        return replace(self._after_it_is_gone(wanted, before), action="recreated", before=before)
+        return replace(self._after_it_is_gone(desired, before), action="recreated", before=before)
 
-    def _would_be_taken(self, wanted: Object) -> bool:
-        """Whether the server takes the object as a new one. If not, it would be gone and could not be made again."""
+    def _would_be_taken(self, desired: Object) -> bool:
+        """Return True if the server takes the object as a new one. If not, it would be gone for good."""
         try:
-            self.client.apply(_twin(wanted), dry_run=True)
+            self.client.apply(_twin(desired), dry_run=True)
         except Invalid:
             return False
         return True
 
-    def _after_it_is_gone(self, wanted: Object, before: Object | None) -> Result:
-        key = Key.of(wanted)
-        if not self.check_mode and not self._gone(wanted, text(before, "metadata", "uid")):
+    def _after_it_is_gone(self, desired: Object, before: Object | None) -> Result:
+        key = Key.of(desired)
+        if not self.check_mode and not self._gone(desired, text(before, "metadata", "uid")):
             finalizers = fields(before, "metadata").get("finalizers") or []
             why = f" (finalizers: {', '.join(map(str, finalizers))})" if finalizers else ""
-            return result(wanted, "failed", f"{key} is being deleted and is not gone yet{why}: run again later")
+            return result(desired, "failed", f"{key} is being deleted and is not gone yet{why}: run again later")
         if self.check_mode:
-            return result(wanted, "created", "it is being deleted, and made anew after that", after=wanted)
-        return result(wanted, "created", after=self.client.apply(dict(wanted)))
+            return result(desired, "created", "it is being deleted, and recreated after that", after=desired)
+        return result(desired, "created", after=self.client.apply(dict(desired)))
 
-    def _gone(self, wanted: Object, uid: str) -> bool:
-        key = Key.of(wanted)
+    def _gone(self, desired: Object, uid: str) -> bool:
+        key = Key.of(desired)
         deadline = time.monotonic() + GONE_SECONDS
         while time.monotonic() < deadline:
-            there = self.client.get(text(wanted, "apiVersion"), key.kind, key.name, key.namespace)
+            there = self.client.get(text(desired, "apiVersion"), key.kind, key.name, key.namespace)
             if there is None or text(there, "metadata", "uid") != uid:
                 return True
-            time.sleep(_LOOK_AGAIN)
+            time.sleep(_POLL_SECONDS)
         return False
 
 
-def _compared(wanted: Object, before: Object | None, after: Object) -> Result:
+def _compared(desired: Object, before: Object | None, after: Object) -> Result:
     if before is None:
-        return result(wanted, "created", after=after)
+        return result(desired, "created", after=after)
     action: Action = "unchanged" if content(before) == content(after) else "updated"
-    return result(wanted, action, before=before, after=after)
+    return result(desired, action, before=before, after=after)
 
 
-def _twin(wanted: Object) -> dict[str, Any]:
+def _twin(desired: Object) -> dict[str, Any]:
     """The same object under a name that nothing has."""
-    metadata: Mapping[str, Any] = wanted["metadata"]
+    metadata: Mapping[str, Any] = desired["metadata"]
     name = f"{metadata['name'][: 63 - len(_TWIN)].rstrip('-.')}{_TWIN}"
-    return {**wanted, "metadata": {**metadata, "name": name}}
+    return {**desired, "metadata": {**metadata, "name": name}}

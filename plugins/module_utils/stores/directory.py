@@ -448,12 +448,12 @@ def _refuse_torn(path: Path, text: str) -> None:
         # Neither is what another owner wrote, for which there is another message.
         whole = not _MARK.startswith(text)
     if not whole:
-        raise StoreError(f"{path} is no longer what was written there (its end is missing); {HOW_TO_RESTORE}")
+        raise StoreError(f"{path} was modified (it is truncated); {HOW_TO_RESTORE}")
 
 
 HOW_TO_RESTORE = (
-    "restore it, as from Git, or delete it: a replica is then placed again, and what was known of a cluster is "
-    "forgotten"
+    "restore it, for example from Git, or delete it: a replica is then scheduled again, and the known status of a "
+    "cluster is lost"
 )
 
 

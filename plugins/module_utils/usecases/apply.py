@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""One run from a build folder onto the API servers of a fleet, all at once."""
+"""Use case: apply a build folder to the API servers of a fleet, all clusters concurrently."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 
 Connect = Callable[[Client | None], Client]
-"""Makes the client of a cluster, given that of the control cluster, whose Secrets may hold the kubeconfig."""
+"""Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A workload cluster: how to connect to it, and the folder with its objects (empty: its own one in the build)."""
+    """Workload cluster: its connection, and the folder with its objects (empty: its own folder in the build)."""
 
     name: str
     connect: Connect
@@ -39,14 +39,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is asked to do. `lease` (holder, seconds) is the lock of the fleet, renewed as long as it takes.
-    `path` is the build folder, empty with `absent`: take everything of the fleet away.
+    """Settings of a run.
 
-    With `record`, `objects` are applied to every cluster in place of a build, and what is known of them is kept under
-    that name, apart from what builds apply.
+    `path` is the build folder, empty with `absent`, which deletes all objects of the fleet. `lease` (holder, seconds)
+    is the lock of the fleet, renewed during the run.
 
-    `options` are those of each cluster but for what differs from one to the next. `on_control`: whether the
-    control cluster itself is brought to the build; else it is read only. `definitions`: bring the CRDs there.
+    With `record`, `objects` are applied to every cluster instead of a build, and their inventory is kept under that
+    name, separate from those of builds.
+
+    `options` are shared by all clusters. `on_control`: apply to the control cluster too; otherwise it is only read.
+    `definitions`: install the CRDs there.
     """
 
     path: str
@@ -63,13 +65,13 @@ class Settings:
     record: str = ""
 
     def scope(self, cluster: str) -> str:
-        """The scope of the records of a cluster."""
+        """Return the scope of the inventory of a cluster."""
         return f"{self.record}.{cluster}" if self.record else cluster
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why nothing is known of a cluster, or nothing was done there."""
+    """Reason why a cluster was not reached, or nothing was applied to it."""
 
     message: str
 
@@ -79,15 +81,30 @@ Outcome = Applied | Failure
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of every cluster; `control` is None when there is none."""
+    """Outcome of each cluster; `control` is None without a control cluster."""
 
     clusters: Mapping[str, Outcome]
     control: Outcome | None = None
 
+    @property
+    def every(self) -> Sequence[Outcome]:
+        """Those of all clusters, with that of the control cluster."""
+        return [*self.clusters.values(), *([self.control] if self.control else [])]
+
+    @property
+    def changed(self) -> bool:
+        """Return whether anything changed on any cluster."""
+        return any(isinstance(each, Applied) and each.changed for each in self.every)
+
+
+def is_failed(outcome: Outcome) -> bool:
+    """Return whether a cluster could not be worked with, or an object there could not be applied or removed."""
+    return isinstance(outcome, Failure) or outcome.failed
+
 
 @dataclass(frozen=True)
-class _Wanted:
-    """What one cluster should have."""
+class _Desired:
+    """Desired state of one cluster."""
 
     objects: Sequence[Object] = ()
     copies: Copies = field(default_factory=Copies)
@@ -95,15 +112,17 @@ class _Wanted:
 
 
 def run(settings: Settings) -> Outcomes:
-    """Apply a build everywhere. Raises StoreError when the build as a whole cannot be used, and ApiError when the lock
-    of the fleet is somebody else's; what concerns one cluster fails that cluster alone."""
+    """Apply a build to all clusters.
+
+    Raises StoreError for an unusable build, and ApiError when another run holds the lock of the fleet. Other errors
+    fail only the cluster where they occur."""
     with _locked(settings) as locked:
         return _run(locked)
 
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[Settings]:
-    """The lock of the fleet, renewed meanwhile through a connection of its own; without it nothing is written."""
+    """Hold the lock of the fleet, renewed over a separate connection; clients stop writing when it is lost."""
     if settings.lease is None or settings.control is None:
         yield settings
         return
@@ -121,42 +140,42 @@ def _locked(settings: Settings) -> Iterator[Settings]:
 
 
 def _until(lost: Callable[[], bool], connect: Connect) -> Connect:
-    """The same client, which writes until the lock is lost."""
+    """Return the connection with a client that stops writing when the lock is lost."""
 
-    def there(control: Client | None) -> Client:
+    def connected(control: Client | None) -> Client:
         client = connect(control)
         client.write_until(lost)
         return client
 
-    return there
+    return connected
 
 
 def _run(settings: Settings) -> Outcomes:
-    wanted: dict[str, _Wanted | StoreError] = {target.name: _Wanted() for target in settings.targets}
-    state = _Wanted()
+    desired: dict[str, _Desired | StoreError] = {target.name: _Desired() for target in settings.targets}
+    state = _Desired()
     plan: Sequence[Mapping[str, Any]] = ()
     if settings.record:
         settings = replace(settings, options=replace(settings.options, orphans=False))
     if settings.record and not settings.absent:
-        wanted = {target.name: _Wanted(settings.objects) for target in settings.targets}
-        state = _Wanted([*_definitions(settings), *settings.objects])
+        desired = {target.name: _Desired(settings.objects) for target in settings.targets}
+        state = _Desired([*_definitions(settings), *settings.objects])
     elif not settings.absent:
-        wanted, state, plan, held = _read(settings)
+        desired, state, plan, held = _read(settings)
         settings = replace(settings, options=replace(settings.options, held_labels=held))
-    control, fault = _control(settings)
+    control, error = _control(settings)
     with control or contextlib.nullcontext():
         sources = Sources(control)
-        for name, found in wanted.items():
-            if isinstance(found, _Wanted):
+        for name, state_or_error in desired.items():
+            if isinstance(state_or_error, _Desired):
                 copied = copies(plan, name, sources)
-                wanted[name] = _Wanted([*found.objects, *copied.wanted], copied)
+                desired[name] = _Desired([*state_or_error.objects, *copied.desired], copied)
         work: dict[str, Callable[[], Outcome]] = {
-            f"cluster {target.name}": _on_cluster(settings, target, wanted[target.name], control)
+            f"cluster {target.name}": _on_cluster(settings, target, desired[target.name], control)
             for target in settings.targets
         }
-        # A control cluster that did not answer for a Secret is not asked again: it costs its timeout once.
-        fault = fault or (sources.fault if isinstance(sources.fault, Unreachable) else None)
-        if control is not None and settings.on_control and fault is None:
+        # A control cluster that timed out for a Secret is not tried again.
+        error = error or (sources.error if isinstance(sources.error, Unreachable) else None)
+        if control is not None and settings.on_control and error is None:
             work["control"] = _on_control(settings, control, state)
         done = {
             name: Failure(str(outcome)) if isinstance(outcome, ApiError) else outcome
@@ -164,7 +183,7 @@ def _run(settings: Settings) -> Outcomes:
         }
     return Outcomes(
         {target.name: done[f"cluster {target.name}"] for target in settings.targets},
-        Failure(str(fault)) if fault else done.get("control"),
+        Failure(str(error)) if error else done.get("control"),
     )
 
 
@@ -180,59 +199,59 @@ def _control(settings: Settings) -> tuple[Client | None, ApiError | None]:
 def _read(
     settings: Settings,
 ) -> tuple[
-    dict[str, _Wanted | StoreError], _Wanted, Sequence[Mapping[str, Any]], frozenset[tuple[tuple[str, str], ...]]
+    dict[str, _Desired | StoreError], _Desired, Sequence[Mapping[str, Any]], frozenset[tuple[tuple[str, str], ...]]
 ]:
-    """What each cluster should have, what the control cluster should, the Secrets to copy, and the labels of what is to
-    be left alone."""
+    """Return the desired state of each workload cluster and of the control cluster, the Secrets to copy, and the labels
+    of objects to keep unchanged."""
     build = Build(settings.path)
     store = DirectoryStore(settings.path)
-    wanted: dict[str, _Wanted | StoreError] = {}
-    # Without the lock, half of one build could be read and half of the next.
+    desired: dict[str, _Desired | StoreError] = {}
+    # Without the lock, parts of two builds could be read.
     with contextlib.nullcontext() if settings.options.check_mode else store.lock(settings.lock_timeout):
         for target in settings.targets:
             try:
-                wanted[target.name] = _Wanted(build.objects(target.name, target.folder))
+                desired[target.name] = _Desired(build.objects(target.name, target.folder))
             except StoreError as error:
-                wanted[target.name] = error
-        state = _state(settings, build) if settings.control and settings.on_control else _Wanted()
-        return wanted, state, build.secret_copies(), build.held_labels()
+                desired[target.name] = error
+        state = _state(settings, build) if settings.control and settings.on_control else _Desired()
+        return desired, state, build.secret_copies(), build.held_labels()
 
 
-def _state(settings: Settings, build: Build) -> _Wanted:
-    """What the control cluster should have."""
+def _state(settings: Settings, build: Build) -> _Desired:
+    """Return the desired state of the control cluster."""
     objects: list[Object] = build.control()
-    return _Wanted([*_definitions(settings), *objects], statuses=build.statuses())
+    return _Desired([*_definitions(settings), *objects], statuses=build.statuses())
 
 
 def _definitions(settings: Settings) -> list[Object]:
-    found: list[Object] = []
+    definitions: list[Object] = []
     if not settings.definitions:
-        return found
+        return definitions
     for kind in api.KINDS.values():
         definition = crd(kind)
         labels = {names.MANAGED_BY_LABEL: names.MANAGED_BY}
-        found.append({**definition, "metadata": {**definition["metadata"], "labels": labels}})
-    return found
+        definitions.append({**definition, "metadata": {**definition["metadata"], "labels": labels}})
+    return definitions
 
 
 def _on_cluster(
-    settings: Settings, target: Target, wanted: _Wanted | StoreError, control: Client | None
+    settings: Settings, target: Target, desired: _Desired | StoreError, control: Client | None
 ) -> Callable[[], Outcome]:
     def work() -> Outcome:
-        if isinstance(wanted, StoreError):
-            return Failure(str(wanted))
-        options = replace(settings.options, scope=settings.scope(target.name), held=wanted.copies.held)
+        if isinstance(desired, StoreError):
+            return Failure(str(desired))
+        options = replace(settings.options, scope=settings.scope(target.name), held=desired.copies.held)
         client = target.connect(control)
         try:
-            applied = apply(client, wanted.objects, options)
+            applied = apply(client, desired.objects, options)
         finally:
             client.close()
-        return replace(applied, notes=(*wanted.copies.notes, *applied.notes))
+        return replace(applied, notes=(*desired.copies.notes, *applied.notes))
 
     return work
 
 
-def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable[[], Outcome]:
+def _on_control(settings: Settings, client: Client, desired: _Desired) -> Callable[[], Outcome]:
     def work() -> Outcome:
         options = replace(
             settings.options,
@@ -241,8 +260,8 @@ def _on_control(settings: Settings, client: Client, wanted: _Wanted) -> Callable
             definitions=settings.absent and settings.definitions,
         )
         before = client.requests.copy()
-        applied = apply(client, wanted.objects, options)
-        statuses = apply_statuses(client, wanted.statuses, check_mode=options.check_mode)
+        applied = apply(client, desired.objects, options)
+        statuses = apply_statuses(client, desired.statuses, check_mode=options.check_mode)
         spent = client.requests.copy()
         spent.subtract(before)
         requests = {verb: count for verb, count in spent.items() if count}

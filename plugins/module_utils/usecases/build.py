@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""One run from manifests to a build folder: read, decide, compare, write."""
+"""Use case: build a fleet from manifests into a build folder: read, plan, compare, write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, report, table
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import Options as Composing
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import AllowedHosts
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.load import Loaded, Source, load
@@ -50,11 +51,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory 
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.previous_objects import EarlierObjects
 
 DRAIN_TAINT = "modelplane.ai/drain"
-"""What a cluster is tainted with that somebody asks to be emptied."""
+"""Key of the taint on clusters that are drained on request."""
 
 
 class ManifestError(Exception):
-    """The manifests have errors; `problems` are all of them."""
+    """Errors in manifests; `problems` are all of them."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(f"{len(problems)} errors in the manifests")
@@ -63,15 +64,14 @@ class ManifestError(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is asked to do.
+    """Settings of a run.
 
-    `folder` empty: nothing is kept from earlier runs, and nothing can be written. `observations` is a file that says
-    what was seen of the fleet; empty: nobody looks, and everything counts as being as it should be. `rollout`: how many
-    clusters an edit of a deployment reaches at a time. `state`: where the fleet's state is, in the build folder or on
-    the control cluster, as `observations` show it; in the latter case resources may be there as well. `preview` is a
-    folder that in check mode gets what would be built. `drain` are InferenceClusters that are to be emptied.
-    `endpoint_hosts`: what endpoints may lead to inside of the cluster and its cloud. `hosts`: the clusters that the
-    inventory has hosts for.
+    `folder`: the build folder; without it there is no state of earlier runs, and nothing can be written.
+    `observations`: the file with observations of the fleet; without it everything is assumed to be as desired.
+    `rollout`: number of clusters that roll out an edit of a deployment at a time. `state`: location of the fleet's
+    state, in the build folder or on the control cluster (as in `observations`), which may then have resources too.
+    `preview`: folder that in check mode gets the files that would be built. `drain`: InferenceClusters to drain.
+    `endpoint_hosts`: internal hosts that endpoints may use. `hosts`: clusters with hosts in the inventory.
     """
 
     resources: tuple[str, ...]
@@ -93,8 +93,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run decided and, in a build, changed. `before` and `after` are file texts by relative path; `warnings` are
-    of the run itself, not of a manifest."""
+    """Plan of a run and, for a build, its changes. `before` and `after` are file texts by relative path; `warnings` are
+    about the run itself, not about manifests."""
 
     plan: Plan
     loaded: Loaded
@@ -107,7 +107,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class State:
-    """What the last run left: ModelReplicas and ModelEndpoints, what was composed of a resource, and statuses."""
+    """State of the last run: ModelReplicas and ModelEndpoints, composed objects by resource, and statuses."""
 
     existing: Sequence[api.Resource]
     earlier: Earlier
@@ -117,10 +117,10 @@ class State:
 def read_manifests(
     paths: Sequence[str], folder: str = "", more: Sequence[Source] = (), *, endpoint_hosts: AllowedHosts | None = None
 ) -> Loaded:
-    """All resources below `paths` and in `more`, with every problem of reading them as well.
+    """Return all resources below `paths` and in `more`, with all problems.
 
-    Without `endpoint_hosts` nobody asks where endpoints lead. Raises StoreError when one of them is in the build
-    folder: what is built must not be read as a manifest.
+    Without `endpoint_hosts`, hosts of endpoints are not checked. Raises StoreError for manifests in the build folder,
+    as built files must not be read as manifests.
     """
     sources, unread = manifests.read(paths)
     if folder:
@@ -137,23 +137,23 @@ def scheduled(folder: str) -> list[api.Resource]:
 
 
 def decide(settings: Settings) -> Outcome:
-    """Read and decide; write nothing. Raises ManifestError and StoreError."""
+    """Read and plan without writing. Raises ManifestError and StoreError."""
     return _decide(settings, _read(DirectoryStore(settings.folder), settings) if settings.folder else {})
 
 
 def draw(decided: Plan, changes: Changes) -> str:
-    """The page of a plan, with what the run changes."""
+    """Return the report page of a plan, with the changes of the run."""
     return report.html(view_model.model(decided, changes))
 
 
-def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> Outcome:
-    """Read, decide, and bring the build folder there, unless in check mode. Raises ManifestError and StoreError.
+def build(settings: Settings, render: Callable[[Plan, Changes], str] = draw) -> Outcome:
+    """Read, plan, and update the build folder, unless in check mode. Raises ManifestError and StoreError.
 
-    `drawn` makes the page for people. Nothing depends on it, so whatever is wrong with it is a warning.
+    `render` creates the report page. Nothing depends on that, so its errors are only warnings.
     """
     store = DirectoryStore(settings.folder)
-    # Check mode leaves no trace, so it takes no lock; what it reads may be half of what another run writes. The
-    # manifests are read under the lock, so that a run that waited does not undo what a later one decided.
+    # Check mode must not leave a trace, so it takes no lock and may read a build that another run is writing. The
+    # manifests are read under the lock, so that a run that waited does not revert the plan of another one.
     with contextlib.nullcontext() if settings.check_mode else store.lock(settings.lock_timeout):
         before = _read(store, settings)
         outcome = _decide(settings, before)
@@ -166,14 +166,14 @@ def build(settings: Settings, drawn: Callable[[Plan, Changes], str] = draw) -> O
         if settings.check_mode:
             new_pages = {REPORT_FILE: ""} if changes else pages or {REPORT_FILE: ""}
         elif changes or not (pages or store.may_only_be_read):
-            # The page tells what a run changes, so it stays until the next run that changes something. It goes before
-            # the change and comes after it: a run that stops on the way leaves none, and the next one draws it.
+            # The page shows the changes of a run, so it stays until the next run with changes. It is deleted before the
+            # changes and written after them: an interrupted run leaves none, and the next run writes it.
             store.write({}, store.compare(pages, {}))
             store.write(after, changes)
-            new_pages, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
+            new_pages, warnings = _pages(outcome.plan, changes, render, os.path.join(settings.folder, REPORT_FILE))
             store.write(new_pages, store.compare({}, new_pages))
         if settings.check_mode and settings.preview:
-            page, warnings = _pages(outcome.plan, changes, drawn, os.path.join(settings.folder, REPORT_FILE))
+            page, warnings = _pages(outcome.plan, changes, render, os.path.join(settings.folder, REPORT_FILE))
             preview = DirectoryStore(settings.preview)
             preview.write({**after, **page}, preview.compare(preview.read(), {**after, **page}))
         after |= new_pages
@@ -185,7 +185,7 @@ def _read(store: DirectoryStore, settings: Settings) -> dict[str, str]:
 
 
 def touched(outcome: Outcome) -> list[str]:
-    """The workload clusters on which something is to be applied that was not so before."""
+    """Return the workload clusters with changed objects or Secrets to apply."""
     changes = outcome.changes
     files = (*changes.added, *changes.changed, *changes.removed)
     found = {name.split("/")[1] for name in files if name.startswith("clusters/")}
@@ -194,7 +194,7 @@ def touched(outcome: Outcome) -> list[str]:
 
 
 def _copies(text: str) -> set[tuple[str, str]]:
-    """The Secrets that a plan has copied, each with its cluster."""
+    """Return the copies of Secrets in a plan, each with its cluster."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return {(entry["cluster"], json.dumps(entry, sort_keys=True)) for entry in json.loads(text)["secretCopies"]}
     return set()
@@ -208,13 +208,13 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
         state = State(_existing(settings.folder, before), files, _statuses(settings.folder, before))
         return Outcome(_plan(settings, loaded, observed, state), loaded, before=before)
     if observed is None:
-        raise StoreError("the state of the fleet is on the control cluster, and there are no observations of it")
+        raise StoreError("the state of the fleet is on the control cluster, but there are no observations of it")
     control = ControlCluster(observed, files)
     if not settings.resources and (copies := control.copies()):
         raise StoreError(
-            f"{len(copies)} resources on the control cluster are copies of manifests ({copies[0]}, for one), and no "
-            f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from what the control "
-            "cluster shall keep by itself"
+            f"{len(copies)} resources on the control cluster are copies of manifests (such as {copies[0]}), but no "
+            f"manifests are given: set fleet_resources, or remove the label {PUBLISHED_LABEL} from resources that the "
+            "control cluster should keep without manifests"
         )
     loaded = _load(settings, control.sources())
     published = control.published(loaded)
@@ -228,17 +228,16 @@ def _decide(settings: Settings, before: Mapping[str, str]) -> Outcome:
 
 
 def _pages(
-    decided: Plan, changes: Changes, drawn: Callable[[Plan, Changes], str], name: str
+    decided: Plan, changes: Changes, render: Callable[[Plan, Changes], str], name: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The page by its file's name, or a warning in its place."""
+    """Return the page by file name, or a warning instead."""
     try:
-        return {REPORT_FILE: drawn(decided, changes)}, ()
-    except Exception as error:  # a plan that is decided and written is worth more than its picture, whatever is wrong
+        return {REPORT_FILE: render(decided, changes)}, ()
+    except Exception as error:  # no error of the page may fail a build that is otherwise complete
         place = traceback.extract_tb(error.__traceback__)[-1]
         return {}, (
-            f"{name} is not drawn; everything else of the build is written and complete. This is a fault of "
-            f"modelplane.fleet, please report it: {type(error).__name__} in {os.path.basename(place.filename)}:"
-            f"{place.lineno}: {error}",
+            f"{name} is not written; the rest of the build is complete. This is a bug of modelplane.fleet, please "
+            f"report it: {type(error).__name__} in {os.path.basename(place.filename)}:{place.lineno}: {error}",
         )
 
 
@@ -256,37 +255,38 @@ def _refuse_overlap(paths: Sequence[str], files: Sequence[str], folder: str) -> 
     for path in paths:
         if os.path.isdir(path) and inside.startswith(os.path.join(os.path.realpath(path), "")):
             raise StoreError(
-                f"the build folder {folder} lies inside the manifests folder {path}, so what is built would be read as "
+                f"the build folder {folder} is inside the manifests folder {path}, so built files would be read as "
                 "manifests: choose another fleet_build"
             )
     for name in files:
         if os.path.realpath(name).startswith(inside):
             raise StoreError(
-                f"{name} would be read as a manifest, and lies inside the build folder {folder}: choose another "
-                "fleet_build, or fleet_resources that leave it out"
+                f"{name} would be read as a manifest, but is inside the build folder {folder}: choose another "
+                "fleet_build, or fleet_resources that exclude it"
             )
 
 
-def _refuse_strangers(loaded: Loaded, hosts: Iterable[str]) -> None:
-    """Raise StoreError for hosts that are no cluster of the fleet: nobody would look at one whose host is misspelt. A
-    fleet without any cluster has not begun: its first run brings the definitions of its kinds."""
+def _refuse_unknown_hosts(loaded: Loaded, hosts: Iterable[str]) -> None:
+    """Raise StoreError for hosts that are not clusters of the fleet: a cluster with a misspelt host would be ignored.
+
+    A fleet without any cluster is accepted: its first run installs the CRDs."""
     refs = {*(each.ref for each in (*loaded.resources, *loaded.unresolved)), *loaded.invalid}
-    known = {ref.name for ref in refs if ref.kind in ("InferenceCluster", "EKSCluster", "GKECluster")}
-    strangers = sorted(set(hosts) - known)
-    if strangers and known:
-        hints = dict.fromkeys(nearest_name(name, known) for name in strangers)
+    known = {ref.name for ref in refs if ref.kind in registry.CLUSTER_KINDS}
+    unknown = sorted(set(hosts) - known)
+    if unknown and known:
+        hints = dict.fromkeys(nearest_name(name, known) for name in unknown)
         raise StoreError(
-            f"{', '.join(strangers)}: a host of workload_clusters, and no InferenceCluster of the fleet. "
-            f"{' '.join(hints)} Correct the name, or set fleet_cluster where the host is called otherwise. Of a "
-            "cluster that left the fleet take the host out, once teardown with --limit took away what is there"
+            f"{', '.join(unknown)}: a host of workload_clusters, but not an InferenceCluster of the fleet. "
+            f"{' '.join(hints)} Fix the name, or set fleet_cluster if the host has another name. If the cluster left "
+            "the fleet, run teardown with --limit, and then remove the host"
         )
 
 
 def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: State) -> Plan:
-    _refuse_strangers(loaded, settings.hosts)
+    _refuse_unknown_hosts(loaded, settings.hosts)
     resources = _drained((*loaded.resources, *loaded.unresolved), settings.drain)
     if state.existing and not settings.allow_empty:
-        _refuse_half_a_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
+        _refuse_partial_fleet({*(resource.kind for resource in resources), *(ref.kind for ref in loaded.invalid)})
     return plan(
         resources,
         state.existing,
@@ -301,13 +301,14 @@ def _plan(settings: Settings, loaded: Loaded, observed: Observed | None, state: 
 
 
 def _drained(resources: Sequence[api.Resource], names: Iterable[str]) -> tuple[api.Resource, ...]:
-    """The resources with a taint on these clusters that only deployments which tolerate everything put up with."""
+    """Return the resources with a drain taint on these clusters, which only deployments that tolerate all taints
+    tolerate."""
     clusters = {resource.name for resource in resources if isinstance(resource, api.InferenceCluster)}
     unknown = sorted(set(names) - clusters)
     if unknown:
         raise StoreError(
             f"{', '.join(unknown)} cannot be drained: the fleet has no such InferenceCluster. "
-            + (f"It has {', '.join(sorted(clusters)[:10])}" if clusters else "It has none at all")
+            + (f"It has {', '.join(sorted(clusters)[:10])}" if clusters else "It has none")
         )
     return tuple(_tainted(resource) if resource.name in set(names) else resource for resource in resources)
 
@@ -336,7 +337,7 @@ def _observed(path: str) -> Observed | None:
 
 def _observation(path: str, data: bytes) -> Any:
     if data.startswith(b"{"):
-        # What the module cluster_info writes is JSON, which is read thirty times as fast as YAML.
+        # The module cluster_info writes JSON, which is parsed thirty times as fast as YAML.
         with contextlib.suppress(ValueError):
             return json.loads(data)
     found = list(documents(Source(path, data)))
@@ -347,21 +348,24 @@ def _observation(path: str, data: bytes) -> Any:
 
 
 def _refuse_lost(folder: str, before: Mapping[str, str], changes: Changes, loaded: Loaded) -> None:
-    """Raise StoreError for a file that was cut off and would go. It may be of a resource whose manifest has errors now,
-    of which everything is to stay, and nobody can make it again."""
+    """Raise StoreError for a truncated file that would be removed.
+
+    It may belong to a resource whose manifest has errors now. Such objects have to stay, and the file could not be
+    built again."""
     for name in changes.removed if loaded.invalid else ():
         place = os.path.join(folder, name)
         read = list(documents(Source(place, before[name].encode())))
         if not read or any(document.problems for document in read):
             raise StoreError(
-                f"{place} is no longer what was written there (its end is missing), and cannot be made again while "
-                "manifests have errors: correct them first, or restore it, as from Git"
+                f"{place} was modified (it is truncated), and cannot be built again while manifests have errors: fix "
+                "them first, or restore it, for example from Git"
             )
 
 
 def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, Any]]:
-    """The status of each resource as of the last run. Raises StoreError where that is state and cannot be read; of
-    others nothing is known then."""
+    """Return the status of each resource as of the last run.
+
+    Raises StoreError for unreadable state; other unreadable statuses are skipped."""
     found: dict[Ref, Mapping[str, Any]] = {}
     for name, text in status_files(files).items():
         place = os.path.join(folder, name)
@@ -371,16 +375,16 @@ def _statuses(folder: str, files: Mapping[str, str]) -> dict[Ref, Mapping[str, A
         if group and kind and called and fields(value, "status"):
             found[Ref(kind, namespace, called)] = fields(value, "status")
         elif is_state(name):
-            raise StoreError(f"{place} is no longer what was written there (it has no status); {HOW_TO_RESTORE}")
+            raise StoreError(f"{place} was modified (it has no status); {HOW_TO_RESTORE}")
     return found
 
 
-def _refuse_half_a_fleet(kinds: set[str]) -> None:
+def _refuse_partial_fleet(kinds: set[str]) -> None:
     missing = [kind for kind in ("InferenceCluster", "ModelDeployment") if kind not in kinds]
     if missing:
         raise StoreError(
-            f"the build folder has replicas, and the manifests have no {' and no '.join(missing)}: everything would be "
-            "removed. Give all manifests of the fleet, or set fleet_allow_empty to true if that is meant"
+            f"the build folder has replicas, but the manifests have no {' and no '.join(missing)}: everything would be "
+            "removed. Give all manifests of the fleet, or set fleet_allow_empty to true if that is intended"
         )
 
 
@@ -391,7 +395,7 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
         place = os.path.join(folder, name)
         read = list(documents(Source(place, text.encode())))
         if not read:
-            raise StoreError(f"{place} is no longer what was written there (nothing is in it); {HOW_TO_RESTORE}")
+            raise StoreError(f"{place} was modified (it is empty); {HOW_TO_RESTORE}")
         for document in read:
             problems = list(document.problems)
             if not problems:
@@ -404,13 +408,13 @@ def _existing(folder: str, files: Mapping[str, str]) -> list[api.Resource]:
                     problems = [problem.at(file=place, line=None, document=None) for problem in error.problems]
             if problems:
                 lines = "\n".join(str(problem) for problem in problems)
-                raise StoreError(f"{place} is no longer what was written there; {HOW_TO_RESTORE}:\n{lines}")
+                raise StoreError(f"{place} was modified; {HOW_TO_RESTORE}:\n{lines}")
     return found
 
 
 def _known_statuses(outcome: Outcome) -> set[str]:
-    """Where the status is that earlier runs knew of each resource, of composed ones and of those whose manifests have
-    errors too."""
+    """Return the files with statuses of earlier runs for resources that still exist, including composed ones and those
+    with invalid manifests."""
     loaded = outcome.loaded
     refs = {*loaded.invalid, *(each.ref for each in (*loaded.resources, *loaded.unresolved))}
     refs |= {Ref(*identity(value)[1:]) for value in outcome.plan.control}
@@ -426,9 +430,9 @@ def _files(outcome: Outcome) -> dict[str, str]:
     placed += [(f"clusters/{cluster}", value) for cluster, objects in decided.clusters.items() for value in objects]
     files = {}
     if decided.context.observed is None:
-        # What earlier runs knew of what is still there: not to look is no order to forget it.
-        there = _known_statuses(outcome)
-        files = {name: text for name, text in status_files(outcome.before).items() if name in there}
+        # A run without observations keeps the statuses of earlier runs.
+        known = _known_statuses(outcome)
+        files = {name: text for name, text in status_files(outcome.before).items() if name in known}
     else:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         placed += [("status", value) for value in statuses(decided, now)]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether anything is other than it was: manifests, the control cluster, each workload cluster."""
+"""Use case: wait for a change of manifests, of the control cluster or of a workload cluster."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hashlib import sha256
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.managed_fields import digest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetLook
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores import manifests
 
 MANIFESTS = "manifests"
 CONTROL = "control"
 
 Fingerprint = Mapping[str, str]
-"""A digest of each part: `manifests`, `control`, and `cluster <name>`."""
+"""Digests by part: `manifests`, `control`, and `cluster <name>`."""
 
 
 def of_manifests(paths: Sequence[str]) -> str:
-    """A digest of everything that the manifests say; what cannot be read counts by its name."""
+    """Return a digest of the manifests; unreadable files count by name."""
     sources, problems = manifests.read(paths)
     total = sha256()
     for source in sources:
@@ -32,43 +32,43 @@ def of_manifests(paths: Sequence[str]) -> str:
     return total.hexdigest()[:20]
 
 
-def of_look(look: FleetLook) -> dict[str, str]:
-    """Digests of what was seen. A cluster that does not answer is always the same, whatever the reason is."""
-    found = {
-        f"cluster {name}": "unreachable" if seen.unreachable else digest(dict(seen.entry))
-        for name, seen in look.clusters.items()
+def of_snapshot(snapshot: FleetSnapshot) -> dict[str, str]:
+    """Return digests of a snapshot. The digest of an unreachable cluster does not depend on the reason."""
+    digests = {
+        f"cluster {name}": "unreachable" if observed.unreachable else digest(dict(observed.entry))
+        for name, observed in snapshot.clusters.items()
     }
-    return {**found, CONTROL: digest(dict(look.control.entry))}
+    return {**digests, CONTROL: digest(dict(snapshot.control.entry))}
 
 
 def changed(before: Fingerprint, after: Fingerprint) -> list[str]:
-    """The parts that differ, sorted."""
+    """Return the parts that differ, sorted."""
     return sorted(part for part in {*before, *after} if before.get(part) != after.get(part))
 
 
 def wait(
     since: Fingerprint,
     paths: Sequence[str],
-    look: Callable[[], FleetLook],
+    observe: Callable[[], FleetSnapshot],
     *,
     interval: float,
     timeout: float,
 ) -> tuple[Fingerprint, list[str]]:
-    """Look every `interval` seconds, until something differs from `since` or `timeout` seconds are over.
+    """Observe every `interval` seconds, until something differs from `since` or the timeout is over.
 
-    Returns what was seen last, and the parts that differ; none when the time is over. A control cluster that does not
-    answer is looked at again later: nothing could be decided without it.
+    Return the last digests and the parts that differ; none after the timeout. An unreachable control cluster is tried
+    again later: a reconciliation needs it.
     """
     deadline = time.monotonic() + timeout
-    seen: dict[str, str] = dict(since)
+    current: dict[str, str] = dict(since)
     while True:
-        seen[MANIFESTS] = of_manifests(paths)
+        current[MANIFESTS] = of_manifests(paths)
         try:
-            seen = {MANIFESTS: seen[MANIFESTS], **of_look(look())}
+            current = {MANIFESTS: current[MANIFESTS], **of_snapshot(observe())}
         except ApiError:
-            seen = {**since, MANIFESTS: seen[MANIFESTS]}
-        differs = changed(since, seen)
+            current = {**since, MANIFESTS: current[MANIFESTS]}
+        differs = changed(since, current)
         left = deadline - time.monotonic()
         if differs or left <= 0:
-            return seen, differs
+            return current, differs
         time.sleep(max(0.0, min(interval, left)))

@@ -15,7 +15,11 @@ import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import Account, Written, bring
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.service_account import (
+    Account,
+    Written,
+    ensure,
+)
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
 ROBOT = Account("accounts", "robot")
@@ -42,7 +46,7 @@ def written(plane: ControlPlane, path: Path, *, after: float = 0, check_mode: bo
     """The file, `after` so many seconds."""
     now = datetime.now(UTC) + timedelta(seconds=after)
     with closing(connect(Connection(plane.name, kubeconfig=str(plane.kubeconfig)))) as client:
-        return bring(client, ROBOT, path, seconds=3 * HOUR, renew_before=HOUR, now=now, check_mode=check_mode)
+        return ensure(client, ROBOT, path, seconds=3 * HOUR, renew_before=HOUR, now=now, check_mode=check_mode)
 
 
 def token(path: Path) -> str:
@@ -106,7 +110,7 @@ def test_check_mode_makes_no_token(plane: ControlPlane, tmp_path: Path) -> None:
     assert written(plane, path, check_mode=True) == Written(str(path), True)
     assert not path.parent.exists()
     plane.objects.delete("v1", "ServiceAccount", ROBOT.name, ROBOT.namespace)
-    # The rights that bring it along may be what the same run would apply.
+    # The rights that create it may be what the same run would apply.
     assert written(plane, path, check_mode=True).changed
     assert plane.write_requests(since) == []
 
@@ -121,7 +125,7 @@ def test_a_server_that_gives_no_certificate_is_written_as_it_is_reached(plane: C
     path = tmp_path / "robot.kubeconfig"
     connection = Connection(plane.name, kubeconfig=str(plane.kubeconfig), verify=False)
     with closing(connect(connection)) as client:
-        bring(client, ROBOT, path, seconds=HOUR, renew_before=60, now=datetime.now(UTC), check_mode=False)
+        ensure(client, ROBOT, path, seconds=HOUR, renew_before=60, now=datetime.now(UTC), check_mode=False)
     reached = yaml.safe_load(path.read_text())["clusters"][0]["cluster"]
     assert reached == {"server": plane.server, "insecure-skip-tls-verify": True}
     assert token(path)

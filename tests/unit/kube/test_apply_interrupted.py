@@ -137,7 +137,7 @@ def test_a_record_of_several_parts_grows_and_shrinks(place: Place) -> None:
         fresh = RecordStore(place.client, place.fleet, "big")
         fresh.read()
         assert (fresh.own or {}) == record
-        assert fresh.fault == ""
+        assert fresh.error == ""
 
 
 def test_the_server_goes_away_in_the_middle(place: Place) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks import check
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snapshot import EVERYTHING, Desired, Snapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 from ansible_collections.modelplane.fleet.tests.unit.kube.rights import given
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks import places
@@ -28,7 +28,7 @@ def rights(cluster: ControlPlane) -> Iterator[None]:
 
 def seen(kubeconfig: Path, want: Desired) -> Snapshot:
     with connect(Connection("onprem", kubeconfig=str(kubeconfig)), write_cache=False) as client:
-        return look(client, want)
+        return take_snapshot(client, want)
 
 
 def test_an_administrator_sees_everything_and_writes_nothing(cluster: ControlPlane) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.definitions import described
+from ansible_collections.modelplane.fleet.plugins.modules import definition_info, object_info
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
+from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 GROUP = "counted.example.org"
 
@@ -55,3 +57,26 @@ def test_objects_are_counted_in_a_version_that_is_served(cluster: ControlPlane, 
     assert described(client, [GROUP], []) == everything
     assert described(client, [], [f"useds.{GROUP}"]) == {f"useds.{GROUP}": everything[f"useds.{GROUP}"]}
     assert described(client, [], ["things.counted.example.net"]) == {}
+
+    place = {"clusters": [{"name": "here", "kubeconfig": str(cluster.kubeconfig)}]}
+    left = run_module(definition_info, {**place, "groups": [GROUP], "names": [f"unuseds.{GROUP}"]})["clusters"]["here"]
+    # What only its name makes ours has no label that says so.
+    assert left["unused"] == []
+    assert sorted(line.partition(":")[0].partition(".")[0] for line in left["kept"]) == [
+        "CustomResourceDefinition hiddens",
+        "CustomResourceDefinition useds",
+    ]
+    unlisted = run_module(definition_info, {**place, "groups": [GROUP]})["clusters"]["here"]
+    assert unlisted["unused"] == [f"unuseds.{GROUP}"]
+    kinds = [{"api_version": f"{GROUP}/v1", "kind": kind} for kind in ("Used", "Unused", "Hidden")]
+    listed = run_module(object_info, {**place, "kinds": kinds})["clusters"]["here"]
+    assert listed["names"] == ["Used default/one", "Used default/two"]
+    assert listed["objects"][0] == {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Used",
+        "metadata": {"name": "one", "namespace": "default"},
+    }
+    assert (
+        run_module(object_info, {**place, "kinds": [{**kinds[0], "labels": ["a=b"]}]})["clusters"]["here"]["names"]
+        == []
+    )

@@ -80,14 +80,14 @@ class Case:
         return connect(Connection("control", kubeconfig=str(self.login)), write_cache=False)
 
     def bring(
-        self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, google_key: SecretRef | None = None
+        self, labels: dict[str, str] = LABELS, *, check_mode: bool = False, account_key: SecretRef | None = None
     ) -> Written:
         with (
             closing(self.control()) as control,
             closing(connect(Connection("west", kubeconfig=str(self.file)))) as west,
         ):
-            return kubeconfig_secret.bring(
-                control, west, self.place, labels, check_mode=check_mode, google_key=google_key
+            return kubeconfig_secret.ensure(
+                control, west, self.place, labels, check_mode=check_mode, account_key=account_key
             )
 
     def remove(self, labels: dict[str, str] = LABELS, *, check_mode: bool = False) -> Written:
@@ -183,21 +183,21 @@ def test_check_mode_writes_nothing_and_makes_no_token(case: Case) -> None:
 
 def test_the_token_is_that_of_the_google_account_whose_key_is_given(case: Case, gcp: Double) -> None:
     key = SecretRef(case.place.namespace, "west-sa-key", "private_key")
-    assert case.bring(check_mode=True, google_key=key).changed
-    with pytest.raises(AccessError, match=r"no key of a Google service account in .*/west-sa-key, key private_key"):
-        case.bring(google_key=key)
+    assert case.bring(check_mode=True, account_key=key).changed
+    with pytest.raises(AccessError, match=r"no key of a service account in .*/west-sa-key, key private_key"):
+        case.bring(account_key=key)
     case.plane.create_namespace(case.place.namespace)
     metadata = {"name": key.name, "namespace": key.namespace}
     content = {"private_key": json.dumps(gcp.key())}
     case.plane.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": content})
-    assert case.bring(google_key=key).changed
+    assert case.bring(account_key=key).changed
     place = f"v1/projects/{gcp.project}"
     assert gcp.request("cloudresourcemanager", "GET", place, token=case.token())[0] == 200
     # Nobody logged in as who runs this.
     assert not case.logins.exists()
     before = case.token()
     gcp.expire_tokens()
-    assert case.bring(google_key=key).renewed
+    assert case.bring(account_key=key).renewed
     assert case.token() != before
 
 
@@ -205,9 +205,9 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
     with closing(case.control()) as control:
         nowhere = Connection("west", secret=SecretRef("nowhere", "nothing"))
         with closing(connect(nowhere, control)) as west:
-            assert kubeconfig_secret.bring(control, west, case.place, LABELS, check_mode=True).changed
+            assert kubeconfig_secret.ensure(control, west, case.place, LABELS, check_mode=True).changed
             with pytest.raises(ConnectionInvalid, match="nowhere/nothing"):
-                kubeconfig_secret.bring(control, west, case.place, LABELS, check_mode=False)
+                kubeconfig_secret.ensure(control, west, case.place, LABELS, check_mode=False)
     assert case.live() is None
 
 
@@ -217,7 +217,7 @@ def test_in_check_mode_a_cluster_that_is_still_to_be_made_need_not_be_there(case
         ({}, "not made by modelplane.fleet"),
         (LABELS, "not made by modelplane.fleet"),
         ({MANAGED_BY_LABEL: MANAGED_BY, CLUSTER_LABEL: "east"}, "kubeconfig of another cluster .* names east"),
-        ({MANAGED_BY_LABEL: MANAGED_BY}, "kubeconfig of another cluster .* names nobody"),
+        ({MANAGED_BY_LABEL: MANAGED_BY}, "kubeconfig of another cluster .* names none"),
     ],
 )
 def test_what_is_not_ours_is_left_alone(case: Case, labels: dict[str, str], told: str) -> None:

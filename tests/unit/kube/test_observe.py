@@ -21,7 +21,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workl
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import Forbidden
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import (
-    ClusterLook,
+    ClusterSnapshot,
     observe_cluster,
     selectors,
     troubled_pods,
@@ -51,21 +51,21 @@ def reader(plane: ControlPlane, user: str, **rights: Any) -> Connection:
     return Connection("east", kubeconfig=str(plane.user_kubeconfig(user, **rights)), retries=1)
 
 
-def look(connection: Connection) -> ClusterLook:
+def look(connection: Connection) -> ClusterSnapshot:
     with connect(connection, write_cache=False) as client:
         return observe_cluster(client, EAST)
 
 
 def seen_when(
-    plane: ControlPlane, connection: Connection, what: str, told: Callable[[ClusterLook], Any]
-) -> ClusterLook:
+    plane: ControlPlane, connection: Connection, what: str, told: Callable[[ClusterSnapshot], Any]
+) -> ClusterSnapshot:
     """The first look of which something is true."""
 
-    def ask() -> ClusterLook | None:
+    def ask() -> ClusterSnapshot | None:
         found = look(connection)
         return found if told(found) else None
 
-    answer: ClusterLook = plane.wait_for(what, ask, seconds=300)
+    answer: ClusterSnapshot = plane.wait_for(what, ask, seconds=300)
     return answer
 
 
@@ -104,7 +104,7 @@ def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: l
     (engine,) = stuck.failing_pods
     assert engine["reasons"][0].startswith("Unschedulable: 0/")
     assert "cannot allocate all claims" in engine["reasons"][0]
-    assert "no node has enough free devices of the kind that its ResourceClaim asks for" in engine["reasons"][0]
+    assert "no node has enough free devices of the kind that its ResourceClaim requests" in engine["reasons"][0]
     assert "preemption" not in engine["reasons"][0]
     assert stuck.warnings == [
         f"pool gpu-l4, node {NODE}: no ResourceSlice of driver {DRIVER}: is the DRA driver running there?"
@@ -128,7 +128,7 @@ def test_from_no_device_to_a_replica_that_serves(stack: ControlPlane, replica: l
     ("fate", "reason"),
     [
         (stages.IMAGE_PULL, "ImagePullBackOff"),
-        (stages.OUT_OF_MEMORY, "OOMKilled: it needs more memory than it may have"),
+        (stages.OUT_OF_MEMORY, "OOMKilled: it needs more memory than its limit"),
     ],
 )
 def test_pods_that_fail(stack: ControlPlane, replica: list[dict[str, Any]], fate: str, reason: str) -> None:
@@ -194,7 +194,7 @@ def test_a_user_who_may_not_see_all(stack: ControlPlane) -> None:
     allowed = [{"apiGroups": ["*"], "resources": PLAIN, "verbs": ["get", "list"]}]
     partly = look(reader(stack, "half-blind", rules=allowed))
     assert len(partly.warnings) == 2
-    assert "DeviceClasses were not looked at" in partly.warnings[0]
+    assert "DeviceClasses were not read" in partly.warnings[0]
     assert "devices were not compared with the classes" in partly.warnings[1]
     blind = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
     with pytest.raises(Forbidden):

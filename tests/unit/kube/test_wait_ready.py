@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection, connect
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Wanted, settle
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.external_objects import Awaited, settle
 from ansible_collections.modelplane.fleet.tests.kube.control_plane import ControlPlane
 
 SPACE = "waiting"
@@ -53,7 +53,7 @@ def identity(value: Object) -> dict[str, Any]:
     return {key: value[key] for key in ("apiVersion", "kind", "metadata")}
 
 
-def settled(client: Client, wanted: Wanted, seconds: float) -> dict[str, Any]:
+def settled(client: Client, wanted: Awaited, seconds: float) -> dict[str, Any]:
     return {value["metadata"]["name"]: state for value, state in settle(client, wanted, time.monotonic() + seconds)}
 
 
@@ -86,7 +86,7 @@ def test_what_works_is_ready_whoever_made_it(plane: ControlPlane, client: Client
     plane.apply(value)
     # A ConfigMap has nothing to become.
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "none", "namespace": SPACE}}
-    found = settled(client, Wanted([identity(value), config]), 60)
+    found = settled(client, Awaited([identity(value), config]), 60)
     assert {name: state.ready for name, state in found.items()} == {"works": True}
 
 
@@ -97,25 +97,25 @@ def test_what_does_not_start_is_told_with_the_reason_of_its_pods(
     value = deployment(fate, **{FATE: fate})
     plane.apply(value)
     begin = time.monotonic()
-    found = settled(client, Wanted([identity(value)]), 6)[fate]
+    found = settled(client, Awaited([identity(value)]), 6)[fate]
     assert not found.ready
     assert reason in found.message
     assert time.monotonic() - begin < 30
 
 
 def test_what_is_not_there_is_waited_for(client: Client) -> None:
-    found = settled(client, Wanted([deployment("nowhere")]), 0)
-    assert (found["nowhere"].ready, found["nowhere"].message) == (False, "it is not there")
+    found = settled(client, Awaited([deployment("nowhere")]), 0)
+    assert (found["nowhere"].ready, found["nowhere"].message) == (False, "it does not exist")
 
 
 def test_a_kind_without_a_rule_is_ready_by_its_condition(plane: ControlPlane, client: Client) -> None:
     plane.apply(definition("Gauge"))
-    wanted = Wanted([definition("Gauge")])
+    wanted = Awaited([definition("Gauge")])
     assert settled(client, wanted, 30)[f"gauges.{GROUP}"].ready
     client.forget_discovery()
     gauge = {"apiVersion": f"{GROUP}/v1", "kind": "Gauge", "metadata": {"name": "one", "namespace": SPACE}}
     plane.apply(gauge)
-    wanted = Wanted([gauge], conditions={"Gauge": "Available"})
+    wanted = Awaited([gauge], conditions={"Gauge": "Available"})
     assert settled(client, wanted, 0)["one"].message == "it has no condition Available yet"
     for status, message in (("False", "Late: not yet"), ("True", "")):
         condition = {"type": "Available", "status": status, "reason": "Late", "message": "not yet"}
@@ -127,9 +127,9 @@ def test_a_kind_without_a_rule_is_ready_by_its_condition(plane: ControlPlane, cl
 
 def test_an_object_is_let_in_once_its_kind_is_served(plane: ControlPlane, client: Client) -> None:
     value = {"apiVersion": f"{GROUP}/v1", "kind": "Valve", "metadata": {"name": "probe", "namespace": SPACE}}
-    assert "does not take it yet" in settled(client, Wanted([], accepted=[value]), 0)["probe"].message
+    assert "does not take it yet" in settled(client, Awaited([], accepted=[value]), 0)["probe"].message
     plane.apply(definition("Valve"))
-    assert settled(client, Wanted([], accepted=[value]), 30)["probe"].ready
+    assert settled(client, Awaited([], accepted=[value]), 30)["probe"].ready
     assert client.get(f"{GROUP}/v1", "Valve", "probe", SPACE) is None
 
 
@@ -159,13 +159,13 @@ def test_a_webhook_that_does_not_answer_is_waited_for(plane: ControlPlane, clien
         with connect(Connection(plane.name, kubeconfig=str(plane.kubeconfig), retries=0)) as impatient:
             # An API server needs a moment to learn of a webhook.
             deadline = time.monotonic() + 20
-            while (found := settled(impatient, Wanted([], accepted=[value]), 0)["probe"]).ready:
+            while (found := settled(impatient, Awaited([], accepted=[value]), 0)["probe"]).ready:
                 assert time.monotonic() < deadline
                 time.sleep(0.5)
         assert "waiting.example.com" in found.message
     finally:
         client.delete("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "waiting")
-    assert settled(client, Wanted([], accepted=[value]), 30)["probe"].ready
+    assert settled(client, Awaited([], accepted=[value]), 30)["probe"].ready
 
 
 def test_what_goes_is_waited_for_and_what_holds_it_is_told(plane: ControlPlane, client: Client) -> None:
@@ -175,7 +175,7 @@ def test_what_goes_is_waited_for_and_what_holds_it_is_told(plane: ControlPlane, 
         "metadata": {"name": "held", "namespace": SPACE, "finalizers": ["example.com/held"]},
     }
     plane.apply(held)
-    wanted = Wanted([identity(held)], absent=True)
+    wanted = Awaited([identity(held)], absent=True)
     assert settled(client, wanted, 0)["held"].message == "it is still there (finalizers: example.com/held)"
     client.delete("v1", "ConfigMap", "held", SPACE)
     assert settled(client, wanted, 0)["held"].message == "it is being deleted (finalizers: example.com/held)"

@@ -48,7 +48,8 @@ OPERATIONS = operations()
 USED = sorted(
     {
         word
-        for path in (ROOT / "plugins/module_utils/aws").glob("*.py")
+        for folder in ("aws", "core/cloud/eks")
+        for path in (ROOT / "plugins/module_utils" / folder).glob("*.py")
         for word in re.findall(r"\b[a-z_]+\b", path.read_text(encoding="utf-8"))
         if word in OPERATIONS and "_" in word
     }

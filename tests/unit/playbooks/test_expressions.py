@@ -18,22 +18,6 @@ from jinja2 import Environment
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 120
-NOT_YET: tuple[str, ...] = (
-    "playbooks/plan.yml",
-    "playbooks/site.yml",
-    "playbooks/tasks/round.yml",
-    "playbooks/tasks/settings.yml",
-    "playbooks/teardown.yml",
-    "playbooks/vars/clouds.yml",
-    "playbooks/vars/fleet.yml",
-    "roles/control_plane",
-    "roles/eks_cluster",
-    "roles/existing_cluster",
-    "roles/gke_cluster",
-    "roles/serving_stack",
-)
-"""Files, and roles, that do not keep to it yet. It only ever gets shorter."""
-
 PATHS = sorted(
     path
     for folder in ("roles", "playbooks")
@@ -141,19 +125,9 @@ def findings(path: Path) -> Iterator[str]:
         yield "a loop of task files that include each other, use until, loop or a module"
 
 
-def excused(path: Path) -> bool:
-    return any(name(path) == entry or name(path).startswith(f"{entry}/") for entry in NOT_YET)
-
-
-@pytest.mark.parametrize("path", [path for path in PATHS if not excused(path)], ids=name)
+@pytest.mark.parametrize("path", PATHS, ids=name)
 def test_jinja_only_places_values(path: Path) -> None:
     assert list(findings(path)) == []
-
-
-@pytest.mark.parametrize("entry", NOT_YET)
-def test_the_list_gets_shorter(entry: str) -> None:
-    paths = [path for path in PATHS if name(path) == entry or name(path).startswith(f"{entry}/")]
-    assert [finding for path in paths for finding in findings(path)], f"take {entry} off NOT_YET"
 
 
 @pytest.mark.parametrize(

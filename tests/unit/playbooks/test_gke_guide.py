@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, rights
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.advice import advice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 
 ROOT = Path(__file__).parents[3]
@@ -108,7 +108,7 @@ def test_the_example_names_a_class_that_there_is() -> None:
     ],
 )
 def test_the_errors_are_known(code: str) -> None:
-    assert advice(code, ""), f"docs/gke.md tells of {code}, and no message does"
+    assert hint_for(code, ""), f"docs/gke.md tells of {code}, and no message does"
 
 
 def test_the_variables_are_those_of_the_role() -> None:

@@ -1,21 +1,15 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Variables that playbooks share, templated as Ansible does it."""
+"""Names of clusters that playbooks take from an inventory."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible_collections.modelplane.fleet.plugins.filter.fleet_hosts import fleet_hosts
 
-# Importing Ansible's own filters looks for C libraries, with a program.
-pytestmark = pytest.mark.integration
-
-ROOT = Path(__file__).parents[3]
 HOSTVARS: dict[str, dict[str, Any]] = {
     "control": {},
     "near": {"fleet_target": "kubernetes", "fleet_kubeconfig": "near"},
@@ -24,29 +18,56 @@ HOSTVARS: dict[str, dict[str, Any]] = {
     "edge": {},
 }
 GROUPS = {"control_plane": ["control"], "workload_clusters": ["near", "far", "lab", "edge"]}
+ALL = GROUPS["workload_clusters"]
 
 
-def value(name: str, **variables: Any) -> Any:
-    shared = yaml.safe_load((ROOT / "playbooks/vars/fleet.yml").read_text())
-    plan = yaml.safe_load((ROOT / "playbooks/plan.yml").read_text())[0]["vars"]
-    assert plan["_fleet_names"] == shared["_fleet_names"]
-    trusted = {key: trust_as_template(text) if isinstance(text, str) else text for key, text in shared.items()}
-    templar = Templar(DataLoader(), {**trusted, "hostvars": HOSTVARS, "groups": GROUPS, **variables})
-    return templar.template(trusted[name])
+def found(hosts: list[str], **variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What the filter returns for these hosts of a run, with more variables by host."""
+    hostvars = {host: {**known, **variables.get(host, {})} for host, known in HOSTVARS.items()}
+    return fleet_hosts(hostvars, "control", GROUPS, hosts)
 
 
 @pytest.mark.parametrize(
-    ("hosts", "others"), [(["near", "far", "lab", "edge"], []), (["near"], ["away"]), (["lab"], ["away", "near"])]
+    ("hosts", "others"), [(["near", "far", "lab", "edge"], []), (["near"], ["away"]), (["lab"], ["near", "away"])]
 )
-def test_who_is_looked_at_who_is_not_and_who_is_files(hosts: list[str], others: list[str]) -> None:
-    reached = [
-        {"name": HOSTVARS[host].get("fleet_cluster", host)} for host in hosts if "fleet_kubeconfig" in HOSTVARS[host]
-    ]
-    assert value("_fleet_names", _fleet_clusters=reached) == ["near", "away", "laboratory", "edge"]
-    assert value("_fleet_declared", _fleet_clusters=reached) == ["laboratory", "edge"]
-    assert sorted(value("_fleet_others", _fleet_clusters=reached)) == others
+def test_clusters_of_a_run_others_and_those_that_are_files(hosts: list[str], others: list[str]) -> None:
+    run = found(hosts)
+    assert run["names"] == ["near", "away", "laboratory", "edge"]
+    assert run["declared"] == ["laboratory", "edge"]
+    assert run["others"] == others
 
 
 def test_a_fleet_without_an_inventory_has_no_hosts() -> None:
-    for name in ("_fleet_names", "_fleet_declared", "_fleet_others"):
-        assert value(name, groups={"all": ["localhost"]}, _fleet_clusters=[]) == []
+    run = fleet_hosts({"localhost": {}}, "localhost", {"all": ["localhost"]}, ["localhost"])
+    assert not any(run[name] for name in ("names", "declared", "others", "drain", "absent", "removes"))
+
+
+@pytest.mark.parametrize(
+    ("given", "drain"),
+    [("near", ["near"]), ("near, away", ["near", "away"]), (["near", "lab,x"], ["near", "lab", "x"])],
+)
+def test_clusters_to_drain_are_named_in_several_ways(given: Any, drain: list[str]) -> None:
+    assert found(ALL, control={"fleet_drain": given})["drain"] == drain
+    both = found(ALL, control={"fleet_drain": given}, far={"fleet_drained": True}, near={"fleet_drained": "no"})
+    assert both["drain"] == list(dict.fromkeys([*drain, "away"]))
+
+
+@pytest.mark.parametrize(
+    ("variables", "promised"),
+    [
+        ({}, True),
+        ({"near": {"fleet_serving_stack": "provided"}}, False),
+        ({"far": {"fleet_serving_stack": "provided"}}, True),
+        ({"control": {"fleet_control_gateway": "provided"}}, False),
+    ],
+)
+def test_a_run_promises_what_it_installs_on_all_its_clusters(variables: dict[str, Any], promised: bool) -> None:
+    assert bool(found(["near"], **variables)["promised"]) is promised
+
+
+def test_clusters_in_clouds_that_are_absent_or_are_to_be() -> None:
+    run = found(["near"], near={"__fleet_cloud_name": "prod", "eks_cluster_state": "absent"})
+    assert (run["absent"], run["removes"]) == (["prod"], True)
+    away = found(["far"], near={"__fleet_cloud_name": "prod", "eks_cluster_state": "absent"})
+    assert (away["absent"], away["removes"]) == ([], False)
+    assert not found(["near"], near={"serving_stack_state": "absent", "existing_cluster_state": "absent"})["removes"]

@@ -8,6 +8,7 @@ tests/e2e goes further.
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import connections
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, plan
 from ansible_collections.modelplane.fleet.tests import ansible_run
@@ -28,6 +30,8 @@ from ansible_collections.modelplane.fleet.tests.unit.roles.cloud_fleet import (
     variables_are_documented,
 )
 
+eks_name = functools.partial(eks_names.cluster_name, "modelplane-system")
+gke_name = functools.partial(gke_names.cluster_name, "modelplane-system")
 DEFAULTS = yaml.safe_load((ansible_run.ROOT / "roles/gke_cluster/defaults/main.yml").read_text())
 NAME = "modelplane-system-gke-us-central-g-f8ba7"
 NETWORK = f"projects/{PROJECT}/global/networks/{NAME}"
@@ -64,7 +68,7 @@ class Fleet(CloudFleet):
         return self.cloud
 
     def at(self, cluster: str, **more: str) -> dict[str, Any]:
-        return {"gke": {"location": "us-central1", "cluster": connections.gke_name(cluster), **more}}
+        return {"gke": {"location": "us-central1", "cluster": gke_name(cluster), **more}}
 
     def environment(self) -> dict[str, str]:
         # Nothing of AWS is to be asked, and nobody's account is.
@@ -112,17 +116,17 @@ def test_check_mode_tells_what_would_be_made_and_what_could_not_be_removed_and_m
     assert fleet.gcp.objects() == []
     assert ran.changed == 1
     told = (
-        f"network ({NAME}) is made",
+        f"create VPC network {NAME}",
         "autoCreateSubnetworks: false",
-        f"subnetwork ({NAME}) is made",
+        f"create subnetwork {NAME}",
         "ipCidrRange: 10.0.0.0/24",
-        f"cluster ({NAME}) is made",
+        f"create GKE cluster {NAME}",
         "initialClusterVersion: '1.35'",
-        "pool-gpu-l4 (gpu-l4) is made",
+        "create node pool gpu-l4",
         "acceleratorType: nvidia-l4",
-        "pool-system (system) is made",
-        "service-filestore (file.googleapis.com) is enabled",
-        "storage-class is brought into the cluster",
+        "create node pool system",
+        "create API file.googleapis.com",
+        "storage-class is installed in the cluster",
         "role: roles/container.admin",
         "removing the cluster needs more",
         "Give it the role roles/file.editor",
@@ -169,14 +173,14 @@ def test_what_keeps_clusters_from_being_made_or_removed_is_told_before_anything_
     fleet.gcp.settings(not_offered={"us-central1-c": ["g2-standard-8"]})
     states = {"made": "present", "removed": "absent"}
     for name in states:
-        network = {"name": connections.gke_name(name), "autoCreateSubnetworks": False, "description": "mine"}
+        network = {"name": gke_name(name), "autoCreateSubnetworks": False, "description": "mine"}
         fleet.gcp.plant(f"projects/{PROJECT}/global/networks", **network)
         fleet.another(name, "    - us-central1-c\n")
     ran = fleet.run(beside={name: {"gke_cluster_state": state} for name, state in states.items()})
     assert ran.failed == 3
     told = (
         "Cluster gke-us-central: node pool gpu-l4: g2-standard-8 is not offered in us-central1-c",
-        *(f"network {connections.gke_name(name)} exists already, and was not created by this" for name in states),
+        *(f"network {gke_name(name)} exists already, and was not created by this" for name in states),
     )
     assert [words for words in told if words not in ran.output] == []
     assert ran.mutating == []
@@ -214,11 +218,11 @@ def test_clusters_of_others_are_passed_by(fleet: Fleet) -> None:
         beside={
             "theirs": {"fleet_connection": {"gke": {"location": "us-central1", "cluster": "production"}}},
             "elsewhere": {"fleet_connection": fleet.at("elsewhere", project=PROJECT)},
-            "on-eks": {"eks_cluster_state": "absent", "fleet_connection": on_eks(connections.gke_name("on-eks"))},
+            "on-eks": {"eks_cluster_state": "absent", "fleet_connection": on_eks(gke_name("on-eks"))},
             "their-eks": {"fleet_connection": on_eks("production")},
             "others-eks": {
                 "fleet_provision": "provided",
-                "fleet_connection": on_eks(connections.eks_name("others-eks")),
+                "fleet_connection": on_eks(eks_name("others-eks")),
             },
         },
     )
@@ -251,7 +255,7 @@ def test_projects_and_credentials_are_those_that_are_written_or_those_of_the_acc
     assert fleet.projects(ran) == {"second-project"}
     assert f"project: {PROJECT}" not in ran.output
     for cluster in ("gke-us-central", "written"):
-        assert f"cluster ({connections.gke_name(cluster)}) is made" in ran.output
+        assert f"create GKE cluster {gke_name(cluster)}" in ran.output
     assert ran.failed == 1
     assert "keys/missing.json: no such file or directory" in ran.output
     assert (
@@ -267,4 +271,4 @@ def test_a_cluster_with_replicas_stays(fleet: Fleet) -> None:
     assert "gke_cluster_force" in ran.output
     assert (ran.failed, ran.mutating) == (1, [])
     assert NAME not in json.dumps(ran.calls)
-    assert connections.gke_name("forced") in json.dumps(ran.calls)
+    assert gke_name("forced") in json.dumps(ran.calls)

@@ -303,7 +303,7 @@ def test_archives_that_became_others_are_refused_and_without_a_program_it_is_tol
     wanted = (
         f"lws v0.8.0: {SOME['leader-worker-set']} in {world.kept} has sha256",
         f"cert-manager has version {version} with sha256",
-        "mirror_replace writes over it",
+        "mirror_replace overwrites the copy",
         "Neither crane nor skopeo runs here as /nowhere/crane",
         f"{world.outside.address}/{picker} {world.inside.address}/images/{picker}",
     )

@@ -214,15 +214,15 @@ def test_where_a_version_comes_from(choices: dict[str, Any], version: str) -> No
         ({"versions": {"envoygateway": "v1.8.1"}}, "Did you mean envoy-gateway?"),
         ({"states": {"prometeus": "managed"}}, "Did you mean prometheus?"),
         ({"states": {"prometheus": "present"}}, "managed, provided, disabled"),
-        ({"values": {"gatewy": {}}}, "serving_stack_values.gatewy is no component"),
-        ({"values": {"gateway": {}}}, "serving_stack_values.gateway: gateway is no chart"),
-        ({"values": {"prometheus": "x"}}, "serving_stack_values.prometheus is 'x', and must be a mapping"),
-        ({"states": "disabled"}, "serving_stack_states is 'disabled', and must be a mapping"),
-        ({"chart_repositories": ["a"]}, "serving_stack_chart_repositories is list, and must be a mapping"),
+        ({"values": {"gatewy": {}}}, "serving_stack_values.gatewy is not a component"),
+        ({"values": {"gateway": {}}}, "serving_stack_values.gateway: gateway is not a chart"),
+        ({"values": {"prometheus": "x"}}, "serving_stack_values.prometheus is 'x' and must be a mapping"),
+        ({"states": "disabled"}, "serving_stack_states is 'disabled' and must be a mapping"),
+        ({"chart_repositories": ["a"]}, "serving_stack_chart_repositories is list and must be a mapping"),
         ({"chart_repositories": {"docker.io": "oci://m"}}, "'docker.io' must begin with oci://, https:// or http://"),
         ({"chart_repositories": {"oci://docker.io": "m"}}, "'m' must begin with oci://, https:// or http://"),
-        ({"image_registries": {"docker.io": "https://m"}}, "'https://m' must be of the form HOST[:PORT][/FOLDER]"),
-        ({"image_registries": {"docker.io": None}}, "empty must be of the form HOST[:PORT][/FOLDER]"),
+        ({"image_registries": {"docker.io": "https://m"}}, "'https://m' must have the format HOST[:PORT][/FOLDER]"),
+        ({"image_registries": {"docker.io": None}}, "empty must have the format HOST[:PORT][/FOLDER]"),
         ({"charts_required": True}, "and serving_stack_charts_dir is not"),
         ({"charts_required": True, "charts_dir": "/charts"}, "lws-v0.8.0.tgz is not in /charts"),
     ],
@@ -345,7 +345,7 @@ def test_a_stuck_release_goes_back_to_what_worked() -> None:
     stuck = {"status": "pending-upgrade", "age": 901.0, "deployed_revision": 3}
     assert action(seen(release(**stuck)))["deployed_revision"] == 3
     first = {**stuck, "status": "pending-install", "deployed_revision": 0}
-    assert "uninstall what is there" in action(seen(release(**first)))["told"]
+    assert "uninstall the rest of it" in action(seen(release(**first)))["told"]
     # What was being removed is not brought back.
     assert action(seen(release(**{**stuck, "status": "uninstalling"})))["deployed_revision"] == 0
 
@@ -525,5 +525,5 @@ def test_what_cannot_be_read_is_of_no_chart() -> None:
 
 
 def test_only_components_can_be_adopted() -> None:
-    with pytest.raises(StackError, match=r"adopt: promethus is no component\. Did you mean prometheus"):
+    with pytest.raises(StackError, match=r"adopt: promethus is not a component\. Did you mean prometheus"):
         actions(plan(COMPONENTS, Choices(drivers=[NVIDIA])), seen(), 900.0, adopt=["promethus"])

@@ -18,6 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
     VERSION,
     Model,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import CloudCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSCluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_cluster import GKECluster
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import InferenceClass
@@ -67,6 +68,7 @@ __all__ = [
     "GROUP_MODELS",
     "KINDS",
     "VERSION",
+    "CloudCluster",
     "EKSCluster",
     "GKECluster",
     "InferenceClass",

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
     DNS_LABEL,
     DNS_LABEL_WORDS,
+    GROUP_INFRASTRUCTURE,
+    Column,
     Finding,
     Model,
     Rule,
     Words,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec
 
 # A pool's name becomes the value of a node label and part of names of cloud objects.
 POOL_NAME_PATTERN = DNS_LABEL
@@ -32,6 +37,23 @@ class Credentials(Model):
     name: str = Field(
         default="default", min_length=1, max_length=253, description="Name of the provider configuration."
     )
+
+
+class CloudClusterSpec(Spec):
+    """Location of the cluster. Subclasses have all that one cloud offers."""
+
+    region: str = Field(min_length=1, max_length=32, description="Region of the cloud.")
+
+
+class CloudCluster(Resource):
+    """A Kubernetes cluster that is created in a cloud. The kind of each cloud is a subclass."""
+
+    GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("REGION", ".spec.region"),)
+    # Of the pool that is added for controllers: the field that names a machine, and the machine.
+    SYSTEM_MACHINE: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    spec: CloudClusterSpec = Field(description="Where the cluster is and which nodes it has.")
 
 
 class CapacityBlock(Model):

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    GROUP_INFRASTRUCTURE,
-    Column,
     ListMap,
     Model,
     Rule,
@@ -19,12 +19,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     CacheStatus,
     CapacityBlock,
     Cidr,
+    CloudCluster,
+    CloudClusterSpec,
     Credentials,
     PoolName,
     Zone,
     node_count_rule,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import (
+    EKSClusterSettings,
+    EKSPoolSettings,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Status
 
 
 class EKSNetworking(Model):
@@ -53,13 +59,20 @@ class EKSGPU(Model):
     )
 
 
-class EKSNodePool(Model):
+class EKSNodePool(EKSPoolSettings):
     """A group of equal nodes."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         requires(("EK-1",), "role", "GPU", "gpu"),
         requires(("EK-2",), "role", "GPU", "zones"),
         node_count_rule("EK-3"),
+        Rule(
+            ids=("EK-4",),
+            message="capacityType SPOT and capacityBlock exclude each other",
+            cel="!(has(self.capacityBlock) && has(self.capacityType) && self.capacityType == 'SPOT')",
+            check=lambda pool: pool.capacity_block is None or pool.capacity_type != "SPOT",
+            hint="remove capacityType",
+        ),
     )
 
     name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
@@ -79,7 +92,7 @@ class EKSNodePool(Model):
     )
 
 
-class EKSClusterSpec(Spec):
+class EKSClusterSpec(EKSClusterSettings, CloudClusterSpec):
     """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
@@ -110,14 +123,13 @@ class EKSClusterStatus(Status):
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
 
 
-class EKSCluster(Resource):
+class EKSCluster(CloudCluster):
     """A Kubernetes cluster on AWS."""
 
-    GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
     KIND: ClassVar[str] = "EKSCluster"
     PLURAL: ClassVar[str] = "eksclusters"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("eks",)
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("REGION", ".spec.region"),)
+    SYSTEM_MACHINE: ClassVar[Mapping[str, str]] = MappingProxyType({"instanceType": "m6i.xlarge"})
 
     spec: EKSClusterSpec = Field(description="Where the cluster is and which nodes it has.")
     status: EKSClusterStatus | None = Field(default=None, description="What is known of the cluster.")

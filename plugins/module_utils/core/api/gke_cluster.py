@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import Field
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import (
-    GROUP_INFRASTRUCTURE,
-    Column,
     ListMap,
     Model,
     Rule,
@@ -17,6 +17,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base imp
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud import (
     CacheStatus,
+    CloudCluster,
+    CloudClusterSpec,
     Credentials,
     PoolName,
     Zone,
@@ -24,7 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Resource, Spec, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import Status
 
 
 class GKENetworking(Model):
@@ -65,7 +67,7 @@ class GKENodePool(GKEPoolSettings):
     )
 
 
-class GKEClusterSpec(GKEClusterSettings, Spec):
+class GKEClusterSpec(GKEClusterSettings, CloudClusterSpec):
     """Location and nodes of the cluster."""
 
     region: str = Field(min_length=1, max_length=32, description="Google Cloud region.")
@@ -102,14 +104,13 @@ class GKEClusterStatus(Status):
     cache: CacheStatus | None = Field(default=None, description="Storage for model weights.")
 
 
-class GKECluster(Resource):
+class GKECluster(CloudCluster):
     """A Kubernetes cluster on Google Cloud."""
 
-    GROUP: ClassVar[str] = GROUP_INFRASTRUCTURE
     KIND: ClassVar[str] = "GKECluster"
     PLURAL: ClassVar[str] = "gkeclusters"
     SHORT_NAMES: ClassVar[tuple[str, ...]] = ("gke",)
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("REGION", ".spec.region"),)
+    SYSTEM_MACHINE: ClassVar[Mapping[str, str]] = MappingProxyType({"machineType": "e2-standard-4"})
 
     spec: GKEClusterSpec = Field(description="Where the cluster is and which nodes it has.")
     status: GKEClusterStatus | None = Field(default=None, description="What is known of the cluster.")

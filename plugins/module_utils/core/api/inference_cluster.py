@@ -24,6 +24,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.cloud im
     node_count_rule,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import (
+    EKSClusterSettings,
+    EKSPoolSettings,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_pool import GKEPoolSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import (
@@ -87,7 +91,7 @@ class GKESource(GKEClusterSettings):
     credentials: Credentials | None = Field(default=None, description=_CREDENTIALS)
 
 
-class EKSSource(Model):
+class EKSSource(EKSClusterSettings):
     """A cluster to build on EKS."""
 
     region: str = Field(min_length=1, max_length=32, description="AWS region.")
@@ -216,6 +220,14 @@ class NodePool(Model):
             hint="choose another name",
         ),
         node_count_rule("IC-10"),
+        Rule(
+            ids=("IC-16",),
+            message="eks.capacityType SPOT and capacityBlock exclude each other",
+            cel="!(has(self.capacityBlock) && has(self.eks) && has(self.eks.capacityType) && "
+            "self.eks.capacityType == 'SPOT')",
+            check=lambda pool: pool.capacity_block is None or pool.eks is None or pool.eks.capacity_type != "SPOT",
+            hint="remove eks",
+        ),
     )
 
     name: PoolName = Field(description="Name of the pool; nodes carry it as the label modelplane.ai/pool.")
@@ -226,15 +238,27 @@ class NodePool(Model):
     zones: list[str] | None = Field(default=None, description="Zones the nodes are in; needed on GKE and EKS.")
     capacity_block: CapacityBlock | None = Field(default=None, description="AWS Capacity Block to take nodes from.")
     fabric: Fabric | None = Field(default=None, description="Fast network between the nodes; absent is plain TCP.")
+    eks: EKSPoolSettings | None = Field(default=None, description="Settings that only node pools of EKS have.")
     gke: GKEPoolSettings | None = Field(default=None, description="Settings that only node pools of GKE have.")
 
 
-def _gke_settings(spec: Any) -> list[Finding]:
-    if spec.cluster.source == "GKE":
-        return []
-    return [
-        Finding(("nodePools", index, "gke")) for index, pool in enumerate(spec.node_pools or ()) if pool.gke is not None
-    ]
+def _settings_of(source: str, number: str) -> Rule:
+    """Return the rule that settings of node pools of one source are allowed for that source only."""
+    key = source.lower()
+
+    def findings(spec: Any) -> list[Finding]:
+        if spec.cluster.source == source:
+            return []
+        pools = enumerate(spec.node_pools or ())
+        return [Finding(("nodePools", index, key)) for index, pool in pools if getattr(pool, key) is not None]
+
+    return Rule(
+        ids=(number,),
+        message=f"{key} is allowed only when cluster.source is {source}",
+        cel=f"self.cluster.source == '{source}' || !has(self.nodePools) || self.nodePools.all(p, !has(p.{key}))",
+        check=findings,
+        hint=f"remove {key}",
+    )
 
 
 def _nebius_fabrics(spec: Any) -> list[Finding]:
@@ -261,13 +285,8 @@ class InferenceClusterSpec(Spec):
             check=_nebius_fabrics,
             hint="add infiniband: {fabric: <ID>}",
         ),
-        Rule(
-            ids=("IC-14",),
-            message="gke is allowed only when cluster.source is GKE",
-            cel="self.cluster.source == 'GKE' || !has(self.nodePools) || self.nodePools.all(p, !has(p.gke))",
-            check=_gke_settings,
-            hint="remove gke",
-        ),
+        _settings_of("GKE", "IC-14"),
+        _settings_of("EKS", "IC-15"),
     )
 
     cluster: ClusterSource = Field(description="Where the cluster comes from.")

@@ -1,3 +1,3 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What applying objects to an API server needs to know of them, without talking to one."""
+"""Rules for applying objects to an API server: order, ownership of fields, readiness, inventory, diffs."""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What changed of an object, for people: the fields that we own, before and after, without secrets."""
+"""Diff of an object as text: the fields that the fleet owns, before and after, without secrets."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_tex
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.secrets import MASK, masked
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
-# What is shown of an object that we do not own a field of.
+# Fields that are shown of an object without owned fields.
 _UNKNOWN: Mapping[str, Any] = {"f:metadata": {"f:labels": {}}}
 _VALUES = ("data", "stringData")
 
 
 def change(before: Object | None, after: Object | None, manager: str, subresource: str = "") -> tuple[str, str]:
-    """The text of our fields of an object before and after; empty where it is not there.
+    """Return the text of the owned fields of an object before and after; "" when it does not exist.
 
-    `after` None stands for a deletion. A field that somebody else held before we took it is shown with its old value.
+    `after` is None for a deletion. A field that another manager owned before is shown with its old value.
     """
     known = [found for live in (before, after) if (found := managed(live, manager, subresource)) is not None]
     owned = union(known[0], known[1]) if len(known) == 2 else known[0] if known else _UNKNOWN
     if after is not None and not entries(after, "metadata", "managedFields"):
-        # It was never sent, as its namespace or kind is only to come: all of it will be ours.
+        # It was not sent, as its namespace or kind does not exist yet: all its fields will be owned.
         owned = {}
     shown = [_shown(live, owned) for live in (before, after)]
     if text(after or before, "kind") == "Secret":
@@ -51,7 +51,7 @@ def _shown(live: Object | None, owned: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_values(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Both with the names of the keys alone, and which of them changed."""
+    """Return both with the names of keys only, and a mark on changed values."""
     hidden: list[dict[str, Any]] = []
     for own, other in ((before, {}), (after, before)):
         shown = dict(own)

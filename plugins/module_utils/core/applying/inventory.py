@@ -1,12 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The record: every object that a fleet applied to one API server, so that what is no longer wanted can be found.
+"""Inventory of all objects that a fleet applied to one API server, from which objects to prune are determined.
 
-It is text, a line of JSON each: a head, then `[apiVersion, kind, namespace, name, wanted, owned]` per object. `wanted`
-is the digest of what was applied, `owned` that of the fields which our manager owned in the live object afterwards;
-both are empty until that has happened, and for Secrets, of whose values no digest is written. A record that is too
-large for one ConfigMap is cut into parts, whose heads hold a digest of the whole, so that parts of two versions are
-never mixed.
+It is text, one JSON array per line: a header, then `[apiVersion, kind, namespace, name, desired, owned]` per object.
+`desired` is the digest of the applied object, `owned` that of the fields which the field manager then owned in the live
+object; both are empty until the object was applied, and always for Secrets, whose values get no digest. An inventory
+that is too large for one ConfigMap is split into parts, whose headers contain a digest of the whole, so that parts of
+two versions are never mixed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _FORMAT = "modelplane.fleet/record/1"
 PART_BYTES = 900 * 1024
-"""Most text in one part: a ConfigMap holds up to 1 MiB, managedFields and labels included."""
+"""Maximum size of a part: a ConfigMap is limited to 1 MiB, including managedFields and labels."""
 
 
 class Key(NamedTuple):
-    """The identity of an object, whatever version of its API it is written in."""
+    """Identity of an object, independent of the version of its API."""
 
     group: str
     kind: str
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
     @classmethod
     def of(cls, value: Object) -> Key:
-        """The identity of an object in its wire form."""
+        """Return the identity of an object in its wire format."""
         return cls(*identity(value))
 
     def __str__(self) -> str:
@@ -43,25 +43,25 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """What is known of an object that was applied."""
+    """Entry of an applied object."""
 
     api_version: str
-    wanted: str = ""
+    desired: str = ""
     owned: str = ""
 
 
-Record = Mapping[Key, Entry]
+Inventory = Mapping[Key, Entry]
 
 
-class RecordError(ValueError):
-    """A record cannot be read; the text says why."""
+class InventoryError(ValueError):
+    """Reason why an inventory is not readable."""
 
 
-def to_parts(record: Record, limit: int = PART_BYTES) -> tuple[str, ...]:
-    """The text of each part; none for an empty record. The same record gives the same texts."""
+def to_parts(inventory: Inventory, limit: int = PART_BYTES) -> tuple[str, ...]:
+    """Return the text of each part; none for an empty inventory. The result is deterministic."""
     lines = [
-        _json([entry.api_version, key.kind, key.namespace, key.name, entry.wanted, entry.owned])
-        for key, entry in sorted(record.items())
+        _json([entry.api_version, key.kind, key.namespace, key.name, entry.desired, entry.owned])
+        for key, entry in sorted(inventory.items())
     ]
     bodies: list[list[str]] = []
     room = 0
@@ -80,7 +80,7 @@ def to_parts(record: Record, limit: int = PART_BYTES) -> tuple[str, ...]:
 
 
 def of_parts(texts: Iterable[str]) -> dict[Key, Entry]:
-    """The record that parts, in any order, make together. Raises RecordError."""
+    """Return the inventory in all parts, given in any order. Raises InventoryError."""
     bodies: dict[int, Sequence[str]] = {}
     heads = set()
     for part in texts:
@@ -89,27 +89,27 @@ def of_parts(texts: Iterable[str]) -> dict[Key, Entry]:
         bodies[number] = lines
         heads.add((count, whole))
     if len(heads) > 1:
-        raise RecordError("its parts are of different versions")
+        raise InventoryError("its parts are of different versions")
     for count, whole in heads:
         lines = [line for number in sorted(bodies) for line in bodies[number]]
         if sorted(bodies) != list(range(1, count + 1)):
-            raise RecordError(f"it has {len(bodies)} of {count} parts")
+            raise InventoryError(f"it has {len(bodies)} of {count} parts")
         if digest(lines) != whole:
-            raise RecordError("it was changed by somebody else")
+            raise InventoryError("it was changed by another manager")
         return dict(map(_entry, lines))
     return {}
 
 
-def lines_of(part: str) -> dict[Key, Entry]:
-    """Every object that a part names, whatever became of the other parts."""
-    found = {}
+def readable_entries(part: str) -> dict[Key, Entry]:
+    """Return every readable entry of a part, even when other parts are missing."""
+    entries = {}
     for line in part.splitlines()[1:]:
         try:
             key, entry = _entry(line)
-        except RecordError:
+        except InventoryError:
             continue
-        found[key] = entry
-    return found
+        entries[key] = entry
+    return entries
 
 
 def _json(value: Any) -> str:
@@ -117,26 +117,26 @@ def _json(value: Any) -> str:
 
 
 def _head(line: str) -> tuple[int, int, str]:
-    found = _loaded(line)
-    if len(found) != 4 or found[0] != _FORMAT or not all(isinstance(value, int) for value in found[1:3]):
-        raise RecordError("it is not written as this version writes it")
-    return found[1], found[2], str(found[3])
+    fields = _loaded(line)
+    if len(fields) != 4 or fields[0] != _FORMAT or not all(isinstance(value, int) for value in fields[1:3]):
+        raise InventoryError("it is not in the format of this version")
+    return fields[1], fields[2], str(fields[3])
 
 
 def _entry(line: str) -> tuple[Key, Entry]:
-    found = _loaded(line)
-    if len(found) != 6 or not all(isinstance(value, str) for value in found):
-        raise RecordError("it has a line that is no object")
-    api_version, kind, namespace, name, wanted, owned = found
+    fields = _loaded(line)
+    if len(fields) != 6 or not all(isinstance(value, str) for value in fields):
+        raise InventoryError("it has a line that is not an object")
+    api_version, kind, namespace, name, desired, owned = fields
     group, slash, __ = api_version.partition("/")
-    return Key(group if slash else "", kind, namespace, name), Entry(api_version, wanted, owned)
+    return Key(group if slash else "", kind, namespace, name), Entry(api_version, desired, owned)
 
 
 def _loaded(line: str) -> list[Any]:
     try:
-        found = json.loads(line)
+        fields = json.loads(line)
     except ValueError:
-        found = None
-    if not isinstance(found, list):
-        raise RecordError("it has a line that is no JSON list")
-    return found
+        fields = None
+    if not isinstance(fields, list):
+        raise InventoryError("it has a line that is not a JSON array")
+    return fields

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What of a live object a field manager owns (Kubernetes, "Server-Side Apply": managedFields, fieldsV1).
+"""Fields of a live object that a field manager owns (Kubernetes, "Server-Side Apply": managedFields, fieldsV1).
 
 A set of fields is a tree: `f:<name>` is a field, `k:<keys>` the item of a list with these values of its keys,
-`v:<value>` a value of a set, `i:<index>` an item by its place, `.` the node itself. A node without children is owned
-as a whole.
+`v:<value>` a value of a set, `i:<index>` an item by its index, `.` the node itself. A node without children is owned
+entirely.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _DIGEST_DIGITS = 20
 
 
 def digest(value: Any) -> str:
-    """A fingerprint of a value: the same for equal values, 80 bits of SHA-256 over its canonical JSON."""
+    """Return the digest of a value: 80 bits of SHA-256 over its canonical JSON."""
     written = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_DIGITS]
 
 
 def managed(live: Object | None, manager: str, subresource: str = "") -> Fields | None:
-    """The set of fields that a manager applied; None when it never applied this object."""
+    """Return the set of fields that a manager applied; None when it never applied this object."""
     for entry in entries(live, "metadata", "managedFields"):
         applied = entry.get("operation") == "Apply" and text(entry, "subresource") == subresource
         if applied and entry.get("manager") == manager:
@@ -37,7 +37,7 @@ def managed(live: Object | None, manager: str, subresource: str = "") -> Fields 
 
 
 def appliers(live: Object | None) -> frozenset[str]:
-    """The managers that apply this object (rather than write to it now and then)."""
+    """Return the managers that apply this object by server-side apply."""
     return frozenset(
         text(entry, "manager")
         for entry in entries(live, "metadata", "managedFields")
@@ -46,12 +46,12 @@ def appliers(live: Object | None) -> frozenset[str]:
 
 
 def writers(live: Object | None) -> list[str]:
-    """All managers of an object, sorted."""
+    """Return all managers of an object, sorted."""
     return sorted({text(entry, "manager") for entry in entries(live, "metadata", "managedFields")} - {""})
 
 
 def labels_of_others(live: Object | None, manager: str) -> frozenset[str]:
-    """The keys of labels that managers beside this one hold."""
+    """Return the keys of labels that other managers own."""
     return frozenset(
         key.removeprefix("f:")
         for entry in entries(live, "metadata", "managedFields")
@@ -62,13 +62,13 @@ def labels_of_others(live: Object | None, manager: str) -> frozenset[str]:
 
 
 def owned(live: Object | None, manager: str, subresource: str = "") -> Any:
-    """The values of the fields that a manager applied; None when it never applied this object."""
-    found = managed(live, manager, subresource)
-    return None if found is None else project(live, found)
+    """Return the values of the fields that a manager applied; None when it never applied this object."""
+    owned_fields = managed(live, manager, subresource)
+    return None if owned_fields is None else project(live, owned_fields)
 
 
 def project(value: Any, owned_fields: Fields) -> Any:
-    """The part of a value that a set of fields names. What is no longer there is left out; lists keep their order."""
+    """Return the part of a value that a set of fields names. Missing fields are left out; lists keep their order."""
     children = {key: below for key, below in owned_fields.items() if key != "."}
     if not children and "." not in owned_fields:
         return value
@@ -80,14 +80,14 @@ def project(value: Any, owned_fields: Fields) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return _items(value, children)
-    # The node is owned and holds nothing that can be looked into: it became something else, or it is empty.
+    # The node is owned but has no children: its type has changed, or it is empty.
     return value
 
 
 def _items(value: Sequence[Any], children: Fields) -> list[Any]:
     keyed: list[tuple[Mapping[str, Any], Fields]] = []
     values: set[str] = set()
-    places: dict[int, Fields] = {}
+    indexes: dict[int, Fields] = {}
     for key, below in children.items():
         tag, __, rest = key.partition(":")
         if tag == "k":
@@ -95,24 +95,24 @@ def _items(value: Sequence[Any], children: Fields) -> list[Any]:
         elif tag == "v":
             values.add(_canonical(json.loads(rest)))
         elif tag == "i":
-            places[int(rest)] = below
-    found = []
-    for place, item in enumerate(value):
-        below = places.get(place) if place in places else _keyed(item, keyed)
+            indexes[int(rest)] = below
+    owned_items = []
+    for index, item in enumerate(value):
+        below = indexes.get(index) if index in indexes else _keyed(item, keyed)
         if below is not None:
-            found.append(project(item, below))
+            owned_items.append(project(item, below))
         elif values and _canonical(item) in values:
-            found.append(item)
-    return found
+            owned_items.append(item)
+    return owned_items
 
 
 def _keyed(item: Any, keyed: Sequence[tuple[Mapping[str, Any], Fields]]) -> Fields | None:
-    """The fields of the item's own entry. A key that the item leaves out has the default of its schema, which only the
-    entry tells."""
+    """Return the fields of the item's entry. A key that is missing in the item has the default of its schema, which is
+    known from the entry only."""
     if not isinstance(item, Mapping):
         return None
     for keys, below in keyed:
-        if all(item.get(name, wanted) == wanted for name, wanted in keys.items()):
+        if all(item.get(name, value) == value for name, value in keys.items()):
             return below
     return None
 
@@ -122,7 +122,7 @@ def _canonical(value: Any) -> str:
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """The fields of both sets. What one of them owns as a whole is owned as a whole."""
+    """Return the fields of both sets. A node that one of them owns entirely is owned entirely."""
     if not first or not second:
         return {}
     return {

@@ -1,11 +1,12 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""In which order objects are applied, and which may be made anew when they cannot be changed."""
+"""Order in which objects are applied, and the kinds that are recreated when an immutable field changes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity
 
 NAMESPACE = "Namespace"
@@ -15,7 +16,7 @@ _STAGES = (
     (NAMESPACE,),
     (DEFINITION,),
     ("PriorityClass", "StorageClass", "DeviceClass", "ClusterRole", "GatewayClass"),
-    ("ModelReplica", "EKSCluster", "GKECluster", "ServingStack"),
+    ("ModelReplica", *registry.KINDS, "ServingStack"),
     ("ServiceAccount", "Secret", "ConfigMap", "Role"),
     ("RoleBinding", "ClusterRoleBinding"),
     ("PersistentVolumeClaim", "ResourceClaimTemplate"),
@@ -24,7 +25,7 @@ _STAGES = (
     ("ModelEndpoint",),
     ("InferencePool",),
     ("Gateway",),
-    # Kinds without a place of their own go here: filters and policies that routes refer to.
+    # All other kinds: filters and policies that routes refer to.
     (),
     ("HTTPRoute",),
 )
@@ -32,7 +33,7 @@ _OTHERS = _STAGES.index(())
 _RANK = {kind: rank for rank, kinds in enumerate(_STAGES) for kind in kinds}
 
 ROUTES = frozenset({"HTTPRoute"})
-"""Kinds that lead requests to others: what they led to may only go when they no longer do."""
+"""Kinds that route requests to others: their backends may be deleted only after the routes have changed."""
 
 RECREATED = frozenset(
     {
@@ -45,15 +46,15 @@ RECREATED = frozenset(
         ("resource.k8s.io", "ResourceClaimTemplate"),
     }
 )
-"""Group and kind of what is deleted and made anew when a field that cannot be changed has to: nothing that runs is lost
-by it, but for a Job, whose pods would do what is no longer wanted."""
+"""Groups and kinds that are deleted and created again when an immutable field changes. No running pod is lost, except
+those of a Job, whose work is no longer desired."""
 
 
 def rank(value: Object) -> int:
-    """The stage of an object: all of a lower stage are applied before it, and deleted after it."""
+    """Return the stage of an object: objects of lower stages are applied before it, and deleted after it."""
     return _RANK.get(identity(value)[1], _OTHERS)
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:
-    """The objects in the order in which they are applied; deletions go the other way round."""
+    """Return the objects in the order in which they are applied; deletions use the reverse order."""
     return sorted(objects, key=lambda value: (rank(value), identity(value)))

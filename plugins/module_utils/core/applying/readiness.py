@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether an object does what it is there for: ready, on the way, or failed for good, and why.
+"""Readiness of an object: ready, progressing, or failed, with the reason.
 
-The rules are those of the API reference of each kind, and where `kubectl rollout status` has a rule, that one.
-Kinds that have nothing to become (a ConfigMap, a Role, a claim template) are ready by being there.
+The rules are those of `kubectl rollout status`, and of the API reference for other kinds. Kinds without a status
+(ConfigMap, Role, ResourceClaimTemplate) are ready as soon as they exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ State = Literal["ready", "progressing", "failed"]
 
 @dataclass(frozen=True)
 class Readiness:
-    """The state of an object, and what it waits for or why it failed (empty when it is ready)."""
+    """State of an object, with what it waits for or why it failed ("" when it is ready)."""
 
     state: State
     message: str = ""
@@ -40,7 +40,7 @@ class Readiness:
 
     @property
     def settled(self) -> bool:
-        """Whether waiting longer changes nothing."""
+        """True when the state is final."""
         return self.state != "progressing"
 
 
@@ -48,9 +48,9 @@ READY = Readiness("ready")
 
 
 def readiness(live: Object | None) -> Readiness:
-    """The readiness of a live object; None is one that is not there."""
+    """Return the readiness of a live object; None is an object that does not exist."""
     if live is None:
-        return _progressing("it is not there")
+        return _progressing("it does not exist")
     if "deletionTimestamp" in fields(live, "metadata"):
         return _progressing(f"it is being deleted{_held_by(live)}")
     rule = _RULES.get(text(live, "kind"))
@@ -58,7 +58,7 @@ def readiness(live: Object | None) -> Readiness:
 
 
 def waited_for(kind: str) -> bool:
-    """Whether objects of a kind become ready some time after they were applied."""
+    """Return True for kinds whose objects become ready some time after they were applied."""
     return kind in _RULES
 
 
@@ -75,8 +75,8 @@ def _failed(message: str) -> Readiness:
     return Readiness("failed", message)
 
 
-def _said(live: Object, kind: str) -> str:
-    """What a condition says, in one line."""
+def _reason(live: Object, kind: str) -> str:
+    """Return reason and message of a condition, in one line."""
     for entry in entries(live, "status", "conditions"):
         if entry.get("type") == kind:
             return ": ".join(filter(None, (text(entry, "reason"), cut(text(entry, "message")))))
@@ -95,26 +95,26 @@ def _namespace(live: Object) -> Readiness:
 
 def _definition(live: Object) -> Readiness:
     if condition(live, "NamesAccepted") == "False":
-        return _failed(f"its names are taken: {_said(live, 'NamesAccepted')}")
+        return _failed(f"its names are taken: {_reason(live, 'NamesAccepted')}")
     if is_true(live, "Established"):
         return READY
-    return _progressing(_said(live, "Established") or "it is not established yet")
+    return _progressing(_reason(live, "Established") or "it is not established yet")
 
 
 def _deployment(live: Object) -> Readiness:
     if _outdated(live):
-        return _progressing("its latest change has not been looked at yet")
-    wanted = number(live, "spec", "replicas", default=1)
+        return _progressing("its controller has not processed the latest change yet")
+    desired = number(live, "spec", "replicas", default=1)
     updated = number(live, "status", "updatedReplicas")
     available = number(live, "status", "availableReplicas")
     existing = number(live, "status", "replicas")
-    if updated >= wanted and available >= wanted and existing <= updated:
+    if updated >= desired and available >= desired and existing <= updated:
         return READY
-    message = f"{available} of {wanted} pods available"
-    if updated < wanted or existing > updated:
-        message += f", {updated} of them in the new form" if updated else ", none in the new form"
+    message = f"{available} of {desired} pods available"
+    if updated < desired or existing > updated:
+        message += f", {updated} of them updated" if updated else ", none updated"
     if stated(entries(live, "status", "conditions"), "ReplicaFailure") == "True":
-        message += f"; {_said(live, 'ReplicaFailure')}"
+        message += f"; {_reason(live, 'ReplicaFailure')}"
     for entry in entries(live, "status", "conditions"):
         if entry.get("type") == "Progressing" and entry.get("reason") == "ProgressDeadlineExceeded":
             return _failed(f"{message}; {cut(text(entry, 'message'))}")
@@ -123,8 +123,8 @@ def _deployment(live: Object) -> Readiness:
 
 def _stateful_set(live: Object) -> Readiness:
     if _outdated(live):
-        return _progressing("its latest change has not been looked at yet")
-    wanted = number(live, "spec", "replicas", default=1)
+        return _progressing("its controller has not processed the latest change yet")
+    desired = number(live, "spec", "replicas", default=1)
     ready = number(live, "status", "readyReplicas")
     revision = text(live, "status", "updateRevision")
     rolling = text(live, "spec", "updateStrategy", "type") != "OnDelete" and not fields(
@@ -132,33 +132,33 @@ def _stateful_set(live: Object) -> Readiness:
     ).get("partition")
     behind = rolling and revision != text(live, "status", "currentRevision")
     updated = number(live, "status", "updatedReplicas")
-    if ready >= wanted and (not behind or updated >= wanted):
+    if ready >= desired and (not behind or updated >= desired):
         return READY
-    message = f"{ready} of {wanted} pods ready"
-    return _progressing(f"{message}, {updated} of them in the new form" if behind else message)
+    message = f"{ready} of {desired} pods ready"
+    return _progressing(f"{message}, {updated} of them updated" if behind else message)
 
 
 def _daemon_set(live: Object) -> Readiness:
     if _outdated(live):
-        return _progressing("its latest change has not been looked at yet")
-    wanted = number(live, "status", "desiredNumberScheduled")
+        return _progressing("its controller has not processed the latest change yet")
+    desired = number(live, "status", "desiredNumberScheduled")
     updated = number(live, "status", "updatedNumberScheduled")
     available = number(live, "status", "numberAvailable")
     on_delete = text(live, "spec", "updateStrategy", "type") == "OnDelete"
-    if "observedGeneration" in fields(live, "status") and available >= wanted and (on_delete or updated >= wanted):
+    if "observedGeneration" in fields(live, "status") and available >= desired and (on_delete or updated >= desired):
         return READY
-    return _progressing(f"{available} of {wanted} pods available, {updated} of them in the new form")
+    return _progressing(f"{available} of {desired} pods available, {updated} of them updated")
 
 
 def _leader_worker_set(live: Object) -> Readiness:
-    wanted = number(live, "spec", "replicas", default=1)
+    desired = number(live, "spec", "replicas", default=1)
     ready = number(live, "status", "readyReplicas")
     updated = number(live, "status", "updatedReplicas")
     rolling = stated(entries(live, "status", "conditions"), "UpdateInProgress") == "True"
-    if ready >= wanted and updated >= wanted and not rolling and (is_true(live, "Available") or not wanted):
+    if ready >= desired and updated >= desired and not rolling and (is_true(live, "Available") or not desired):
         return READY
-    message = f"{ready} of {wanted} groups ready"
-    return _progressing(f"{message}, {updated} of them in the new form" if updated < wanted else message)
+    message = f"{ready} of {desired} groups ready"
+    return _progressing(f"{message}, {updated} of them updated" if updated < desired else message)
 
 
 def _job(live: Object) -> Readiness:
@@ -167,7 +167,7 @@ def _job(live: Object) -> Readiness:
         return READY
     for kind in ("Failed", "FailureTarget"):
         if stated(conditions, kind) == "True":
-            return _failed(f"it failed: {_said(live, kind)}")
+            return _failed(f"it failed: {_reason(live, kind)}")
     if stated(conditions, "Suspended") == "True":
         return _progressing("it is suspended")
     active, failed = number(live, "status", "active"), number(live, "status", "failed")
@@ -196,29 +196,31 @@ def _gateway(live: Object) -> Readiness:
         return READY
     for kind in ("Accepted", "Programmed"):
         if condition(live, kind) == "False":
-            return _progressing(_said(live, kind) or f"{kind} is False")
-    return _progressing("no controller has taken it yet")
+            return _progressing(_reason(live, kind) or f"{kind} is False")
+    return _progressing("no controller has accepted it yet")
 
 
 def _gateway_class(live: Object) -> Readiness:
     if is_true(live, "Accepted"):
         return READY
-    return _progressing(_said(live, "Accepted") or "no controller has taken it yet")
+    return _progressing(_reason(live, "Accepted") or "no controller has accepted it yet")
 
 
 def _parents(live: Object, *, reported: bool) -> Readiness:
-    """An object that gateways report on, one entry of `status.parents` each. `reported`: each parent that is named has
-    to have answered; else silence is consent, as not every gateway writes to an InferencePool."""
+    """Return the readiness of an object with an entry of `status.parents` for each gateway.
+
+    `reported`: each referenced parent has to have reported. Otherwise a missing entry counts as accepted, as not every
+    gateway reports on an InferencePool."""
     generation = number(live, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(live, "status", "parents")]
     for kind in ("Accepted", "ResolvedRefs"):
         for conditions in parents:
             if stated(conditions, kind, generation) == "False":
-                said = _said({"status": {"conditions": conditions}}, kind)
-                return _progressing(f"a gateway does not take it: {said}" if said else f"{kind} is False")
+                reason = _reason({"status": {"conditions": conditions}}, kind)
+                return _progressing(f"a gateway rejects it: {reason}" if reason else f"{kind} is False")
     accepted = sum(stated(conditions, "Accepted", generation) == "True" for conditions in parents)
     missing = reported and accepted < max(len(entries(live, "spec", "parentRefs")), 1)
-    return _progressing("its gateway has not taken it yet") if missing else READY
+    return _progressing("its gateway has not accepted it yet") if missing else READY
 
 
 _RULES: Mapping[str, Callable[[Object], Readiness]] = {

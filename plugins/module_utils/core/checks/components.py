@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Components that are on a cluster already and stand in the way of the serving stack.
+"""Components on a cluster that conflict with the serving stack.
 
-What the role serving_stack refuses to install is an error, decided by the very function that the role asks
-(`compose.stack.actions`). What it would install beside another owner's is a warning.
+A release that the role serving_stack would refuse to install is an error; the role and this check call the same
+function (`compose.stack.actions`). A release that it would install beside that of another owner is a warning.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     named,
     pool_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import GATEWAY_GROUP
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import actions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, MANAGED_BY_LABEL
@@ -30,18 +32,17 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
 
 GATEWAY_DEFINITIONS = (f"gateways.{GATEWAY_GROUP}", f"httproutes.{GATEWAY_GROUP}")
-"""The CRDs of the Gateway API that replicas need."""
+"""CRDs of the Gateway API that replicas need."""
 _CHECK = "components"
 _GATEWAY_KEY = "envoy-gateway"
 _GATEWAY_GROUPS = (GATEWAY_GROUP, "gateway.networking.x-k8s.io")
 _BUNDLE = "gateway.networking.k8s.io/bundle-version"
 _CHANNEL = "gateway.networking.k8s.io/channel"
 _LEAST_BUNDLE = (1, 5)
-"""Of the Gateway API, that Envoy Gateway v1.8 is made for: its chart installs v1.5.1."""
+"""Oldest version of the Gateway API that Envoy Gateway v1.8 supports: its chart installs v1.5.1."""
 _GUARDS = ("safe-upgrades.gateway.networking.k8s.io", "openshift-ingress-operator-gatewayapi-crd-admission")
-"""ValidatingAdmissionPolicies that refuse writes of the Gateway API's CRDs: of its own releases since v1.5, and of
+"""ValidatingAdmissionPolicies that refuse changes of the Gateway API's CRDs: those of its releases since v1.5, and of
 OpenShift's Ingress Operator."""
-_GKE_CONTROLLER = "networking.gke.io/"
 IMAGES: Mapping[str, tuple[str, ...]] = {
     "cert-manager": ("cert-manager-controller", "jetstack-cert-manager-rhel9"),
     "prometheus": ("prometheus-operator",),
@@ -56,9 +57,9 @@ _PLUGINS = ("k8s-device-plugin", "nvidia-gpu-device-plugin", "nvidia-k8s-device-
 
 
 def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Yield what is wrong with the variables of the stack, and what others installed."""
+    """Yield findings about the variables of the stack and about components that others installed."""
     for problem in desired.problems:
-        yield Finding("variables", "serving_stack", problem, "Correct the variable; nothing is installed until then")
+        yield Finding("variables", "serving_stack", problem, "Fix the variable; nothing is installed until then")
     known = not {"Secret", DEFINITION} & snapshot.unread.keys()
     decided = actions(desired.planned, snapshot.seen, desired.stuck_after, desired.adopt) if known else []
     for entry in decided:
@@ -77,20 +78,20 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     yield from _device_plugins(snapshot, desired)
 
 
-def _refused(key: str, told: str) -> Finding:
-    message, _stop, hint = told.partition(". ")
-    return Finding(_CHECK, key, message, hint or "Wait for it, or read what became of that run")
+def _refused(key: str, text: str) -> Finding:
+    message, _stop, hint = text.partition(". ")
+    return Finding(_CHECK, key, message, hint or "Wait for it, or check the other run")
 
 
 def _of_groups(entry: Mapping[str, Any], names: Iterable[str], *, without: Iterable[str] = ()) -> list[str]:
-    """The CRDs, of these names, that are of the API groups of a component."""
+    """Return the CRDs, among these names, in the API groups of a component."""
     groups = set(entry.get("definition_groups") or ()) - set(without)
     single = set(entry.get("definitions") or ())
     return sorted(name for name in names if name.partition(".")[2] in groups or name in single)
 
 
 def _beside(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
-    """Another owner's component of the same kind, in a form that Helm would not notice."""
+    """Yield a component of another owner of the same kind that is not a Helm release."""
     key = str(entry["key"])
     controllers = sorted(named(value) for value in snapshot.workloads if runs(value, IMAGES.get(key, ())))
     definitions = _of_groups(entry, snapshot.definitions, without=_GATEWAY_GROUPS)
@@ -98,31 +99,31 @@ def _beside(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
         yield warning(
             _CHECK,
             key,
-            f"another owner runs it already: {some(controllers)}",
-            f"Two of them get in each other's way. Set serving_stack_states.{key} to provided to use it, or remove it",
+            f"another owner already runs it: {some(controllers)}",
+            f"Two of them would conflict. Set serving_stack_states.{key} to provided to use it, or remove it",
         )
     elif definitions:
         yield warning(
             _CHECK,
             key,
-            f"its CustomResourceDefinitions are there ({some(definitions)}), and nothing that runs with them was seen",
-            f"If they were left behind, nothing has to be done; else set serving_stack_states.{key} to provided",
+            f"its CustomResourceDefinitions exist ({some(definitions)}), but no controller for them was observed",
+            f"If they are orphans, nothing has to be done; else set serving_stack_states.{key} to provided",
         )
 
 
 def _provided(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
-    """A component that another owner is said to install."""
+    """Yield a component that should be provided by another owner, but is not installed."""
     needed = [text(value, "metadata", "name") for value in _definitions(entry)]
     missing = [name for name in needed if name not in snapshot.definitions]
     names_some = bool(entry.get("definition_groups") or entry.get("definitions"))
     if missing or (names_some and not _of_groups(entry, snapshot.definitions)):
-        what = "none of its CustomResourceDefinitions is there"
+        problem = "none of its CustomResourceDefinitions exists"
         if missing:
-            what = f"CustomResourceDefinition {some(missing)} is not there"
+            problem = f"CustomResourceDefinition {some(missing)} does not exist"
         yield Finding(
             _CHECK,
             f"serving_stack_states.{entry['key']}",
-            f"it is provided, and {what}",
+            f"it is set to provided, but {problem}",
             "Install it, or set it to managed",
         )
 
@@ -132,13 +133,13 @@ def _definitions(entry: Mapping[str, Any]) -> list[Object]:
 
 
 def single_definitions(planned: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The CRDs of which more than the name has to be read."""
+    """Return the CRDs that have to be read in full, not only listed by name."""
     applied = [text(value, "metadata", "name") for entry in planned for value in _definitions(entry)]
     return sorted({*applied, *GATEWAY_DEFINITIONS})
 
 
 def _not_ours(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]:
-    """CRDs that are applied as they are, and are there already: nothing of others is taken over."""
+    """Yield CRDs of other owners that the stack would apply: objects of others are never adopted."""
     names = [text(value, "metadata", "name") for value in _definitions(entry)]
     foreign = [
         name
@@ -150,8 +151,8 @@ def _not_ours(entry: Mapping[str, Any], snapshot: Snapshot) -> Iterator[Finding]
         yield Finding(
             _CHECK,
             str(entry["key"]),
-            f"CustomResourceDefinition {some(foreign)} is there and of another owner",
-            f"Set serving_stack_states.{entry['key']} to provided to use what is there, or remove it",
+            f"CustomResourceDefinition {some(foreign)} already exists and has another owner",
+            f"Set serving_stack_states.{entry['key']} to provided to use it, or remove it",
         )
 
 
@@ -164,7 +165,7 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
             yield Finding(
                 _CHECK,
                 variable,
-                f"it is external, and CustomResourceDefinition {some(missing)} is not there",
+                f"it is external, but CustomResourceDefinition {some(missing)} does not exist",
                 f"Install the Gateway API v1.5 or newer, or set {variable} to chart",
             )
         yield from _old_bundle(there, snapshot)
@@ -175,7 +176,8 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
     )
     if not there or installed:
         return
-    owner = "GKE manages them" if _is_gke(snapshot) else "they were not installed by this stack"
+    manager = _gateway_manager(snapshot)
+    owner = f"{manager} manages them" if manager else "they were not installed by this stack"
     bundle = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _BUNDLE) or "of unknown version"
     channel = text(snapshot.objects.get(there[0], {}), "metadata", "annotations", _CHANNEL)
     guards = [text(each, "metadata", "name") for each in snapshot.policies if text(each, "metadata", "name") in _GUARDS]
@@ -183,8 +185,8 @@ def _gateway_api(entry: Mapping[str, Any], snapshot: Snapshot, desired: Desired)
     yield warning(
         _CHECK,
         "Gateway API",
-        f"its CustomResourceDefinitions are there ({' '.join(filter(None, (bundle, channel)))}): {owner}{guarded}",
-        f"Set {variable} to external. Helm 4, and every upgrade, would write them otherwise",
+        f"its CustomResourceDefinitions already exist ({' '.join(filter(None, (bundle, channel)))}): {owner}{guarded}",
+        f"Set {variable} to external. Otherwise Helm 4, and every upgrade, would overwrite them",
     )
     yield from _old_bundle(there, snapshot)
 
@@ -197,17 +199,20 @@ def _old_bundle(there: list[str], snapshot: Snapshot) -> Iterator[Finding]:
             yield warning(
                 _CHECK,
                 "Gateway API",
-                f"its CustomResourceDefinitions are of {bundle}, and Envoy Gateway is made for v1.5",
-                "Have whoever manages them upgrade them before the stack is installed",
+                f"its CustomResourceDefinitions have version {bundle}, but Envoy Gateway needs v1.5",
+                "Ask their owner to upgrade them before the stack is installed",
             )
 
 
-def _is_gke(snapshot: Snapshot) -> bool:
-    return any(text(value, "spec", "controllerName").startswith(_GKE_CONTROLLER) for value in snapshot.gateway_classes)
+def _gateway_manager(snapshot: Snapshot) -> str:
+    """Return the cloud that comes with a gateway controller of its own, empty for none."""
+    names = [text(value, "spec", "controllerName") for value in snapshot.gateway_classes]
+    found = (cloud for cloud in CLOUDS if any(name.startswith(cloud.platform.gateway_controllers) for name in names))
+    return next((cloud.source for cloud in found), "")
 
 
 def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
-    """Namespaces that were there before, and do not let in pods that work on the nodes."""
+    """Yield existing Namespaces that do not admit privileged pods of the stack."""
     labels = {text(value, "metadata", "name"): fields(value, "metadata", "labels") for value in snapshot.namespaces}
     seen = set()
     for entry in desired.managed:
@@ -219,7 +224,7 @@ def _admission(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
             yield Finding(
                 _CHECK,
                 f"Namespace {namespace}",
-                f"it was there before, and its Pod Security level {level} keeps the pods of {entry['key']} out",
+                f"it already exists, and its Pod Security level {level} does not admit the pods of {entry['key']}",
                 f"kubectl label namespace {namespace} pod-security.kubernetes.io/enforce=privileged --overwrite",
             )
 
@@ -236,7 +241,7 @@ def _device_plugins(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
         for value in snapshot.workloads
         if text(value, "kind") == "DaemonSet"
         and runs(value, _PLUGINS)
-        # One that no node asks for hands out nothing.
+        # One that is scheduled on no node allocates nothing.
         and (nodes or fields(value, "status").get("desiredNumberScheduled") != 0)
     ]
     if not nodes and not plugins:
@@ -244,13 +249,17 @@ def _device_plugins(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     yield warning(
         "device-plugin",
         some(sorted(map(named, plugins))) or f"Node {some(sorted(nodes))}",
-        f"it hands out the GPUs of {some(sorted(nodes))} as nvidia.com/gpu"
+        f"it allocates the GPUs of {some(sorted(nodes))} as nvidia.com/gpu"
         if nodes
-        else "it hands out GPUs as nvidia.com/gpu",
-        "The DRA driver would hand out the same GPUs again. Keep the device plugin off these nodes"
-        + (" (on GKE with the label gke-no-default-nvidia-gpu-device-plugin=true)" if _gke_nodes(snapshot) else ""),
+        else "it allocates GPUs as nvidia.com/gpu",
+        "The DRA driver would allocate the same GPUs again. Keep the device plugin off these nodes"
+        + "".join(
+            f" (on {cloud.source} with the label {cloud.platform.no_device_plugin})"
+            for cloud in CLOUDS
+            if cloud.platform.no_device_plugin and _has_nodes_of(cloud, snapshot)
+        ),
     )
 
 
-def _gke_nodes(snapshot: Snapshot) -> bool:
-    return any("cloud.google.com/gke-nodepool" in fields(node, "metadata", "labels") for node in snapshot.nodes)
+def _has_nodes_of(cloud: Cloud, snapshot: Snapshot) -> bool:
+    return any(cloud.platform.node_label in fields(node, "metadata", "labels") for node in snapshot.nodes)

@@ -13,6 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     Snapshot,
     pool_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod import gpu_tolerations
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Taint, Toleration
@@ -34,10 +35,9 @@ Labels, Annotations and Taints")."""
 _GPU_LABELS = (
     "nvidia.com/gpu.present",
     "feature.node.kubernetes.io/pci-10de.present",
-    "cloud.google.com/gke-accelerator",
+    *(cloud.platform.gpu_label for cloud in CLOUDS if cloud.platform.gpu_label),
 )
-"""Labels of nodes with GPUs: of NVIDIA's GPU feature discovery, of Node Feature Discovery, of GKE."""
-GKE_LABEL = "cloud.google.com/gke-accelerator"
+"""Labels of nodes with GPUs: of NVIDIA's GPU feature discovery, of Node Feature Discovery, of clouds."""
 _LEAST_KUBELET = (1, 34)
 
 
@@ -57,7 +57,7 @@ def findings(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
             "Give its manifest in fleet_resources, or the control cluster that has it",
         )
     # A cluster that the fleet makes has a pool of its own for what is no replica.
-    elif not desired.expected.made:
+    elif not desired.expected.provisioned:
         yield from _unknown_pools(by_pool, pools)
         yield from _unlabelled(by_pool.get("", ()), snapshot, desired)
     for index, (name, pool) in enumerate(pools.items()):
@@ -216,14 +216,16 @@ def driver_roots(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     pools = {promise.pool for promise in desired.expected.promises if NVIDIA in promise.drivers}
     nodes = [node for node in snapshot.nodes if pool_of(node) in pools or plugin_devices(node)]
     variable = "nvidia_driver_root"
-    on_gke = [node for node in nodes if GKE_LABEL in fields(node, "metadata", "labels")]
-    if on_gke:
-        yield Finding(
-            "driver-root",
-            f"Node {some(_names(on_gke))}",
-            "GKE keeps the NVIDIA driver in /home/kubernetes/bin/nvidia, and the DRA driver would search it in /",
-            f"Set {variable} to /home/kubernetes/bin/nvidia for this cluster",
-        )
+    for cloud in CLOUDS:
+        root = cloud.platform.driver_root
+        there = [node for node in nodes if cloud.platform.gpu_label in fields(node, "metadata", "labels")]
+        if there and root != "/":
+            yield Finding(
+                "driver-root",
+                f"Node {some(_names(there))}",
+                f"{cloud.source} keeps the NVIDIA driver in {root}, and the DRA driver would search it in /",
+                f"Set {variable} to {root} for this cluster",
+            )
     for value in snapshot.workloads:
         if text(value, "kind") == "DaemonSet" and text(value, "metadata", "name").startswith("nvidia-driver-daemonset"):
             yield warning(

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
     named,
     pool_of,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.devices import mismatches
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, is_true, text
@@ -29,19 +30,15 @@ _ONE_NODE = (
     "disk.csi.azure.com",
     "dobs.csi.digitalocean.com",
     "docker.io/hostpath",
-    "ebs.csi.aws.com",
-    "ebs.csi.eks.amazonaws.com",
     "k8s.io/minikube-hostpath",
-    "kubernetes.io/aws-ebs",
     "kubernetes.io/azure-disk",
     "kubernetes.io/cinder",
-    "kubernetes.io/gce-pd",
     "local.csi.openebs.io",
     "openebs.io/local",
-    "pd.csi.storage.gke.io",
     "rancher.io/local-path",
     "rbd.csi.ceph.com",
     "topolvm.io",
+    *(name for cloud in CLOUDS for name in cloud.platform.one_node),
 )
 """Provisioners of volumes that file systems of one node alone can mount for writing (ReadWriteOnce), by the
 documentation of each driver. Ceph's operators put their namespace in front of the name."""
@@ -50,26 +47,20 @@ _MANY_NODES = (
     "csi.vastdata.com",
     "csi.weka.io",
     "driver.longhorn.io",
-    "efs.csi.aws.com",
     "file.csi.azure.com",
-    "filestore.csi.storage.gke.io",
-    "fsx.csi.aws.com",
-    "fsx.openzfs.csi.aws.com",
     "kubernetes.io/azure-file",
-    "lustre.csi.storage.gke.io",
     "mounted-fs-path.csi.nebius.ai",
     "nfs-subdir-external-provisioner",
     "nfs.csi.k8s.io",
     "pxd.portworx.com",
     "spectrumscale.csi.ibm.com",
+    *(name for cloud in CLOUDS for name in cloud.platform.many_nodes),
 )
 """Provisioners of volumes that several nodes can mount for writing (ReadWriteMany)."""
-_CLOUDS = (
-    "aws://",
+_PROVIDER_IDS = (
     "azure://",
     "digitalocean://",
     "exoscale://",
-    "gce://",
     "hcloud://",
     "ibm://",
     "linode://",
@@ -77,10 +68,10 @@ _CLOUDS = (
     "ocid1.",
     "openstack://",
     "vultr://",
+    *(cloud.platform.provider_id for cloud in CLOUDS if cloud.platform.provider_id),
 )
 """Beginnings of spec.providerID of nodes where a cloud's controller makes load balancers."""
 _BALANCERS = (
-    "aws-load-balancer-controller",
     "cloud-controller-manager",
     "klipper-lb",
     "kube-vip",
@@ -91,6 +82,7 @@ _BALANCERS = (
     "metallb-controller",
     "openelb-controller",
     "purelb/allocator",
+    *(name for cloud in CLOUDS for name in cloud.platform.load_balancers),
 )
 """Images of controllers that give addresses to Services of type LoadBalancer."""
 
@@ -154,7 +146,7 @@ def load_balancers(snapshot: Snapshot, desired: Desired) -> Iterator[Finding]:
     if addressed:
         return
     waiting = [named(value) for value in snapshot.services]
-    seen = any(text(node, "spec", "providerID").startswith(_CLOUDS) for node in snapshot.nodes) or any(
+    seen = any(text(node, "spec", "providerID").startswith(_PROVIDER_IDS) for node in snapshot.nodes) or any(
         runs(value, _BALANCERS) for value in snapshot.workloads
     )
     hint = (

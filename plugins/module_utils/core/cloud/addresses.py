@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 TWIN_OFFSET = 48
-"""How far the third octet of a private range is above that of its public one, as in the reference implementation."""
+"""Distance of the third octet of a private range from that of its public one, as in the reference implementation."""
 
 _RESERVED = (
     ("0.0.0.0/8", "addresses of this network"),
@@ -54,13 +54,13 @@ def private_twin(public: IPv4Network) -> IPv4Network:
 
 
 def within(inner: IPv4Network, outer: IPv4Network) -> bool:
-    """Whether all addresses of `inner` are of `outer`."""
+    """Return whether all addresses of `inner` are of `outer`."""
     return inner.subnet_of(outer)
 
 
 def reserved(of: IPv4Network, usable: Sequence[str] = ()) -> str:
-    """What addresses of a range are that no network can have, empty when there are none. `usable`: those of the ranges
-    that a cloud can use."""
+    """Return what addresses of a range are that no network can have, empty when there are none. `usable`: those of the
+    ranges that a cloud can use."""
     for cidr, words in _RESERVED:
         if cidr not in usable and of.overlaps(IPv4Network(cidr)):
             return f"{words} ({cidr})"

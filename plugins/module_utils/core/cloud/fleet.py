@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which clusters of a fleet are to be made in a cloud, and as what: from the resources of the fleet.
+"""Clusters of a fleet that are to be created in a cloud, and as what: from the resources of the fleet.
 
-A cluster is made for an InferenceCluster with source EKS or GKE, or of an EKSCluster or a GKECluster that somebody
+A cluster is created for an InferenceCluster whose source is a cloud, or of one of the kind of a cloud that a user
 wrote. One that was written has a network of its own choice, and serves the fleet as an InferenceCluster with source
 Existing and the Secret of its kubeconfig. Both may have the same name: they are one cluster then.
 """
@@ -17,10 +17,7 @@ from typing import Any, cast
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.resource import DEFAULT_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import faults as eks_faults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names as eks_names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults as gke_faults
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import InvalidPool, cluster_objects
@@ -31,26 +28,20 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 Object = Mapping[str, Any]
 
-PROVIDERS = {"EKSCluster": "eks", "GKECluster": "gke"}
-_SOURCES = {"EKS": "EKSCluster", "GKE": "GKECluster"}
 _METADATA = ("name", "namespace", "labels")
-# By the provider: clusters beside which one is made, what is wrong with it there, and its name in the cloud.
-_NEIGHBOURS = {"eks": eks_faults.neighbours, "gke": gke_faults.neighbours}
-_FAULTS: Mapping[str, Callable[..., list[Problem]]] = {"eks": eks_faults.found, "gke": gke_faults.found}
-_NAMES = {"eks": eks_names.cluster_name, "gke": gke_names.cluster_name}
 
 
 def clusters(
     live: Iterable[Object], written: Iterable[Object], locate: Callable[[Problem], Problem] = lambda problem: problem
 ) -> dict[str, dict[str, Any]]:
-    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (`eks`,
-    `gke`, or empty when it is not made in a cloud), `object` (the EKSCluster or GKECluster in wire form, empty when
-    there is none), `cloud_name` (in its cloud), `project` (of Google Cloud, when it is written), `replicas` (how many
-    are scheduled there) and `problems`, a line each.
+    """Each cluster by its name: `source` (that of the InferenceCluster, else the kind of its cloud), `provider` (the
+    name of the cloud, empty when it is not created in one), `object` (of the kind of its cloud in wire form, empty when
+    there is none), `cloud_name` (in its cloud), `project` (in a cloud that has such, when it is written), `replicas`
+    (how many are scheduled there) and `problems`, a line each.
 
     `live` are resources of the control cluster in wire form, `written` those of manifests, which count where both have
     one, and `locate` gives a problem its place in them. What an InferenceCluster became earlier counts only when that
-    is no more: nobody makes such a cluster anew, and it can be removed.
+    is no more: such a cluster is not created again, and can be removed.
     """
     known = _by_kind((*live, *written))
     sources = known.get("InferenceCluster", {})
@@ -65,20 +56,35 @@ def clusters(
         text(replica, "metadata", "labels", CLUSTER_LABEL) for replica in known.get("ModelReplica", {}).values()
     )
     beside = {
-        provider: neighbours(
-            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == provider
+        cloud.name: cloud.neighbours(
+            entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == cloud.name
         )
-        for provider, neighbours in _NEIGHBOURS.items()
+        for cloud in registry.CLOUDS
     }
     for name, entry in found.items():
-        if entry["object"]:
-            entry["problems"] += _FAULTS[entry["provider"]](entry["object"], beside[entry["provider"]])
+        cloud = registry.BY_NAME.get(entry["provider"])
+        if cloud and entry["object"]:
+            entry["problems"] += cloud.findings(entry["object"], beside[cloud.name])
         entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
-        entry["cloud_name"] = _NAMES[entry["provider"]](namespace, name) if entry["provider"] else ""
-        entry["project"] = text(entry["object"], "spec", "project") if entry["provider"] == "gke" else ""
+        entry["cloud_name"] = cloud.cluster_name(namespace, name) if cloud else ""
+        entry["project"] = text(entry["object"], "spec", "project")
         entry["replicas"] = replicas[label_value(name)]
     return dict(sorted(found.items()))
+
+
+def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str, str]]]:
+    """Return the ranges of addresses of clusters, as `clusters` returns these, by cloud: name, region and cidr."""
+    ranges: dict[str, list[dict[str, str]]] = {cloud.name: [] for cloud in registry.CLOUDS}
+    for name, entry in found.items():
+        cloud = registry.BY_NAME.get(entry["provider"])
+        if cloud and entry["object"]:
+            region = text(entry["object"], "spec", "region")
+            with contextlib.suppress(api.InvalidResource):
+                ranges[cloud.name] += [
+                    {"name": name, "region": region, "cidr": cidr} for cidr in cloud.ranges(entry["object"])
+                ]
+    return ranges
 
 
 def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Object]]:
@@ -95,10 +101,10 @@ def _by_kind(resources: Iterable[Object]) -> dict[str, dict[tuple[str, str], Obj
 
 
 def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[str]) -> dict[str, list[Object]]:
-    """The EKSClusters and GKEClusters by name, those of the fleet's own namespace first, without those that became of
-    an InferenceCluster which is there."""
+    """Return clusters of the kinds of clouds by name, those of the fleet's own namespace first, without those that
+    became of an InferenceCluster which is there."""
     found: dict[str, list[Object]] = {}
-    for kind in PROVIDERS:
+    for kind in registry.KINDS:
         for (__, name), value in sorted(known.get(kind, {}).items()):
             if not (is_composed(value) and name in sources):
                 found.setdefault(name, []).append(value)
@@ -110,21 +116,21 @@ def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[
 def _of_inference_cluster(cluster: Object, classes: Mapping[str, Object], beside: Sequence[Object]) -> dict[str, Any]:
     source = text(cluster, "spec", "cluster", "source")
     ref = Ref("InferenceCluster", "", text(cluster, "metadata", "name"))
-    kind = _SOURCES.get(source, "")
-    if not kind:
+    cloud = registry.BY_SOURCE.get(source)
+    if cloud is None:
         return _joined(cluster, source, ref, beside)
-    composed, problems = _composed(cluster, kind, classes, ref)
+    composed, problems = _composed(cluster, cloud.kind, classes, ref)
     for value in beside:
         problems.append(
             Problem(
-                f"becomes {kind} {SYSTEM_NAMESPACE}/{ref.name}, and {_ref(value)} is written beside it",
+                f"becomes {cloud.kind} {SYSTEM_NAMESPACE}/{ref.name}, and {_ref(value)} is written beside it",
                 "spec.cluster.source",
                 hint="Remove one of the two: without the InferenceCluster, or with its source Existing and "
                 f"secretRef.name {kubeconfig_secret(ref.name)}, the cluster is made as it is written there",
                 ref=ref,
             )
         )
-    return {"source": source, "provider": PROVIDERS[kind], "object": composed, "problems": problems}
+    return {"source": source, "provider": cloud.name, "object": composed, "problems": problems}
 
 
 def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) -> dict[str, Any]:
@@ -150,7 +156,7 @@ def _joined(cluster: Object, source: str, ref: Ref, beside: Sequence[Object]) ->
 
 def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
     first = objects[0]
-    kind = text(first, "kind")
+    cloud = registry.BY_KIND[text(first, "kind")]
     problems = [
         Problem(
             f"{_ref(other)} has the same name, which has to be that of one cluster in the fleet",
@@ -170,15 +176,15 @@ def _of_objects(objects: Sequence[Object]) -> dict[str, Any]:
             )
         )
     return {
-        "source": next(source for source, its in _SOURCES.items() if its == kind),
-        "provider": PROVIDERS[kind],
+        "source": cloud.source,
+        "provider": cloud.name,
         "object": _cleaned(first),
         "problems": problems,
     }
 
 
 def _composed(cluster: Object, kind: str, classes: Mapping[str, Object], ref: Ref) -> tuple[Object, list[Problem]]:
-    """What an InferenceCluster becomes, or what is wrong with it, told at its pools."""
+    """Return what an InferenceCluster becomes, or what is wrong with it, at its pools."""
     plain = {key: value for key, value in cluster.items() if key != "status"}
     try:
         # What is on a control cluster may be older than its rules.
@@ -216,7 +222,7 @@ def _of_pools(cluster: api.InferenceCluster, classes: Mapping[str, api.Inference
 
 
 def _cleaned(value: Object) -> Object:
-    """What somebody asked for, without what others say of it."""
+    """Return what the user wrote, without what others say of it."""
     metadata = {key: deepcopy(value["metadata"][key]) for key in _METADATA if value["metadata"].get(key)}
     return {
         "apiVersion": value["apiVersion"],

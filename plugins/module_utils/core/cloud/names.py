@@ -8,5 +8,5 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 
 
 def kubeconfig_secret(name: str) -> str:
-    """The name of the Secret with the kubeconfig, in the namespace of the EKSCluster or GKECluster."""
+    """The name of the Secret with the kubeconfig, in the namespace of the cluster's object."""
     return child_name(name, "kubeconfig")

@@ -1,24 +1,66 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What nodes of a pool carry, in whichever cloud they are."""
+"""Node pools in whichever cloud they are: what their nodes carry, and the pool that is added for controllers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import POOL_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL
 
 GPU_LABEL = "modelplane.ai/gpu"
 GPU_TAINT = ("nvidia.com/gpu", "true")
 """Key and value. It keeps off what does not claim a GPU; Kubernetes' effect is NoSchedule."""
 GPU = "GPU"
 SYSTEM = "System"
+_REPLICAS_OF_A_NODE = 12
+"""ModelReplicas that one node of the system pool has room for, beside controllers and gateway: each has pickers
+(two, of 100m and 256Mi), and a node has 4 CPUs and 16 GiB."""
+_LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
 
 
 def labels(pool: Mapping[str, Any]) -> dict[str, str]:
-    """The labels of the nodes of a pool (of an EKSCluster or a GKECluster, wire form)."""
+    """The labels of the nodes of a pool (wire form)."""
     found = {POOL_LABEL: str(pool["name"])}
     if pool["role"] == GPU:
         found[GPU_LABEL] = str(pool["gpu"]["acceleratorType"])
     return found
+
+
+def system_nodes(gpus: int) -> int:
+    """Return to how many nodes a system pool may grow beside so many GPUs, each of which may be a ModelReplica.
+
+    Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
+    """
+    most = _LEAST_SYSTEM_NODES
+    while most < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
+        most *= 2
+    return most
+
+
+def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
+    """Return the node pools (wire form) of a cloud cluster with a system pool before them, unless there is one.
+
+    `gpus` are those of all pools at their largest, for which the fleet may place replicas. Some clouds count for each
+    zone.
+    """
+    pools = [deepcopy(dict(pool)) for pool in node_pools]
+    if any(pool.get("role") == "System" for pool in pools):
+        return pools
+    taken = {pool["name"] for pool in pools}
+    numbered = (f"{SYSTEM_POOL}-{number}" for number in range(2, len(taken) + 3))
+    model = api.KINDS[kind]
+    machine = model.SYSTEM_MACHINE if issubclass(model, api.CloudCluster) else {}
+    system = {
+        "name": next(free for free in (SYSTEM_POOL, *numbered) if free not in taken),
+        "role": "System",
+        **machine,
+        "nodeCount": 1,
+        "minNodeCount": 1,
+        "maxNodeCount": system_nodes(gpus),
+    }
+    return [system, *pools]

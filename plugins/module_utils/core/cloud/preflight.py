@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What is told of a planned cluster before anything is made, in whichever cloud."""
+"""Report on a planned cluster before anything is created, in whichever cloud."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Line:
 
 def verdict(lines: Iterable[Line]) -> Verdict:
     """Lines as they came, each once."""
-    told = list(lines)
+    listed = list(lines)
     return Verdict(
-        tuple(dict.fromkeys(line.text for line in told if line.problem)),
-        tuple(dict.fromkeys(line.text for line in told if not line.problem)),
+        tuple(dict.fromkeys(line.text for line in listed if line.problem)),
+        tuple(dict.fromkeys(line.text for line in listed if not line.problem)),
     )
 
 

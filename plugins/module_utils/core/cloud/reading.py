@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What EKSClusters and GKEClusters say alike: who they are, and their pools with that of the controllers."""
+"""Fields of clusters of all clouds: their identity, and their pools with that of the controllers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import (
     CLUSTER_LABEL,
     MANAGED_BY,
@@ -31,12 +30,12 @@ class Cluster:
     region: str
     version: str
     composed: bool
-    """Whether this is what an InferenceCluster became, which the user writes."""
+    """True for what an InferenceCluster became, which the user writes."""
     pools: tuple[dict[str, Any], ...]
     order: tuple[str, ...]
 
     def path(self, pool: Mapping[str, Any]) -> str:
-        """Where the user wrote a pool: its place among those of the manifest."""
+        """Return where the user wrote a pool: its place among those of the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"
 
 
@@ -65,14 +64,14 @@ def parsed(kind: str, cluster: Mapping[str, Any]) -> Any:
 
 
 def is_composed(cluster: Mapping[str, Any]) -> bool:
-    """Whether an EKSCluster or GKECluster is what an InferenceCluster became; nobody else sets both labels."""
+    """Return whether a cluster in a cloud is what an InferenceCluster became; only that has both labels."""
     labels = (cluster.get("metadata") or {}).get("labels") or {}
     return labels.get(MANAGED_BY_LABEL) == MANAGED_BY and CLUSTER_LABEL in labels
 
 
 def pools_of(kind: str, composed: bool, written: list[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
     """The pools of a cluster (wire form, with defaults) with that of its controllers."""
-    added = with_system_pool(kind, [pool for pool in written if pool["role"] != pools.SYSTEM])[0]
+    added = pools.with_system_pool(kind, [pool for pool in written if pool["role"] != pools.SYSTEM])[0]
     # An earlier release may have composed another largest size.
     machine = {field: value for field, value in added.items() if field != "maxNodeCount"}
     if not any(pool["role"] == pools.SYSTEM for pool in written):

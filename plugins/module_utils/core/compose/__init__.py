@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What placements become: ModelReplicas, ModelEndpoints, and the Kubernetes objects on workload clusters.
+"""Composition of placements: ModelReplicas, ModelEndpoints, and the Kubernetes objects on workload clusters.
 
-Values in, values out: resources come and objects go in their wire form, as plain dicts. `replica.py` and `endpoint.py`
-compose for the fleet, `workload_cluster.py` puts together what the other files compose for a workload cluster.
+Functions take resources as models and return Kubernetes objects in their wire format, as plain dicts. `replica.py` and
+`endpoint.py` compose resources of the fleet, `workload_cluster.py` assembles all objects of a replica on its cluster.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What keeps pods serving when a node fails or is drained."""
+"""Topology spread constraints and disruption budgets, which keep pods serving when a node fails or is drained."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 
 
 def spread_over_nodes(selector: Mapping[str, str]) -> dict[str, Any]:
-    """A topologySpreadConstraint: one pod per node where there are two nodes; on a cluster with one node both start."""
+    """Return a topologySpreadConstraint that prefers one pod per node and still starts all pods on a single node."""
     return {
         "maxSkew": 1,
         "topologyKey": constants.HOSTNAME_LABEL,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": dict(selector)},
-        # Pods of the revision that is on its way out do not count.
+        # Pods of the revision that is being replaced do not count.
         "matchLabelKeys": ["pod-template-hash"],
     }
 
 
 def disruption_budget(metadata: Mapping[str, Any], selector: Mapping[str, str]) -> dict[str, Any]:
-    """One healthy pod at a time may be evicted; one that is not ready anyway never holds up a node's drain."""
+    """Return a PodDisruptionBudget: one healthy pod at a time may be evicted, pods that are not ready at any time."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelEndpoint: the Service by which the control gateway reaches a backend, and what goes with it."""
+"""Objects of a ModelEndpoint: the Service through which the control gateway reaches a backend, its slice, its TLS."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.egre
     egress_name,
     egress_objects,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend, backend_of
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.slices import manual_slice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import (
     HTTP,
     InvalidUrl,
     Target,
     parse_url,
-    url_fault,
+    url_finding,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend, backend_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 _HTTPS_PORT = 443
 
 
 def endpoint_finding(endpoint: api.ModelEndpoint) -> str:
-    """Return why no request can be sent to a ModelEndpoint, "" when nothing is known to be in the way."""
+    """Return the reason why requests cannot be sent to a ModelEndpoint, "" when there is none."""
     tls = endpoint.spec.tls
     try:
         target = parse_url(endpoint.spec.url)
@@ -47,10 +47,10 @@ def endpoint_finding(endpoint: api.ModelEndpoint) -> str:
 
 
 def backend_name(name: str, *, egress: bool = False) -> str:
-    """Return the name of the Service by which the gateway reaches the ModelEndpoint of this name.
+    """Return the name of the Service through which the gateway reaches the ModelEndpoint of this name.
 
-    `egress` is the Service of an endpoint with a credential, which is another one, so that a route changes from one
-    to the other at once.
+    `egress` selects the Service of an endpoint with a credential. It has another name, so that a route switches from
+    one Service to the other in a single update.
     """
     return egress_name(name) if egress else names.child_name(names.object_prefix(name), "endpoint")
 
@@ -63,9 +63,9 @@ def backend_reference(endpoint: api.ModelEndpoint) -> tuple[str, int]:
 
 
 def backend_host(endpoint: api.ModelEndpoint) -> str:
-    """Return the host name that the gateway writes into requests, "" to leave what the client sent.
+    """Return the Host that the gateway writes into requests, "" to keep the one that the client sent.
 
-    Providers serve many names at one address and refuse others. An egress proxy writes the Host by itself.
+    Providers serve many names at one address and refuse others. An egress proxy sets the Host itself.
     """
     target = parse_url(endpoint.spec.url)
     return target.host if target.named and not endpoint.spec.credential else ""
@@ -76,7 +76,7 @@ def endpoint_objects(
 ) -> tuple[Object, ...]:
     """Return the objects of a ModelEndpoint, none when it is not valid.
 
-    `gateway` is the proxy that will use them, by default the default one. A DNS name goes into an EndpointSlice, as
+    `gateway` is the proxy that uses them; without it, the default proxy. A DNS name goes into an EndpointSlice, because
     gateways refuse Services of type ExternalName.
     """
     if endpoint_finding(endpoint):
@@ -99,14 +99,14 @@ def endpoint_objects(
 def _service_port(target: Target) -> dict[str, Any]:
     port: dict[str, Any] = {"port": target.port, "protocol": "TCP"}
     if target.scheme == HTTP and target.port == _HTTPS_PORT:
-        # Without it gateways take port 443 for TLS.
+        # Otherwise gateways assume TLS on port 443.
         port["appProtocol"] = HTTP
     return port
 
 
 def _tls_policy(tls: EndpointTLS | None, target: Target, metadata: Mapping[str, Any]) -> Object:
-    """Return the policy of TLS from the gateway to the Service: the name is sent (SNI), and the certificate has to have
-    it."""
+    """Return the policy for TLS from the gateway to the Service: the name is sent as SNI and has to be in the
+    certificate."""
     validation: dict[str, Any] = {"hostname": (tls.server_name if tls else None) or target.host}
     if tls and tls.ca_certificate_ref:
         validation["caCertificateRefs"] = [
@@ -131,5 +131,5 @@ __all__ = [
     "backend_reference",
     "endpoint_finding",
     "endpoint_objects",
-    "url_fault",
+    "url_finding",
 ]

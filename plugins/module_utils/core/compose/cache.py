@@ -32,22 +32,23 @@ __all__ = [
 ]
 
 ARTIFACT_ANNOTATION = "modelplane.ai/artifact"
-"""On claims what they hold, on hydration Jobs what they download, so that nothing is taken for something else."""
+"""On PersistentVolumeClaims: the artifact that they hold; on hydration Jobs: the artifact that they download."""
 SECRET_ANNOTATION = "modelplane.ai/auth-secret"
-"""On hydration Jobs: the name of the Secret on the control cluster that their token comes from."""
+"""On hydration Jobs: name of the Secret on the control cluster that contains their token."""
 DEFAULT_TOKEN_KEY = "HF_TOKEN"
 DEFAULT_REVISION = "main"
 
 _FINISHED_JOB_SECONDS = 180
-"""How long a finished Job stays: longer than it takes to observe it, or its success would be missed."""
+"""Time to live of a finished Job: long enough for a run to observe its success."""
 _DIGEST_DIGITS = 10
 
 
 @dataclass(frozen=True)
 class SecretCopy:
-    """A value that whoever applies copies from the control cluster to a workload cluster; it is never built.
+    """Value of a Secret to copy from the control cluster to a workload cluster when objects are applied.
 
-    `source_*` say where it is on the control cluster, the others where it has to be on the workload cluster.
+    It is never in the build folder. `source_*` locate it on the control cluster, the other fields on the workload
+    cluster.
     """
 
     source_namespace: str
@@ -59,7 +60,7 @@ class SecretCopy:
 
 
 def artifact(cache: api.ModelCache) -> str:
-    """Return what the volume of a ModelCache has to hold: `<repo>@<revision or main>@<layout>`."""
+    """Return the identity of the artifact in the volume of a ModelCache: `<repo>@<revision or main>@<layout>`."""
     source = _source(cache)
     return f"{source.repo}@{source.revision or DEFAULT_REVISION}@{source.layout}"
 
@@ -72,28 +73,30 @@ def _source(cache: api.ModelCache) -> HuggingFace:
 
 
 def volume_id(cache: api.ModelCache) -> str:
-    """Return what tells the volumes of a ModelCache apart when its artifact is edited: a digest of the artifact.
+    """Return the ID of the volume for the current artifact of a ModelCache: a digest of the artifact.
 
-    The first volume of a cache has none: its names are those of the reference implementation.
+    The first volume of a cache has no ID: its names are those of the reference implementation.
     """
     return sha256(artifact(cache).encode()).hexdigest()[:_DIGEST_DIGITS]
 
 
 def job_name(namespace: str, cache: str, volume: str = "") -> str:
-    """Return the name of the Job that fills a volume of a ModelCache, where its end is observed."""
+    """Return the name of the Job that fills a volume of a ModelCache, for clusters where Jobs are observed."""
     return names.child_name("modelcache", namespace, cache, "hydrate", *filter(None, [volume]))
 
 
 def job_claim(job: Mapping[str, Any]) -> str:
-    """Return the name of the claim that a hydration Job of an earlier run fills, "" where that does not tell."""
+    """Return the name of the claim that a hydration Job of an earlier run fills, "" when the Job mounts none."""
     volumes = entries(job, "spec", "template", "spec", "volumes")
     claims = (text(volume, "persistentVolumeClaim", "claimName") for volume in volumes)
     return next(filter(None, claims), "")
 
 
 def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
-    """Return the token that a hydration Job of an earlier run reads, for when its ModelCache of this namespace cannot
-    tell any more."""
+    """Return the token that a hydration Job of an earlier run reads, for Jobs whose ModelCache is no longer readable.
+
+    `namespace` is that of the ModelCache.
+    """
     secret = text(job, "metadata", "annotations", SECRET_ANNOTATION)
     for container in entries(job, "spec", "template", "spec", "containers")[:1]:
         for variable in entries(container, "env"):
@@ -105,8 +108,7 @@ def token_copy_of(job: Mapping[str, Any], namespace: str) -> SecretCopy | None:
 
 
 def token_copy(cache: api.ModelCache) -> SecretCopy | None:
-    """Return the Hugging Face token that the hydration Job reads, for as long as there is one; None when no token is
-    set."""
+    """Return the Hugging Face token that the hydration Job reads, None when the ModelCache sets no token."""
     secret = _source(cache).auth_secret
     if not secret:
         return None
@@ -128,13 +130,12 @@ def cache_objects(
 ) -> tuple[Object, ...]:
     """Return the Namespace and the claim of a ModelCache on one cluster, and with `hydrate` the Job.
 
-    `volume` is which of the cache's volumes it is. `least_gib`: the size that the claim has already, in GiB, below
-    which it is never asked for, as Kubernetes refuses to make a claim smaller.
+    `volume` is the ID of the volume. `least_gib` is the size that the claim already has, in GiB: Kubernetes refuses to
+    shrink a claim, so the request is never smaller.
 
-    `settled`: the Job is observed and then deleted. It may then remove itself some time after its end, and has to be
-    replaced when it changes, as Kubernetes does not let a Job's pods be changed. Otherwise it stays for ever, since a
-    tool that applies a folder again and again would start it again and again, and its name changes with what it does,
-    so that it never has to be changed.
+    `settled`: runs observe the Job and then delete it. It gets a TTL, and is replaced when it changes, because the pod
+    template of a Job is immutable. Otherwise it has no TTL, since a tool that applies the folder repeatedly would
+    start it each time, and its name contains a digest of its pod template, so that it is never updated in place.
     """
     objects = [workload_namespace(cache.namespace), _claim(cache, storage_class, volume, least_gib)]
     if hydrate:
@@ -171,7 +172,7 @@ def _job(cache: api.ModelCache, settled: bool, options: Options, volume: str) ->
         "metadata": {"labels": _identity_labels(cache)},
         "spec": pod_spec(claim_name(cache.namespace, cache.name, volume), options.hydration_image, env, token),
     }
-    # Not while a pod before still writes.
+    # A new pod starts only after its predecessor has stopped writing.
     spec: dict[str, Any] = {"backoffLimit": 3, "podReplacementPolicy": "Failed"}
     if settled:
         spec["ttlSecondsAfterFinished"] = _FINISHED_JOB_SECONDS

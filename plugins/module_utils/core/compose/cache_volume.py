@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The volume of a ModelCache on a cluster, as the Job that fills it and the pods that read it agree on it."""
+"""Volume of a ModelCache on a cluster: names and layout shared by the Job that fills it and the pods that read it."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import child_name
 
 FOLDER: Layout = "Folder"
-"""The repository's files lie in the root of the volume; engines take the path of the mount as their model."""
+"""The repository's files are in the root of the volume; engines get the mount path as their model."""
 HUB_CACHE: Layout = "HubCache"
-"""The volume is a Hugging Face cache; engines name the repository and find it there without a network."""
+"""The volume is a Hugging Face cache; engines name the repository and load it from there without a network."""
 
 HUB_FOLDER = "hub"
-"""Where a Hugging Face cache keeps repositories, below HF_HOME (huggingface_hub, "Environment variables")."""
+"""Folder of repositories in a Hugging Face cache, below HF_HOME (huggingface_hub, "Environment variables")."""
 
 _VOLUME = "model-cache"
 
 
 def claim_name(namespace: str, cache: str, volume: str = "") -> str:
-    """The name of a PersistentVolumeClaim of a ModelCache: of its first one, or with `volume` of that for another
-    artifact (see `cache.volume_id`)."""
+    """Return the name of a PersistentVolumeClaim of a ModelCache: of the first one, or of the one with the ID `volume`
+    (see `cache.volume_id`)."""
     return child_name("modelcache", namespace, cache, *filter(None, [volume]))
 
 
 @dataclass(frozen=True)
 class CacheMount:
-    """The volume as an engine's pod sees it."""
+    """Mount of the volume in the pod of an engine."""
 
     claim: str
     layout: Layout = FOLDER
@@ -55,7 +55,7 @@ class CacheMount:
         return {"name": _VOLUME, "mountPath": constants.MODEL_CACHE_PATH}
 
     def env(self) -> list[dict[str, Any]]:
-        """Variables by which engines look for repositories in the volume, and nowhere else."""
+        """Return the variables that make engines load repositories from the volume only."""
         if self.is_model:
             return []
         return [

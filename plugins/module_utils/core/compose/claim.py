@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ResourceClaimTemplates: the devices that each pod of a member claims (resource.k8s.io/v1, KEP-4381)."""
+"""ResourceClaimTemplates: devices that each pod of a member claims (resource.k8s.io/v1, KEP-4381)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.memb
 
 
 def claim_template(member: Member) -> dict[str, Any]:
-    """Return the ResourceClaimTemplate of a member: one request for each device request, in order, CEL as written, and
-    the constraints on them."""
+    """Return the ResourceClaimTemplate of a member: its device requests in order, with unchanged CEL, and their
+    constraints."""
     devices: dict[str, Any] = {"requests": [_request(each) for each in member.device_requests]}
     if member.device_constraints:
         devices["constraints"] = [api.wire(constraint) for constraint in member.device_constraints]

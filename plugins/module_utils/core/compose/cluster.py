@@ -1,78 +1,58 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of an InferenceCluster on the control cluster, and what it publishes of its pools.
+"""Objects of an InferenceCluster on the control cluster, and its published pools.
 
-A cluster that is to be built becomes an EKSCluster or a GKECluster; each cluster that can be logged in to gets a
+A cluster to provision is composed into an object of the kind of its cloud; each cluster with credentials gets a
 ServingStack. Names and fields are those of the reference implementation, Modelplane v0.3.1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.device import PublishedDevice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import (
-    EKSProvisioning,
-    GKEProvisioning,
-)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import (
-    EKSSource,
     ExistingCluster,
-    GKESource,
     GPUPool,
     NodePool,
     PublishedFabric,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-SYSTEM_POOL = "system"
-
-_STORAGE_CLASSES = {
-    "EKS": "modelplane-rwx-efs",
-    "GKE": "modelplane-rwx",
-    "AKS": "modelplane-rwx-fs",
-    "Nebius": "modelplane-rwx-fs",
-}
-"""Of the RWX storage that comes with a cluster. Vultr has none that nodes with GPUs can use."""
-_GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
-"""Where GKE's driver installer puts the NVIDIA driver on Container-Optimized OS, whose root is read-only."""
-_GKE_SETTINGS = {camel(name): field.default for name, field in GKEClusterSettings.model_fields.items()}
-"""Fields with their defaults that a GKE source and a GKECluster both have."""
-# The field that names a machine, and the machine of the system pool, which runs the controllers of the serving stack.
-_MACHINES = {"EKS": ("instanceType", "m6i.xlarge"), "GKE": ("machineType", "e2-standard-4")}
-_REPLICAS_OF_A_NODE = 12
-"""How many ModelReplicas one node of the system pool has room for, beside controllers and gateway: each brings pickers
-(two, of 100m and 256Mi), and a node has 4 CPUs and 16 GiB."""
-_LEAST_SYSTEM_NODES, _MOST_SYSTEM_NODES = 2, 256
+_OTHER_STORAGE_CLASSES = {"AKS": "modelplane-rwx-fs", "Nebius": "modelplane-rwx-fs"}
+"""StorageClasses of the RWX storage of clusters from sources that this collection does not provision. Vultr has none
+that GPU nodes can use."""
 
 
 class InvalidPool(Exception):  # noqa: N818
-    """The pools of a cluster cannot be built: what is wrong with which."""
+    """Pool of a cluster that cannot be provisioned, with the reason."""
 
 
 def provider_config_name(cluster_name: str) -> str:
-    """The name of the handle by which a cluster's objects are reached, published in its status."""
+    """Return the name of the provider config of a cluster, published in its status."""
     return names.child_name(cluster_name, "cluster-kubeconfig")
 
 
 def storage_class(cluster: api.InferenceCluster) -> str:
-    """Return the StorageClass for weights on a cluster: what its status says, else what its source comes with; empty
-    when there is none. On a cluster of the user's own, the manifest says it.
-    """
+    """Return the StorageClass for weights on a cluster: that of its status, else the default of its source, else "".
+    That of an Existing cluster is in its manifest."""
     source = cluster.spec.cluster
     own = source.existing.cache if source.source == "Existing" and source.existing else None
     if own and own.storage_class_name:
         return own.storage_class_name
     published = cluster.status.cache if cluster.status else None
-    return (published.storage_class_name if published else None) or _STORAGE_CLASSES.get(source.source, "")
+    if published and published.storage_class_name:
+        return published.storage_class_name
+    cloud = registry.BY_SOURCE.get(source.source)
+    return cloud.storage_class if cloud else _OTHER_STORAGE_CLASSES.get(source.source, "")
 
 
 def published_pools(
@@ -82,9 +62,9 @@ def published_pools(
 ) -> list[GPUPool]:
     """Return `status.gpuPools` of an InferenceCluster; `classes` are InferenceClasses by name.
 
-    `nodes` is what a pool may grow to, `observedNodes` what was observed, absent where the cluster was not
-    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device that selectors can ask for. A
-    pool whose class is missing keeps what was published of it before: it is not known to have changed.
+    `nodes` is the maximum size of a pool, `observedNodes` the observed one, absent when the cluster was not observed
+    (`observed_nodes` is None). A fabric is published as a field and as a Synthetic device for selectors. A pool whose
+    class is missing keeps its previous entry.
     """
     before = {pool.name: pool for pool in (cluster.status.gpu_pools if cluster.status else None) or ()}
     pools = []
@@ -121,62 +101,22 @@ def _named(kind: str, name: str) -> dict[str, str]:
 def cluster_objects(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceClass]) -> tuple[Object, ...]:
     """Return the objects of an InferenceCluster on the control cluster, in the namespace modelplane-system.
 
-    Raises InvalidPool when a pool that is to be built cannot be. Nothing is composed for a cluster of a source that
-    is not built here, as it is not known which Secret logs in to it.
+    Raises InvalidPool for a pool that cannot be provisioned. Nothing is composed for a cluster of a source that is not
+    supported, as the Secret with its credentials is not known.
     """
-    source = cluster.spec.cluster.source
-    block = _block(cluster)
-    secrets = _secrets(cluster)
+    cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
+    secrets = _secrets(cluster, cloud)
     objects = []
-    if block is not None:
-        objects.append(_cloud_cluster(cluster, block, classes))
+    block = registry.block_of(cluster.spec.cluster)
+    if cloud is not None and block is not None:
+        objects.append(_cloud_cluster(cluster, cloud, block, classes))
     if secrets:
         spec: dict[str, Any] = {"secrets": secrets}
-        if source == "GKE":
-            spec["nvidiaDriverRoot"] = _GKE_DRIVER_ROOT
+        if cloud is not None and cloud.platform.driver_root != "/":
+            spec["nvidiaDriverRoot"] = cloud.platform.driver_root
         name = names.child_name(cluster.name, "serving-stack")
         objects.append(_object(cluster, "ServingStack", name, spec))
     return tuple(objects)
-
-
-def system_nodes(gpus: int) -> int:
-    """Return to how many nodes a system pool may grow beside so many GPUs, each of which may be a ModelReplica.
-
-    Doubled, so that an edit of a pool seldom changes it. The autoscaler adds a node only for pods that have no room.
-    """
-    most = _LEAST_SYSTEM_NODES
-    while most < min(gpus / _REPLICAS_OF_A_NODE, _MOST_SYSTEM_NODES):
-        most *= 2
-    return most
-
-
-def with_system_pool(kind: str, node_pools: Sequence[Mapping[str, Any]], gpus: int = 0) -> list[dict[str, Any]]:
-    """Return the node pools (wire form) of a cloud cluster with a system pool before them, unless there is one.
-
-    `gpus` are those of all pools at their largest, for which the fleet may place replicas. On GKE all numbers are for
-    each zone.
-    """
-    pools = [deepcopy(dict(pool)) for pool in node_pools]
-    if any(pool.get("role") == "System" for pool in pools):
-        return pools
-    taken = {pool["name"] for pool in pools}
-    numbered = (f"{SYSTEM_POOL}-{number}" for number in range(2, len(taken) + 3))
-    field, machine = _MACHINES[kind.removesuffix("Cluster")]
-    system = {
-        "name": next(free for free in (SYSTEM_POOL, *numbered) if free not in taken),
-        "role": "System",
-        field: machine,
-        "nodeCount": 1,
-        "minNodeCount": 1,
-        "maxNodeCount": system_nodes(gpus),
-    }
-    return [system, *pools]
-
-
-def _block(cluster: api.InferenceCluster) -> GKESource | EKSSource | None:
-    """Return where a cluster is to be built; None for one that is not built here."""
-    source = cluster.spec.cluster
-    return source.gke if source.source == "GKE" else source.eks if source.source == "EKS" else None
 
 
 def _devices(pool: NodePool, inference_class: api.InferenceClass) -> list[PublishedDevice]:
@@ -186,43 +126,27 @@ def _devices(pool: NodePool, inference_class: api.InferenceClass) -> list[Publis
 
 
 def _cloud_cluster(
-    cluster: api.InferenceCluster, block: GKESource | EKSSource, classes: Mapping[str, api.InferenceClass]
+    cluster: api.InferenceCluster, cloud: Cloud, block: Any, classes: Mapping[str, api.InferenceClass]
 ) -> Object:
-    kind = f"{cluster.spec.cluster.source}Cluster"
-    pools = [_cloud_pool(block, pool, classes) for pool in cluster.spec.node_pools or ()]
-    spec: dict[str, Any] = {
-        "region": block.region,
-        **({"project": block.project} if isinstance(block, GKESource) and block.project else {}),
-        "kubernetesVersion": block.kubernetes_version,
-        **({"credentials": api.wire(block.credentials)} if block.credentials else {}),
-    }
-    if isinstance(block, GKESource):
-        spec |= _gke_settings(block)
+    node_pools = cluster.spec.node_pools or ()
+    provisioning = [_provisioning(cloud, pool.class_name, classes) for pool in node_pools]
+    pools = [_cloud_pool(cloud, pool, found) for pool, found in zip(node_pools, provisioning, strict=True)]
+    spec = cloud.cluster_fields(block)
     gpus = sum(
-        composed["maxNodeCount"] * _provisioning(block, pool.class_name, classes).accelerator.count
-        for composed, pool in zip(pools, cluster.spec.node_pools or (), strict=True)
+        composed["maxNodeCount"] * found.accelerator.count for composed, found in zip(pools, provisioning, strict=True)
     )
-    spec["nodePools"] = with_system_pool(kind, pools, gpus)
-    composed = _object(cluster, kind, cluster.name, spec)
+    spec["nodePools"] = with_system_pool(cloud.kind, pools, gpus)
+    composed = _object(cluster, cloud.kind, cluster.name, spec)
     try:
         api.parse(composed)
     except api.InvalidResource as error:
-        raise InvalidPool(_message(kind, spec, error)) from error
+        raise InvalidPool(_message(cloud.kind, spec, error)) from error
     return composed
 
 
 def _message(kind: str, spec: Mapping[str, Any], error: api.InvalidResource) -> str:
-    """Return what is wrong with what was composed, in words of the manifest: a class or a pool asks for what no cloud
-    has."""
+    """Return the errors of a composed cluster with the names of pools in the manifest."""
     return f"{kind} cannot be composed: {'; '.join(_problem_message(spec, problem) for problem in error.problems)}"
-
-
-def _gke_settings(block: GKESource) -> dict[str, Any]:
-    """Return the settings of a GKE source that differ from their defaults."""
-    values = api.wire(block)
-    return {
-        field: values[field] for field, default in _GKE_SETTINGS.items() if field in values and values[field] != default
-    }
 
 
 def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
@@ -235,64 +159,43 @@ def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
     return f"{place} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
 
 
-def _cloud_pool(
-    block: GKESource | EKSSource, pool: NodePool, classes: Mapping[str, api.InferenceClass]
-) -> dict[str, Any]:
-    """Return a GPU pool for the cloud. One without limits has a fixed size; one with a maximum alone never shrinks
-    below its size at the start."""
-    provisioning = _provisioning(block, pool.class_name, classes)
+def _cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
+    """Return a GPU pool for the cloud. A pool without limits has a fixed size; one with only a maximum never shrinks
+    below its initial size."""
     least = pool.node_count if pool.min_node_count is None else pool.min_node_count
     nodes = max(pool.node_count, least)
-    if isinstance(provisioning, GKEProvisioning):
-        machine = {"machineType": provisioning.machine_type}
-    else:
-        machine = {"instanceType": provisioning.instance_type}
-    composed: dict[str, Any] = {
-        "name": pool.name,
-        "role": "GPU",
-        **machine,
+    sizes = {
         "diskSizeGb": provisioning.disk_size_gb,
         # A cloud refuses a pool that starts below its minimum.
         "nodeCount": nodes,
         "minNodeCount": least,
         "maxNodeCount": nodes if pool.max_node_count is None else pool.max_node_count,
     }
-    gpu: dict[str, Any] = {"acceleratorType": provisioning.accelerator.type}
-    composed |= {"gpu": gpu, "zones": list(pool.zones or ())}
-    if isinstance(provisioning, GKEProvisioning):
-        gpu["acceleratorCount"] = provisioning.accelerator.count
-        return composed | (api.wire(pool.gke, set_only=True) if pool.gke else {})
-    if pool.capacity_block:
-        composed["capacityBlock"] = api.wire(pool.capacity_block)
-    if pool.fabric and pool.fabric.type == "EFA":
-        composed["fabric"] = "EFA"
-    return composed
+    return cloud.node_pool(pool, provisioning, sizes)
 
 
-def _provisioning(
-    block: GKESource | EKSSource, class_name: str, classes: Mapping[str, api.InferenceClass]
-) -> GKEProvisioning | EKSProvisioning:
+def _provisioning(cloud: Cloud, class_name: str, classes: Mapping[str, api.InferenceClass]) -> Any:
+    """Return the block of an InferenceClass for the cloud."""
     if class_name not in classes:
         raise InvalidPool(f"InferenceClass {class_name} does not exist")
     provisioning = classes[class_name].spec.provisioning
-    is_gke = isinstance(block, GKESource)
-    found = (provisioning.gke if is_gke else provisioning.eks) if provisioning else None
+    found = getattr(provisioning, cloud.name) if provisioning else None
     if found is None:
-        raise InvalidPool(f"InferenceClass {class_name} has no {'GKE' if is_gke else 'EKS'} provisioning block")
+        raise InvalidPool(f"InferenceClass {class_name} has no {cloud.source} provisioning block")
     return found
 
 
-def _secrets(cluster: api.InferenceCluster) -> list[dict[str, Any]]:
-    """Return how to log in to a cluster: the Secrets that its building makes, or those that the user made."""
+def _secrets(cluster: api.InferenceCluster, cloud: Cloud | None) -> list[dict[str, Any]]:
+    """Return the Secrets with the credentials of a cluster, which its provisioning or the user creates."""
     source = cluster.spec.cluster
     if source.source == "Existing" and source.existing:
         return list(_existing_secrets(source.existing))
-    if source.source not in _MACHINES:
+    if cloud is None:
         return []
     secrets = [{"type": "Kubeconfig", "name": names.child_name(cluster.name, "kubeconfig"), "key": "kubeconfig"}]
-    if source.source == "GKE":
-        key = names.child_name(cluster.name, "sa-key")
-        secrets.append({"type": "GoogleApplicationCredentials", "name": key, "key": "private_key"})
+    if cloud.identity:
+        name = names.child_name(cluster.name, cloud.identity.suffix)
+        secrets.append({"type": cloud.identity.type, "name": name, "key": cloud.identity.key})
     return secrets
 
 

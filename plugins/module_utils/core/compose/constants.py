@@ -1,42 +1,43 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Fixed values of composed objects that more than one file uses: labels, ports, paths, images, gateways."""
+"""Constants of composed objects that several files use: labels, ports, paths, images, gateways."""
 
 from __future__ import annotations
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL as POOL_LABEL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE as SYSTEM_NAMESPACE
+
 SERVING_LABEL = "modelplane.ai/serving"
-"""On pods that answer the API: Standalone pods and gang leaders, never gang workers."""
+"""On pods that serve the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"
-"""On pods of engines that are no gangs: the Deployment of their engine."""
+"""On pods of engines without gangs: the Deployment of their engine."""
 LWS_ROLE_LABEL = "modelplane.ai/lws-role"
 GANG_LABEL = "modelplane.ai/gang"
-"""On pods of a gang that claim devices: its LeaderWorkerSet."""
+"""On pods of a gang that claim devices: the name of its LeaderWorkerSet."""
 ENGINE_TYPE_LABEL = "llm-d.ai/engine-type"
-"""On pods that answer the API, for the picker: what engine it is."""
+"""On pods that serve the API: the type of the engine, for the picker."""
 PICKER_LABEL = "modelplane.ai/picker"
-"""On pods of pickers: the replica that they are of."""
+"""On pods of pickers: their replica."""
 LWS_GROUP_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
-"""Set on every pod of a LeaderWorkerSet by its controller."""
+"""On every pod of a LeaderWorkerSet, set by its controller: the index of its group."""
 LWS_NAME_LABEL = "leaderworkerset.sigs.k8s.io/name"
-"""The same: the name of the LeaderWorkerSet."""
+"""On every pod of a LeaderWorkerSet, set by its controller: the name of the LeaderWorkerSet."""
 HOSTNAME_LABEL = "kubernetes.io/hostname"
-POOL_LABEL = "modelplane.ai/pool"
-"""On nodes: the name of the node pool, selected on by every engine pod."""
 APP_LABEL = "app"
 SPEC_HASH_ANNOTATION = "modelplane.ai/spec-hash"
-"""On Deployments and LeaderWorkerSets of a replica: which spec they were applied with."""
+"""On Deployments and LeaderWorkerSets of a replica: hash of the spec that was applied."""
 
 ENGINE_PORT = 8000
-"""Where a replica answers: the port of the engine API and the target port of the InferencePool."""
+"""Port of the engine API, and target port of the InferencePool."""
 DECODE_PORT = 8001
-"""Where a Decode engine listens behind its sidecar, which takes over ENGINE_PORT."""
+"""Port of a Decode engine behind its sidecar, which listens on ENGINE_PORT."""
 PICKER_PORT = 9002
 PICKER_HEALTH_PORT = 9003
 PICKER_METRICS_PORT = 9090
 HEALTH_PATH = "/health"
 
 STREAM_GRACE_SECONDS = 240
-"""How long a pod of a replica that is to go serves on, unless the fleet or a member says another time."""
+"""Time that a terminating pod of a replica keeps serving, unless the fleet or a member sets another one."""
 
 ENGINE_CONTAINER = "engine"
 MODEL_CACHE_PATH = "/mnt/models"
@@ -47,17 +48,15 @@ SIDECAR_IMAGE = "ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.9.0"
 HYDRATION_IMAGE = "docker.io/library/python:3.11-slim"
 EGRESS_IMAGE = "docker.io/envoyproxy/envoy:distroless-v1.40.0"
 
-SYSTEM_NAMESPACE = "modelplane-system"
-"""Of the fleet's own objects, on the control cluster and on workload clusters."""
 CONTROL_GATEWAY = "modelplane"
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUP = "inference.networking.k8s.io"
 WORKLOAD_GATEWAY = "inference-gateway"
 WORKLOAD_GATEWAY_NAMESPACE = SYSTEM_NAMESPACE
 GATEWAY_POD_NAMESPACES = ("envoy-gateway-system", SYSTEM_NAMESPACE)
-"""Where the pods of the workload gateway are: Envoy Gateway keeps them in its own namespace, others beside it."""
+"""Namespaces of the workload gateway's pods: Envoy Gateway runs them in its own, others in that of the Gateway."""
 METRICS_NAMESPACES = ("monitoring",)
-"""Where the serving stack has what scrapes metrics."""
+"""Namespaces from which the serving stack scrapes metrics."""
 
 STANDALONE = "Standalone"
 LEADER = "Leader"

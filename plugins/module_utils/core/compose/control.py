@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The metadata of objects on the control cluster."""
+"""Metadata of objects on the control cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def system_namespace() -> dict[str, Any]:
 def control_metadata(
     resource: api.Resource, owner_label: str, name: str, namespace: str | None = None
 ) -> dict[str, Any]:
-    """Return the metadata of an object in the namespace of the resource it is composed for, or in another one."""
+    """Return the metadata of an object, by default in the namespace of the resource that it is composed for."""
     return {
         "name": name,
         "namespace": resource.namespace if namespace is None else namespace,

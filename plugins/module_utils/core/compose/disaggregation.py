@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""PrefillDecode serving: one engine reads the prompt, another writes the answer, the KV cache moves by NIXL.
+"""PrefillDecode serving: one engine prefills the prompt, another decodes, and NIXL transfers the KV cache.
 
-The roles come from `phase`, never from an engine's name. Only pods that answer the API change: those of a Standalone
+Roles come from `phase`, never from an engine's name. Only the pods that serve the API change: those of a Standalone
 member or of a gang's leader.
 """
 
@@ -35,7 +35,7 @@ _SIDE_CHANNEL_ENV = (
     {"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     {"name": "VLLM_NIXL_SIDE_CHANNEL_PORT", "value": "5557"},
 )
-# Later sidecars know the port of the engine by another name.
+# Later versions of the sidecar have renamed the flag for the port of the engine.
 _RENAMED_FLAGS = {"model-server-port": "vllm-port"}
 
 
@@ -49,8 +49,8 @@ def disaggregate(
 ) -> None:
     """Turn the workload of an engine with a `phase` into its half of a PrefillDecode pair, in place.
 
-    `serving` is that of the ModelReplica; its `sidecar` wins over the composed image and flags. What only vLLM reads
-    (the variables of its NIXL side channel) is set for every engine: others have no use for it and ignore it.
+    `serving` is that of the ModelReplica; its `sidecar` overrides the composed image and flags. The variables of vLLM's
+    NIXL side channel are set for every engine: other engines ignore them.
     """
     member = serving_member(parts)
     template = serving_template(workload)
@@ -74,12 +74,12 @@ def disaggregate(
 
 
 def _sidecar(port: int, written: Sidecar | None, image: str) -> dict[str, Any]:
-    """Return the proxy in front of a Decode engine: it has the prompt read by the prefill pod the picker chose."""
+    """Return the proxy in front of a Decode engine, which sends the prompt to the prefill pod that the picker chose."""
     args = (
         "--secure-proxy=false",
         "--kv-connector=nixlv2",
         f"--vllm-port={port}",
-        # Of the same prefill pod: connections that it resets or refuses for a moment cost no request.
+        # Retries go to the same prefill pod, so that a connection which it resets or refuses fails no request.
         "--prefill-max-retries=2",
     )
     return {

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Egress proxies, which add the credential to requests for an endpoint outside of the fleet.
+"""Egress proxies, which add a credential to requests for an endpoint outside the fleet.
 
-Gateway API has no field for a credential that is in a Secret, and a value of a Secret is never in a composed object. So
-an endpoint with a credential has a proxy on the control cluster that mounts the Secret.
+Gateway API has no field for a credential in a Secret, and composed objects never contain values of Secrets. An endpoint
+with a credential therefore gets a proxy on the control cluster that mounts the Secret.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cont
     control_labels,
     control_metadata,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
     excluded_networks,
     inner_host,
@@ -33,33 +34,32 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.netw
     pods_of,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 EGRESS_PORT = 80
-"""Of the Service. The requests on it are plain http from gateway to proxy, inside of the cluster."""
+"""Port of the Service. Requests from the gateway to the proxy are plain HTTP inside the cluster."""
 
 _REPLICAS = 2
 _DNS_PORTS = (53, 5353)
-"""Of Services, and of the pods behind them on OpenShift."""
+"""Ports of DNS: of its Service, and of the pods behind it on OpenShift."""
 _PORT_NAME = "http"
 _CHECKSUM_ANNOTATION = "modelplane.ai/egress-config-checksum"
 _USER = 65532
-""""nonroot" of Envoy's distroless images."""
+"""User "nonroot" of Envoy's distroless images."""
 _STREAM_GRACE_SECONDS = 300
-"""How long a pod that is going serves on, so that token streams finish. Envoy itself stops at once when told to."""
+"""Time that a terminating pod keeps serving, so that token streams finish. Envoy itself stops at once on SIGTERM."""
 
 
 def egress_name(name: str) -> str:
-    """Return the name of all objects of the egress proxy of the ModelEndpoint of this name."""
+    """Return the name of the objects of the egress proxy of the ModelEndpoint of this name."""
     return names.child_name(names.object_prefix(name), "egress")
 
 
 def egress_objects(
     endpoint: api.ModelEndpoint, key: APIKey, target: Target, options: Options, gateway_namespace: str
 ) -> tuple[Object, ...]:
-    """Return the proxy of a ModelEndpoint with this key. Only pods of the gateway's namespace may use it."""
+    """Return the objects of the egress proxy of a ModelEndpoint. Only pods in the gateway's namespace may use it."""
     name = egress_name(endpoint.name)
     metadata = control_metadata(endpoint, names.ENDPOINT_LABEL, name)
     selector = {constants.APP_LABEL: name}
@@ -69,7 +69,7 @@ def egress_objects(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": files},
         _deployment(endpoint, key, metadata, selector, files, options),
         disruption_budget(metadata, selector),
-        # Who reaches the proxy uses the credential.
+        # Every client of the proxy uses the credential.
         network_policy(
             metadata,
             {"matchLabels": selector},
@@ -89,7 +89,7 @@ def _deployment(
     options: Options,
 ) -> Object:
     labels = control_labels(endpoint, names.ENDPOINT_LABEL)
-    # Pods carry no managed-by label: their controller manages them.
+    # Pods have no managed-by label: their controller manages them.
     del labels[names.MANAGED_BY_LABEL]
     checksum = sha256("".join(f"{name}\n{text}\n" for name, text in sorted(files.items())).encode()).hexdigest()
     return {
@@ -130,7 +130,7 @@ def _pod_spec(key: APIKey, authority: str, name: str, selector: Mapping[str, str
 
 
 def _authority(endpoint: api.ModelEndpoint) -> str:
-    """Return the name of the ConfigMap with the certificates of who may have signed the backend's; "" for none."""
+    """Return the name of the ConfigMap with the CA certificates for the backend; "" for the system's."""
     tls = endpoint.spec.tls
     return tls.ca_certificate_ref.name if tls and tls.ca_certificate_ref else ""
 
@@ -139,7 +139,7 @@ def _volumes(key: APIKey, authority: str, name: str) -> list[dict[str, Any]]:
     items = [{"key": key.secret_ref.key, "path": egress_config.KEY_FILE}]
     volumes: list[dict[str, Any]] = [
         {"name": "config", "configMap": {"name": name}},
-        # For the proxy's group only (0440). As folders they follow the Secret when it changes; a subPath would not.
+        # Mode 0440: for the proxy's group only. A mounted folder follows changes of the Secret; a subPath would not.
         {"name": "key", "secret": {"secretName": key.secret_ref.name, "items": items, "defaultMode": 0o440}},
     ]
     if authority:
@@ -157,12 +157,12 @@ def _container(authority: str, options: Options) -> dict[str, Any]:
         "name": "envoy",
         "image": options.egress_image,
         "args": [
-            # Envoy takes a value as an argument of its own only.
+            # Envoy accepts the value of a flag only as a separate argument.
             "--config-path",
             f"{egress_config.CONFIG_DIRECTORY}/{egress_config.BOOTSTRAP_FILE}",
             "--log-level",
             "warning",
-            # Threads; by default there is one per core of the node.
+            # Worker threads; the default is one per core of the node.
             "--concurrency",
             "2",
             "--disable-hot-restart",
@@ -187,8 +187,10 @@ def _container(authority: str, options: Options) -> dict[str, Any]:
 
 
 def _destinations(target: Target) -> list[dict[str, Any]] | None:
-    """The egress rules of the proxy: whatever the endpoint's name resolves to, it reaches no metadata service. None for
-    an endpoint inside, which somebody allowed: nobody knows its addresses."""
+    """Return the egress rules of the proxy, which exclude metadata services whatever the endpoint's name resolves to.
+
+    None for an allowed endpoint inside the cluster or cloud: its addresses are not known.
+    """
     if inner_host(target.host):
         return None
     outside = [
@@ -196,7 +198,7 @@ def _destinations(target: Target) -> list[dict[str, Any]] | None:
         for cidr, version in (("0.0.0.0/0", 4), ("::/0", 6))
     ]
     names = [{"port": port, "protocol": protocol} for port in _DNS_PORTS for protocol in ("UDP", "TCP")]
-    # Caches of names on nodes have addresses that are good on one link only.
+    # DNS caches on nodes have link-local addresses, so the DNS rule has no peers.
     return [{"to": outside}, {"ports": names}]
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The configuration of an egress proxy: an Envoy that adds a credential to requests for one endpoint."""
+"""Envoy configuration of an egress proxy, which adds a credential to requests for one endpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_endpoint import APIKey, EndpointTLS
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import Target
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import Target
 
 CONFIG_DIRECTORY = "/etc/egress/config"
 BOOTSTRAP_FILE = "envoy.yaml"
@@ -20,7 +20,7 @@ KEY_FILE = "key"
 CA_DIRECTORY = "/etc/egress/ca"
 CA_FILE = "ca.crt"
 SYSTEM_ROOTS = "/etc/ssl/certs/ca-certificates.crt"
-"""Of Envoy's images, as of all that follow Debian."""
+"""CA bundle in Envoy's images, at Debian's path."""
 
 LISTEN_PORT = 8080
 READY_PATH = "/.modelplane-egress-ready"
@@ -31,10 +31,10 @@ _AUTHORITIES = "authorities"
 _CLUSTER = "endpoint"
 _AUTHORIZATION = "authorization"
 _MAX_REQUESTS = 65536
-"""Envoy refuses more than 1,024 requests at a time by default; a stream of tokens is a request for minutes."""
+"""Envoy refuses more than 1,024 concurrent requests by default; a token stream is a request that lasts minutes."""
 
 _CALLERS_KEYS = (_AUTHORIZATION, "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key")
-"""Headers in which callers prove who they are, to the fleet."""
+"""Headers with credentials of callers for the fleet."""
 _HOPS = (
     "forwarded",
     "x-forwarded-for",
@@ -45,12 +45,12 @@ _HOPS = (
     "x-real-ip",
     "x-request-id",
 )
-"""Headers that tell of the network inside."""
+"""Headers that disclose the internal network."""
 
 
 @dataclass(frozen=True)
 class Credential:
-    """The header in which the endpoint expects its key: `prefix` and the key."""
+    """Header in which the endpoint expects its key: the value is `prefix` followed by the key."""
 
     header: str
     prefix: str
@@ -67,8 +67,8 @@ class Credential:
 def egress_config(key: APIKey, tls: EndpointTLS | None, target: Target) -> dict[str, dict[str, Any]]:
     """Return the files of the proxy of a ModelEndpoint with this key, by name.
 
-    The key is not among them: Envoy reads it from where the Secret is mounted, and again when it changes there. While
-    it has none it answers 401 itself.
+    The key is not in them: Envoy reads it from the mounted Secret, and again when that changes. Without a key Envoy
+    answers 401 itself.
     """
     files = {BOOTSTRAP_FILE: _bootstrap(Credential.of(key), target, tls), CREDENTIAL_FILE: _key_secret()}
     if target.tls:
@@ -77,7 +77,7 @@ def egress_config(key: APIKey, tls: EndpointTLS | None, target: Target) -> dict[
 
 
 def _bootstrap(credential: Credential, target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
-    # Envoy asks for a node before it reads secrets from files.
+    # Envoy requires a node before it reads secrets from files.
     return {
         "node": {"id": "egress", "cluster": "egress"},
         "static_resources": {"listeners": [_listener(credential, target)], "clusters": [_cluster(target, tls)]},
@@ -88,7 +88,7 @@ def _listener(credential: Credential, target: Target) -> dict[str, Any]:
     manager = {
         "@type": f"{_TYPE}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         "stat_prefix": "egress",
-        # Streams may pause and last for as long as the endpoint wants: 0s is no limit.
+        # Streams may pause and last without a limit: 0s turns the timeout off.
         "stream_idle_timeout": "0s",
         "request_timeout": "0s",
         "route_config": {"virtual_hosts": [_virtual_host(credential, target)]},
@@ -103,16 +103,16 @@ def _address(host: str, port: int) -> dict[str, Any]:
 
 
 def _virtual_host(credential: Credential, target: Target) -> dict[str, Any]:
-    """All requests to the endpoint, without what callers prove themselves with.
+    """Return the virtual host that routes all requests to the endpoint, without the credentials of callers.
 
-    These headers are removed after the credential is in its header, which it has overwritten and which stays.
+    Envoy removes headers after it has written the credential, whose own header is therefore kept.
     """
     removed = [name for name in (*_CALLERS_KEYS, *_HOPS) if name != credential.header.lower()]
     action = {"cluster": _CLUSTER, "timeout": "0s", "idle_timeout": "0s", "host_rewrite_literal": target.authority}
     return {
         "name": _CLUSTER,
         "domains": ["*"],
-        # The kubelet's probes pass the filter that adds the key like all requests: without a usable key they get 401.
+        # Probes of the kubelet pass the credential filter like all requests: without a usable key they get 401.
         "routes": [
             {"match": {"path": READY_PATH}, "direct_response": {"status": 200}},
             {"match": {"prefix": "/"}, "route": action},
@@ -173,13 +173,13 @@ def _cluster(target: Target, tls: EndpointTLS | None) -> dict[str, Any]:
 
 
 def _transport_socket(name: str) -> dict[str, Any]:
-    """TLS: the name is sent (SNI), and the certificate has to have it."""
+    """Return the TLS settings: the name is sent as SNI and has to be in the certificate."""
     san = {"san_type": "DNS", "matcher": {"exact": name}}
     context = {
         "@type": f"{_TYPE}.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
         "sni": name,
         "common_tls_context": {
-            # Clients stop at 1.2 by default.
+            # The default maximum of clients is 1.2.
             "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
             "combined_validation_context": {
                 "default_validation_context": {"match_typed_subject_alt_names": [san]},

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The ModelEndpoint of a replica: its URL through the gateway of its workload cluster."""
+"""ModelEndpoint of a replica: its URL through the gateway of its workload cluster."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def model_endpoint(replica: api.ModelReplica, gateway_url: str) -> api.ModelEndp
 
 
 def http_url(address: str) -> str:
-    """The URL of a gateway that takes plain HTTP on port 80 of an address: IPv4, IPv6 or a host name."""
+    """Return the URL of a gateway that serves plain HTTP on port 80 of an address: IPv4, IPv6 or a host name."""
     return f"http://{url_host(address)}"
 
 
 def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
-    """The URL by which endpoints reach a gateway with these listeners (Gateway API): plain HTTP where it takes it, else
-    HTTPS by a name. "" when it takes neither. Nothing is known of a gateway without listeners: it counts as HTTP.
+    """Return the URL at which endpoints reach a gateway with these listeners (Gateway API), "" when there is none.
 
-    Endpoints are called by their address, so a listener for HTTP that asks for a host name is none for them. A
-    certificate is checked by name, so one for HTTPS has to have a name, which has to lead to the gateway.
+    Plain HTTP is preferred to HTTPS. A gateway without listeners is assumed to serve HTTP. Endpoints are addressed by
+    IP address, so HTTP listeners with a host name are ignored. Certificates are verified by name, so an HTTPS listener
+    needs a host name, which has to resolve to the gateway.
     """
     listeners = list(listeners)
     plain = [each.get("port") for each in listeners if each.get("protocol") == "HTTP" and not each.get("hostname")]
@@ -59,12 +59,12 @@ def gateway_url(listeners: Iterable[Mapping[str, Any]], address: str) -> str:
 
 
 def path_prefix(namespace: str, replica: str) -> str:
-    """The path under which the gateway of a workload cluster serves a replica."""
+    """Return the path below which the gateway of a workload cluster serves a replica."""
     return f"/{namespace}/{replica}/"
 
 
 def url_host(address: str) -> str:
-    """The address as the host of a URL: IPv6 in brackets (RFC 3986, section 3.2.2)."""
+    """Return the address as the host of a URL: IPv6 in brackets (RFC 3986, section 3.2.2)."""
     bare = address.removeprefix("[").removesuffix("]")
     try:
         IPv6Address(bare)

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The command line of an engine: the server it starts, its port, its KV cache block size, its parallelism.
+"""Command line of an engine: its inference server, port, KV cache block size and parallelism.
 
-Flags are read from `args` and then from `command`. An element that is shell text, as in
+Flags are read from `args` and then from `command`. An element that is a shell script, as in
 `sh -c "exec vllm serve --port 8001"`, is split as a POSIX shell would split it. Nothing is expanded: a value such as
-`$(PORT)` is unknown here.
+`$(PORT)` is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_PORT = 65535
 _MAX_BLOCK_SIZE = 2**31 - 1
 _MAX_DIGITS = 10
 _COMMENT = re.compile(r"(?m)(?:^|(?<=\s))#.*$")
-# Variables that Kubernetes expands, and command substitutions: their parentheses end no command.
+# Variables that Kubernetes expands, and command substitutions: their parentheses do not end a command.
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)")
 _OPERATORS = frozenset("();<>|&")
 
@@ -33,14 +33,17 @@ _PIPELINE = "--pipeline-parallel-size"
 _DATA = "--data-parallel-size"
 _MOST_DEVICES = 64 * 64
 _ALL_ARGUMENTS = ("$@", "$*")
-# So often a script hands its arguments on; each time they are all looked at.
+# Limit on the number of "$@" in scripts: each is replaced by all arguments.
 _MOST_PASSED = 8
 
 
 @dataclass(frozen=True)
 class _Program:
-    """The flags of an inference server: by each spelling the axis that it sets, and those with which the axes alone do
-    not tell how many devices the server takes."""
+    """Flags of an inference server.
+
+    `axes` maps each spelling of a flag to the axis that it sets. With a flag in `unsure` the axes do not determine the
+    number of devices.
+    """
 
     axes: Mapping[str, str]
     unsure: frozenset[str]
@@ -75,13 +78,13 @@ _PROGRAMS: Mapping[str, _Program] = {
         frozenset({"--config"}),
     ),
 }
-# Its experts and its data-parallel attention are within the tensor-parallel group: they take no devices of their own.
+# SGLang's data-parallel attention runs within the tensor-parallel group: it uses no additional devices.
 _SGLANG_ATTENTION = "--enable-dp-attention"
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """Command line of a container. `variables` are the names of its environment."""
+    """Command line of a container. `variables` are the names of its environment variables."""
 
     command: Sequence[str] = ()
     args: Sequence[str] = ()
@@ -102,9 +105,9 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How many devices all pods of one copy of an engine take, by the axes that are written.
+    """Devices of all pods of one copy of an engine, according to the axes in its flags.
 
-    `axes` are the long names of flags of vLLM with their values; `field` is `args` or `command`, where they are.
+    `axes` maps the long names of vLLM's flags to values; `field` is `args` or `command`, whichever contains them.
     """
 
     axes: Mapping[str, int]
@@ -116,17 +119,17 @@ class Parallelism:
 
 
 def port(line: CommandLine, expected: int) -> int:
-    """The `--port` of an engine, or the port where it is expected to listen."""
+    """Return the `--port` of an engine, or the port on which it is expected to listen."""
     return _number(line, ("--port",), _MAX_PORT) or expected
 
 
 def block_size(line: CommandLine) -> int:
-    """Tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
+    """Return the tokens per KV cache block: `--block-size` (vLLM) or `--page-size` (SGLang), else 16."""
     return _number(line, ("--block-size", "--page-size"), _MAX_BLOCK_SIZE) or DEFAULT_BLOCK_SIZE
 
 
 def program(line: CommandLine) -> str | None:
-    """The inference server that a container starts: `vllm` or `sglang`; None for any other program, and for several."""
+    """Return the inference server that a container starts, `vllm` or `sglang`; None for other or several programs."""
     found = {name for words in (*_scripts(line), _plain(line)) if (name := _starts(words))}
     if not found and not line.command:
         repository = line.image.partition("@")[0].rpartition("/")[2].partition(":")[0]
@@ -135,15 +138,15 @@ def program(line: CommandLine) -> str | None:
 
 
 def has_model(line: CommandLine) -> bool:
-    """Whether the engine's args name a model."""
+    """Return True when the engine's args name a model."""
     return any(arg == "--model" or arg.startswith("--model=") for arg in line.args)
 
 
 def parallelism(line: CommandLine) -> Parallelism | None:
-    """The parallelism of an engine that is vLLM or SGLang; None where no axis is written or nobody can tell.
+    """Return the parallelism of an engine that is vLLM or SGLang; None when no axis is set or it cannot be determined.
 
-    Nobody can tell what a value is that is expanded in the pod, what an unknown program does, and which of several
-    command lines will run if they differ.
+    It cannot be determined for values that are expanded in the pod, for unknown programs, and for a script with
+    several command lines of different axes.
     """
     name = program(line)
     if name is None or any(variable.startswith("VLLM_DP_") for variable in line.variables):
@@ -175,13 +178,13 @@ def _field_of_axes(line: CommandLine, name: str) -> str:
 
 
 def _flag(word: str, name: str) -> str:
-    """The flag that a word of a command line is; vLLM takes underscores for dashes."""
+    """Return the flag in a word of a command line; vLLM accepts underscores for dashes."""
     flag = word.partition("=")[0]
     return flag[:2] + flag[2:].replace("_", "-") if name == "vllm" else flag
 
 
 def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
-    """The axes that a command line sets; None where that cannot be told."""
+    """Return the axes that a command line sets; None when they cannot be determined."""
     known = _PROGRAMS[name]
     axes: dict[str, int] = {}
     before = ""
@@ -198,14 +201,14 @@ def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
             if number is None or axes.setdefault(axis, number) != number:
                 return None
         elif word.startswith("$") and not (before.startswith("-") and "=" not in before) and before != "serve":
-            # It may become any flags.
+            # The variable may expand to any flags.
             return None
         before = word
     return axes
 
 
 def _starts(words: Sequence[str]) -> str | None:
-    """The inference server that a command line starts."""
+    """Return the inference server that a command line starts."""
     for word, following in pairwise((*words, "")):
         name = word.rpartition("/")[2]
         if word.startswith("vllm.entrypoints.") or (name == "vllm" and following == "serve"):
@@ -216,7 +219,7 @@ def _starts(words: Sequence[str]) -> str | None:
 
 
 def _number(line: CommandLine, flags: tuple[str, ...], limit: int) -> int | None:
-    """The value of the first of the flags; None when there is none or it is not a number from 1 to `limit`."""
+    """Return the value of the first of the flags; None without one, or when it is no number from 1 to `limit`."""
     for words in _command_lines(line):
         for position, word in enumerate(words):
             flag, equals, value = word.partition("=")
@@ -236,20 +239,20 @@ def _integer(text: str, limit: int) -> int | None:
 
 
 def _command_lines(line: CommandLine) -> Iterator[list[str]]:
-    """The command lines that a container starts, its args first, each as its words."""
+    """Yield the command lines that a container starts as lists of words, its args first."""
     for part in line.fields:
         yield _plain(part)
         yield from _scripts(part)
 
 
 def _plain(line: CommandLine) -> list[str]:
-    """The words of a container's command line that are no shell text, its command first."""
+    """Return the words of a container's command line that are not shell scripts, its command first."""
     elements = [*line.command, *line.args]
     return [element.strip() for element in elements if not _is_script(element)]
 
 
 def _scripts(line: CommandLine) -> list[list[str]]:
-    """The simple commands of shell text in a container's command line, each as its words."""
+    """Return the simple commands in the shell scripts of a container's command line, as lists of words."""
     elements = [*line.command, *line.args]
     commands = [words for element in elements if _is_script(element) for words in _simple_commands(element)]
     return [words for words in commands if not _starts_ray(words)]
@@ -260,12 +263,12 @@ def _is_script(element: str) -> bool:
 
 
 def _starts_ray(words: list[str]) -> bool:
-    """Whether the command is `ray start`, whose --port is that of the Ray head, not of the engine."""
+    """Return True for the command `ray start`, whose --port is that of the Ray head, not of the engine."""
     return ("ray", "start") in pairwise(words)
 
 
 def _simple_commands(script: str) -> list[list[str]]:
-    """Shell text as its simple commands (POSIX "Shell Command Language", section 2.9.1), each as its words."""
+    """Split a script into simple commands (POSIX "Shell Command Language", section 2.9.1), each a list of words."""
     text = _SUBSTITUTION.sub("$", _COMMENT.sub("", script)).replace("\\\n", " ").replace("\n", " ; ")
     lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
@@ -273,7 +276,7 @@ def _simple_commands(script: str) -> list[list[str]]:
     try:
         tokens = list(lexer)
     except ValueError:
-        # An unbalanced quote: the shell will refuse the script too, and words are the best guess.
+        # The quotes are unbalanced: the shell will refuse the script too, and splitting at spaces is the best guess.
         tokens = text.split()
     commands: list[list[str]] = [[]]
     for token in tokens:

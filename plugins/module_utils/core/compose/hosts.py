@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Hosts that endpoints outside of the fleet have only where whoever runs the fleet allows it.
+"""Internal hosts that endpoints outside the fleet may use only if the operator of the fleet allows them.
 
-Requests for an endpoint come from the control cluster, and its author chooses their path. So an endpoint at the
-metadata service of a cloud would hand out the credentials of a node, and one in the cluster would pass its
+Requests for an endpoint come from the control cluster, and the author of the endpoint chooses their path. An endpoint
+at the metadata service of a cloud would disclose the credentials of a node, and one in the cluster would bypass its
 NetworkPolicies.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 
 Address = IPv4Address | IPv6Address
@@ -21,19 +22,19 @@ Network = IPv4Network | IPv6Network
 
 _METADATA = "is the metadata service of a cloud"
 _CLUSTER = "is a name of the cluster itself"
-_SERVICES = "is in a range that clusters take for their own Services"
-_MACHINE = "means the machine itself"
-_LINK = "is good on one network link only"
+_SERVICES = "is in a default range of Services of a cluster"
+_MACHINE = "is a loopback address or name"
+_LINK = "is valid on one network link only"
 
+_METADATA_HOSTS = tuple(host for cloud in CLOUDS for host in cloud.platform.metadata_hosts)
 _NAMES = {
-    "metadata.google.internal": _METADATA,
-    "metadata.goog": _METADATA,
+    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
     "metadata.azure.internal": _METADATA,
     "metadata.tencentyun.com": _METADATA,
     "cluster.local": _CLUSTER,
 }
 _SUFFIXES = {
-    "metadata.google.internal": _METADATA,
+    **dict.fromkeys(_METADATA_HOSTS, _METADATA),
     "cluster.local": _CLUSTER,
     "svc": _CLUSTER,
     "localhost": _MACHINE,
@@ -42,44 +43,42 @@ _SUFFIXES = {
 _NETWORKS: dict[str, str] = {
     "127.0.0.0/8": _MACHINE,
     "169.254.0.0/16": _LINK,
+    "::1/128": _MACHINE,
+    "fe80::/10": _LINK,
+    **{network: _METADATA for cloud in CLOUDS for network in cloud.platform.metadata_networks},
+    **{network: _SERVICES for cloud in CLOUDS for network in cloud.platform.services},
     "100.100.100.200/32": _METADATA,  # Alibaba Cloud
     "168.63.129.16/32": _METADATA,  # Azure, WireServer
     "192.0.0.192/32": _METADATA,  # Oracle Cloud, first generation
-    "10.96.0.0/12": _SERVICES,  # kubeadm, EKS
-    "172.20.0.0/16": _SERVICES,  # EKS in a VPC of 10.0.0.0/8
-    "34.118.224.0/20": _SERVICES,  # GKE
+    "10.96.0.0/12": _SERVICES,  # kubeadm
     "172.30.0.0/16": _SERVICES,  # OpenShift
     "10.43.0.0/16": _SERVICES,  # k3s, RKE2
-    "::1/128": _MACHINE,
-    "fe80::/10": _LINK,
-    "fd00:ec2::/32": _METADATA,  # AWS: metadata, DNS, time
-    "fd20:ce::254/128": _METADATA,  # Google Cloud
     "fd00:c1::a9fe:a9fe/128": _METADATA,  # Oracle Cloud
 }
-"""What is told to be a range of Services is the default of a distribution. Other ranges cannot be told from those of
-machines."""
+"""Internal networks, with the reasons. Ranges of Services are defaults of distributions; others cannot be distinguished
+from networks of machines."""
 
 
 def excluded_networks(version: int) -> list[str]:
-    """The ranges of addresses (4: IPv4, 6: IPv6) to which no egress proxy connects.
+    """Return the address ranges (4: IPv4, 6: IPv6) to which egress proxies do not connect.
 
-    Ranges of Services are not among them: network policies are about the addresses of pods behind them, and in another
+    Ranges of Services are not included: network policies apply to the addresses of the pods behind them, and in another
     cluster machines may have such addresses.
     """
-    return [text for text, said in _NETWORKS.items() if said != _SERVICES and ip_network(text).version == version]
+    return [text for text, reason in _NETWORKS.items() if reason != _SERVICES and ip_network(text).version == version]
 
 
 def inner_host(host: str) -> str:
-    """How the host (a name in lower case, or an address) belongs to a cloud's or the cluster's inside; else empty."""
+    """Return the reason why a host (a name in lower case, or an address) is internal; "" for an external host."""
     try:
         address = ip_address(host)
     except ValueError:
         return _inner_name(host)
-    return next((said for each in embedded(address) for network, said in _networks() if _holds(network, each)), "")
+    return next((reason for each in embedded(address) for network, reason in _networks() if _holds(network, each)), "")
 
 
 def embedded(address: Address) -> list[Address]:
-    """The address, and the IPv4 addresses that it stands for: mapped, compatible, of 6to4 and of NAT64."""
+    """Return the address and the IPv4 addresses embedded in it: mapped, compatible, 6to4 and NAT64."""
     if isinstance(address, IPv4Address):
         return [address]
     last = IPv4Address(int(address) & 0xFFFFFFFF)
@@ -93,22 +92,22 @@ def _inner_name(name: str) -> str:
     labels = name.split(".")
     if name in _NAMES:
         return _NAMES[name]
-    for suffix, said in _SUFFIXES.items():
+    for suffix, reason in _SUFFIXES.items():
         if name.endswith(f".{suffix}"):
-            return said
+            return reason
     if "svc" in labels[1:]:
-        # Of a cluster with a domain of its own.
+        # A Service of a cluster with a custom domain.
         return _CLUSTER
     last = labels[-1]
     if len(labels) == 2 and (last == "default" or not (last.isalpha() or last.startswith("xn--"))):
-        # A Service and its namespace: no top-level domain has a name like that (RFC 3696, section 2).
+        # A Service and its namespace: no top-level domain has such a name (RFC 3696, section 2).
         return _CLUSTER
     return _METADATA if labels[0] == "instance-data" else ""
 
 
 @functools.cache
 def _networks() -> tuple[tuple[Network, str], ...]:
-    return tuple((ip_network(text), said) for text, said in _NETWORKS.items())
+    return tuple((ip_network(text), reason) for text, reason in _NETWORKS.items())
 
 
 def _holds(network: Network, address: Address) -> bool:
@@ -117,7 +116,7 @@ def _holds(network: Network, address: Address) -> bool:
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """Hosts that endpoints may have although they belong to the inside: names, suffixes (`.example.com`) and ranges."""
+    """Internal hosts that endpoints may use: names, suffixes (`.example.com`) and address ranges."""
 
     names: frozenset[str] = frozenset()
     suffixes: tuple[str, ...] = ()
@@ -125,7 +124,7 @@ class AllowedHosts:
 
     @classmethod
     def of(cls, entries: Iterable[str]) -> AllowedHosts:
-        """Read hosts, `*.suffix` and CIDRs; raises ValueError, which says what is wrong with which entry."""
+        """Parse hosts, `*.suffix` and CIDRs. Raises ValueError with the invalid entry."""
         names, suffixes, networks = set(), [], []
         for entry in entries:
             text = str(entry).strip().lower().removesuffix(".")
@@ -134,7 +133,7 @@ class AllowedHosts:
                 networks.append(network)
             elif not all(is_dns_label(label) for label in text.removeprefix("*.").split(".")):
                 raise ValueError(
-                    f"{entry!r} is none of a host (a.example), '*.' and a suffix (*.a.example), and a CIDR"
+                    f"{entry!r} is neither a host (a.example), nor '*.' and a suffix (*.a.example), nor a CIDR"
                 )
             elif text.startswith("*."):
                 suffixes.append(text[1:])
@@ -143,7 +142,7 @@ class AllowedHosts:
         return cls(frozenset(names), tuple(suffixes), tuple(networks))
 
     def has(self, host: str) -> bool:
-        """Return True for a host (a name in lower case, or an address) that an entry names."""
+        """Return True for a host (a name in lower case, or an address) that an entry matches."""
         try:
             address = ip_address(host)
         except ValueError:

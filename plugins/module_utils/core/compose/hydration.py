@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The pod that fills the volume of a ModelCache from Hugging Face, once."""
+"""Pod that downloads weights from Hugging Face into the volume of a ModelCache."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if ! holds "$started"; then
   done
   if ! (: >>"$started") 2>/dev/null; then
     printf 'User %s of this pod may not write to the volume: %s\\n' "$(id -u)" "$(ls -ld "$VOLUME")" >&2
-    printf 'Give the folder of the share to this user, or let everybody write there.\\n' >&2
+    printf 'Make this user the owner of the folder of the share, or let all users write there.\\n' >&2
     exit 1
   fi
   printf '%s\\n' "$ARTIFACT" >"$started"
 fi
-# hf resumes whole files. Pieces of those that were interrupted have names of their own, and nobody else removes them.
-# Shares have folders that nobody may read, such as lost+found and .snapshot: that find fails for them is no failure.
+# hf does not resume partial files. It never removes them either, as each has a unique name.
+# Shares have unreadable folders, such as lost+found and .snapshot: errors of find are ignored.
 find "$VOLUME" -type f -name '*.incomplete' -exec rm -f {} + || :
 
 if ! command -v hf >/dev/null 2>&1; then
@@ -56,8 +56,8 @@ set -- -- "$REPO"
 if [ -n "$REVISION" ]; then
   set -- "--revision=$REVISION" "$@"
 fi
-# Where nothing is yet, hf fails if it may not read the repository or cannot reach it. Where something is, it would
-# then take that for the whole.
+# With an empty folder hf fails if it cannot read or reach the repository. With a filled one it would succeed with the
+# files that are already there.
 rm -rf "$HOME/probe"
 HF_HUB_CACHE="$HOME/probe/hub" hf download "--local-dir=$HOME/probe/folder" '--exclude=*' "$@"
 if [ "$LAYOUT" != HubCache ]; then
@@ -67,11 +67,11 @@ printf 'Downloading %s.\\n' "$ARTIFACT"
 hf download "$@"
 
 if [ "$LAYOUT" = HubCache ]; then
-  # Lists of what belongs to a revision, for hf's own user only by default: engines run as others.
+  # Lists of the files of a revision are readable by hf's own user only: engines run as other users.
   find "$VOLUME" -type f -path '*/trees/*.json' -exec chmod a+r {} + || :
 fi
 if [ "$LAYOUT" = HubCache ] && [ -n "$REVISION" ]; then
-  # Engines that name no revision ask for main, which offline has to be the one that is here.
+  # Engines that name no revision ask for main, which offline has to be the downloaded revision.
   refs="$HF_HUB_CACHE/models--$(printf '%s' "$REPO" | sed 's|/|--|g')/refs"
   commit="$REVISION"
   if [ -f "$refs/$REVISION" ]; then
@@ -88,13 +88,13 @@ fi
 mv "$started" "$complete"
 printf 'The volume holds %s.\\n' "$ARTIFACT"
 """
-"""What the pod runs (POSIX sh; `hf` is the CLI of huggingface_hub, installed with pip where the image has none).
+"""Script of the pod (POSIX sh; `hf` is the CLI of huggingface_hub, installed with pip when the image lacks it).
 
-PACKAGES are the requirements of pip, each with the hashes of the wheels that may be installed for it.
-What users write reaches it by variables alone: REPO, REVISION (or empty), LAYOUT, ARTIFACT (their identity), VOLUME.
-The volume holds ARTIFACT once `.modelplane-hydrated` says so. `.modelplane-hydrating` names what is being downloaded:
-a repeated run downloads the files of that which are missing, and a run for anything else touches nothing and fails:
-engines may be reading what is there, and a folder with the weights of two models would be loaded as one.
+PACKAGES are requirements of pip with hashes of the permitted wheels. Values that users write are passed as variables
+only: REPO, REVISION (or empty), LAYOUT, ARTIFACT (their identity), VOLUME.
+`.modelplane-hydrated` names the artifact that the volume holds, `.modelplane-hydrating` the one that is being
+downloaded. Another run for the same artifact downloads the missing files. A run for another artifact fails and changes
+nothing: engines may be reading the files, and would load a folder with the weights of two models as one.
 """
 
 VOLUME_PATH = "/mnt/artifact"
@@ -102,14 +102,14 @@ _HOME = "/work"
 
 
 def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] | None) -> dict[str, Any]:
-    """The spec of the pod. `env` has the values for SCRIPT; `token` is the secretKeyRef of the Hugging Face token.
+    """Return the spec of the pod. `env` has the values for SCRIPT; `token` is the secretKeyRef of a Hugging Face token.
 
-    Neither a user nor an fsGroup is set. NFS decides who may write by the user's number: an EFS access point lets
-    everybody in as its own user, a Filestore share belongs to root until root gives it away, OpenShift picks a number
-    where nothing lets pods choose. The user of the image (root for most) is the only one that can write to all of them,
-    and an fsGroup would be ignored for shared volumes or would touch every file at each start.
+    Neither a user nor an fsGroup is set. NFS grants access by user ID: an EFS access point maps all users to its own, a
+    Filestore share belongs to root until root changes its owner, and OpenShift assigns a user ID unless pods may choose
+    theirs. The user of the image (mostly root) is the only one that can write to all of them. An fsGroup would be
+    ignored for shared volumes, or change the owner of every file at each start.
     """
-    # Kubernetes expands $(NAME) in values; a doubled dollar sign is a plain one.
+    # Kubernetes expands $(NAME) in values; a doubled dollar sign is a literal one.
     values = {name: value.replace("$", "$$") for name, value in env.items()} | _environment(env["LAYOUT"])
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items()]
     if token:
@@ -146,14 +146,14 @@ def pod_spec(claim: str, image: str, env: dict[str, str], token: dict[str, str] 
 
 
 def _environment(layout: str) -> dict[str, str]:
-    """Settings of the tools: everything but the weights goes to the pod's own folder."""
+    """Return the settings of the tools: everything but the weights goes to the pod's own folder."""
     settings = {
         "VOLUME": VOLUME_PATH,
         "HOME": _HOME,
         "HF_HOME": f"{_HOME}/huggingface",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        # Each chunk is needed once; kept, they would fill the node's disk.
+        # Each chunk is needed once; a cache of them would fill the node's disk.
         "HF_XET_CHUNK_CACHE_SIZE_BYTES": "0",
         "PACKAGES": PACKAGES,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",

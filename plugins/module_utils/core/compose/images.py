@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Images of containers: what references to them mean, which of them manifests name, and where they are in a mirror.
+"""Container images: parsing of references, images that manifests name, and their locations in a mirror.
 
-References are those of the distribution specification as container runtimes read them: without a registry they are of
-Docker Hub, and there without a folder of `library`; without tag and digest they mean the tag `latest`.
+References are parsed as container runtimes do: the default registry is Docker Hub, the default repository folder there
+`library`, and the default tag `latest`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REFERENCE = re.compile(
     rf"(?:(?P<registry>(?:{_HOST})(?::\d+)?)/)?(?P<repository>{_COMPONENT}(?:/{_COMPONENT})*)"
     rf"(?::(?P<tag>{_TAG}))?(?:@(?P<digest>{_DIGEST}))?"
 )
-# In arguments, variables and configuration nothing says what a word is: only what has registry and tag is an image.
+# In arguments, variables and configuration only a word with registry and tag is taken for an image.
 _IN_TEXT = re.compile(
     rf"(?<![\w./:@-])(?P<found>(?:[a-z0-9-]+\.)+[a-z]{{2,}}(?::\d+)?/{_COMPONENT}(?:/{_COMPONENT})*"
     rf"(?::{_TAG}(?:@{_DIGEST})?|@{_DIGEST}))(?![\w/@])"
@@ -39,7 +39,7 @@ _KIND = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: `repository` without the registry; `tag` or `digest` (`sha256:…`) may be empty, but not both."""
+    """Reference to an image: `repository` without the registry; one of `tag` and `digest` (`sha256:…`) may be empty."""
 
     registry: str
     repository: str
@@ -52,7 +52,7 @@ class Reference:
 
 
 def reference(text: str) -> Reference | None:
-    """What a reference means; None when it is none."""
+    """Parse a reference; None when it is not valid."""
     matched = _REFERENCE.fullmatch(text)
     if not matched:
         return None
@@ -68,30 +68,34 @@ def reference(text: str) -> Reference | None:
 
 
 def moved(image: Reference, registries: Mapping[str, str]) -> Reference:
-    """The image in the mirror of its registry; the same image where there is none. A mirror is HOST[:PORT][/FOLDER]."""
-    place = registries.get(image.registry, "").rstrip("/")
-    if not place:
+    """Return the image in the mirror of its registry, HOST[:PORT][/FOLDER]; the same image without a mirror."""
+    mirror = registries.get(image.registry, "").rstrip("/")
+    if not mirror:
         return image
-    host, __, folder = place.partition("/")
+    host, __, folder = mirror.partition("/")
     return replace(image, registry=host, repository="/".join(filter(None, (folder, image.repository))))
 
 
 def in_manifests(text: str) -> set[str]:
-    """The images that rendered manifests name, in full. Definitions of kinds name none, and reading one takes long."""
+    """Return the full references of images in rendered manifests. CustomResourceDefinitions are skipped: they name
+    none, and are slow to parse."""
     found: set[str] = set()
     for part in _PARTS.split(text):
         kind = _KIND.search(part)
         if kind is None or kind[1] == _DEFINITION:
             continue
         for document in documents(Source("manifests", part.encode())):
-            # What no YAML reader understands may still name images.
+            # Invalid YAML may still name images.
             found |= in_object(document.value) if document.complete else _in_text(part)
     return found
 
 
 def in_object(value: Any, *, texts: bool = True) -> set[str]:
-    """The images that a Kubernetes object, or values of a chart, name, in full: under `image` at any depth, also of
-    volumes, and, with `texts`, in arguments, variables and configuration. What `metadata` says is pulled by nobody."""
+    """Return the full references of images in a Kubernetes object or in values of a chart.
+
+    They are read from `image` at any depth, also of volumes, and, with `texts`, from arguments, variables and
+    configuration. `metadata` is skipped: nothing pulls images that it names.
+    """
     found: set[str] = set()
     for key, text in _texts(value, ""):
         if key == "image" or key.endswith("Image"):
@@ -117,6 +121,6 @@ def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
 
 def _in_text(text: str) -> set[str]:
     candidates = [matched["found"] for matched in _IN_TEXT.finditer(text)]
-    # A plain word may be anything; with a tag or a folder it is an image.
+    # A plain word may be anything; with a tag or a folder it is taken for an image.
     candidates += [word for word in _KEY_IN_TEXT.findall(text) if re.search(r"[:/]", word)]
     return {str(image) for image in map(reference, candidates) if image}

@@ -1,19 +1,19 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Load balancers in front of gateways: what a cloud has to be told so that it cuts no request that is silent."""
+"""Load balancers in front of gateways: annotations that keep a cloud from closing idle connections."""
 
 from __future__ import annotations
 
-_EKS = "-eks-"
-"""In the versions of Kubernetes that EKS runs, such as v1.36.1-eks-7f9249a."""
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 
 
 def load_balancer_annotations(version: str) -> dict[str, str]:
-    """The annotations of a Service of type LoadBalancer on a cluster that tells this version (`gitVersion`).
+    """Return the annotations of a Service of type LoadBalancer on a cluster of this version (`gitVersion`).
 
-    The controller of EKS makes a Classic Load Balancer, which closes connections that were silent for 60 seconds;
-    keep-alives of TCP do not count. A request that is queued, reasons, or reads a long prompt is silent for longer.
+    TCP keep-alives do not count as traffic. The connection of a request that is queued, or whose model is reasoning or
+    reading a long prompt, is idle for longer than some load balancers allow.
     """
-    if _EKS in version:
-        return {"service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout": "3600"}
+    for cloud in CLOUDS:
+        if cloud.platform.version_mark and cloud.platform.version_mark in version:
+            return dict(cloud.platform.load_balancer_annotations)
     return {}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A member of an engine: the pods that one pod template of a ModelReplica stands for."""
+"""Member of an engine: the pods of one pod template of a ModelReplica."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import
 
 @dataclass(frozen=True)
 class Member:
-    """A member as it is placed, with its owner, the name of its engine and the weights that it mounts."""
+    """Placed member, with its owner, the name of its engine and the cache that it mounts."""
 
     owner: Owner
     engine: str
@@ -35,7 +35,7 @@ class Member:
 
     @property
     def serves(self) -> bool:
-        """True when the member's pods answer the API."""
+        """True when the member's pods serve the API."""
         return self.role != constants.WORKER
 
     @property
@@ -53,7 +53,7 @@ class Member:
 
     @property
     def pools(self) -> Sequence[str]:
-        """The node pools that the member's pods may run on: several only in a gang that one pool cannot hold."""
+        """Node pools that the member's pods may run on: several only for a gang that does not fit on one pool."""
         spread = self.placed.node_pools or ()
         return tuple(dict.fromkeys(pool.name for pool in spread)) or (self.placed.node_pool_name,)
 
@@ -64,10 +64,10 @@ class Member:
 
 
 def members(owner: Owner, engine: PlacedEngine, cache: CacheMount | None = None) -> tuple[Member, ...]:
-    """Return the members of an engine, in the order in which they are written."""
+    """Return the members of an engine, in the order of the spec."""
     return tuple(Member(owner, engine.name, placed, cache) for placed in engine.members)
 
 
 def serving_member(parts: Sequence[Member]) -> Member:
-    """Return the one member of an engine whose pods answer the API: the Standalone one or the Leader."""
+    """Return the one member of an engine whose pods serve the API: the Standalone one or the Leader."""
     return next(member for member in parts if member.serves)

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a fleet needs from outside: charts and images, where they are to be had, and where their copies go.
+"""Charts and images that a fleet pulls: their sources, and the destinations of their copies in a mirror.
 
-`charts` tells from the components of clusters which archives are needed and with which values they are rendered. With
-the images that were found in them, `needs` makes one list of everything, with the variables that make a fleet use it.
+`charts` lists the chart archives that the components of clusters need, with the values to render them with. `needs`
+combines them with the images in the rendered charts and adds the variables that make a fleet use the copies.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FLEET_IMAGES = {
     "hydration": constants.HYDRATION_IMAGE,
     "egress": constants.EGRESS_IMAGE,
 }
-"""What `fleet_images` says, and the images of this collection where it says nothing."""
+"""Keys of `fleet_images` and their defaults."""
 
 
 @dataclass(frozen=True)
-class User:
-    """A cluster: its components and what its variables say. Where its devices are not known it gets all components."""
+class ClusterStack:
+    """Components and choices of a cluster. When its devices are not known, all components are included."""
 
     name: str
     components: Sequence[Component]
@@ -42,12 +42,12 @@ class User:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where things are to be had, and where copies go. Empty is nowhere.
+class Locations:
+    """Sources of charts and images, and destinations of their copies. An empty destination means no copies.
 
-    `sources`: registry -> what to ask in its place. `charts_dir`: a folder. `chart_registry`: `oci://HOST[/FOLDER]`.
-    `image_registry`: HOST[/FOLDER], below which each registry gets a folder. `image_registries`: registry -> place,
-    over that."""
+    `sources`: registry -> registry to pull from instead. `charts_dir`: a folder. `chart_registry`: `oci://HOST[/FOLDER]`.
+    `image_registry`: HOST[/FOLDER], below which each registry gets a folder. `image_registries`: registry ->
+    destination, which overrides `image_registry`."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
     charts_dir: str = ""
@@ -56,13 +56,13 @@ class Places:
     image_registries: Mapping[str, str] = field(default_factory=dict)
 
     def of_source(self, source: str) -> str:
-        """Where the charts of a repository go."""
+        """Return the destination of the charts of a repository."""
         if not self.chart_registry:
             return ""
         return f"{self.chart_registry.rstrip('/')}/{source.partition('://')[2].strip('/').lower()}"
 
     def registries(self, images: Iterable[Reference]) -> dict[str, str]:
-        """Registry of images -> place of the copies."""
+        """Return the destination of copies for each registry of images."""
         if self.image_registry:
             below = {each.registry: f"{self.image_registry.rstrip('/')}/{_folder(each.registry)}" for each in images}
         else:
@@ -70,21 +70,21 @@ class Places:
         return {**below, **self.image_registries}
 
 
-def charts(users: Iterable[User], places: Places, archives: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Each archive that somebody needs: `chart`, `version`, `source` (the repository), `file` (its name), `archive`
-    (its path when it is among `archives` of the folder), `ref` and `repository` (where it is to be had otherwise),
+def charts(stacks: Iterable[ClusterStack], places: Locations, archives: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return each chart archive that a cluster needs: `chart`, `version`, `source` (the repository), `file` (its name),
+    `archive` (its path when it is among `archives` of the folder), `ref` and `repository` (to pull it from otherwise),
     `destination` (repository of the copy), and `renders`: `release`, `namespace` and `values` of each way in which it
     is installed.
 
     Raises StackError."""
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    needed: dict[tuple[str, str, str], dict[str, Any]] = {}
     renders: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     problems: list[str] = []
-    for user in users:
+    for stack in stacks:
         try:
-            planned = plan(user.components, _outside(user, places, archives))
+            planned = plan(stack.components, _from_source(stack, places, archives))
         except StackError as error:
-            problems += [f"{user.name}: {problem}" for problem in error.problems]
+            problems += [f"{stack.name}: {problem}" for problem in error.problems]
             continue
         for entry in planned:
             if not entry.get("chart") or entry["why"]:
@@ -92,7 +92,7 @@ def charts(users: Iterable[User], places: Places, archives: Sequence[str] = ()) 
             source = str(entry["source"])
             archive = entry["ref"] if entry["ref"].endswith(".tgz") else ""
             key = (str(entry["chart"]), str(entry["version"]), source)
-            found[key] = {
+            needed[key] = {
                 **dict(zip(("chart", "version", "source"), key, strict=True)),
                 "file": archive.rpartition("/")[2] or f"{key[0]}-{key[1]}.tgz",
                 "archive": archive,
@@ -103,42 +103,42 @@ def charts(users: Iterable[User], places: Places, archives: Sequence[str] = ()) 
             renders.setdefault(key, {})[json.dumps(render, sort_keys=True)] = render
     if problems:
         raise StackError(problems)
-    return [{**found[key], "renders": list(renders[key].values())} for key in sorted(found)]
+    return [{**needed[key], "renders": list(renders[key].values())} for key in sorted(needed)]
 
 
 def needs(
-    wanted: Sequence[Mapping[str, Any]],
-    found: Mapping[str, Iterable[str]],
-    places: Places,
+    charts: Sequence[Mapping[str, Any]],
+    named: Mapping[str, Iterable[str]],
+    places: Locations,
     *,
     unnamed: Mapping[str, Mapping[str, Sequence[str]]],
     own: Mapping[str, str],
     exclude: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Everything, as data: `charts` and `images` with `source` and `destination`, `variables` that make a fleet use the
-    copies, `manifests` (images that manifests name, and what to write there), and `problems`.
+    """Return all that a fleet needs: `charts` and `images` with `source` and `destination`, `variables` that make a
+    fleet use the copies, `manifests` (images that manifests name, and what to write there instead), and `problems`.
 
-    `wanted` is of `charts`. `found` has images by who names them. `unnamed`: chart -> version -> images that the chart
-    makes run without naming them. `own`: what `fleet_images` says."""
+    `charts` is the result of the function of that name. `named` has images by user. `unnamed`: chart -> version ->
+    images that the chart runs without naming them. `own` is the variable `fleet_images`."""
     problems: list[str] = []
     users: dict[str, set[str]] = {}
-    by_user: dict[str, Iterable[str]] = {**found, **_unnamed(wanted, unnamed, problems)}
+    by_user: dict[str, Iterable[str]] = {**named, **_unnamed(charts, unnamed, problems)}
     by_user.update({f"fleet_images.{name}": [own.get(name) or image] for name, image in FLEET_IMAGES.items()})
     excluded = {str(each) for each in (reference(text) for text in exclude) if each}
     for user, texts in by_user.items():
         for text in texts:
             image = reference(text)
             if image is None:
-                problems.append(f"{user}: {text} is no reference to an image")
+                problems.append(f"{user}: {text} is not a valid image reference")
             elif str(image) not in excluded:
                 users.setdefault(str(image), set()).add(user)
     parsed = [image for image in map(reference, sorted(users)) if image]
     registries = places.registries(parsed)
     images = [_image(image, sorted(users[str(image)]), places, registries) for image in parsed]
     return {
-        "charts": [{name: chart[name] for name in _OF_CHART} for chart in wanted],
+        "charts": [{name: chart[name] for name in _CHART_FIELDS} for chart in charts],
         "images": images,
-        "variables": _variables(wanted, images, places, registries),
+        "variables": _variables(charts, images, places, registries),
         "manifests": {
             each["image"]: each["use"]
             for each in images
@@ -149,14 +149,14 @@ def needs(
 
 
 MANIFEST = "manifest "
-"""Begins the name of a resource among those that name images."""
+"""Prefix of the names of manifests among the users of images."""
 LISTED = ("charts", "images", "variables", "manifests", "problems")
-"""The parts of the list that is written to a file, in their order."""
-_OF_CHART = ("chart", "version", "source", "file", "destination")
+"""Keys of the list that is written to a file, in their order."""
+_CHART_FIELDS = ("chart", "version", "source", "file", "destination")
 
 
 def report(needed: Mapping[str, Any]) -> list[str]:
-    """The list for people. An image is told once, with the first of those that need it."""
+    """Return the list as text. Each image is listed once, below the first of its users."""
     lines = [_count(needed["charts"], "chart")]
     rows = [(each["chart"], each["version"], each["source"], each["destination"]) for each in needed["charts"]]
     lines += _table(rows)
@@ -174,16 +174,16 @@ def report(needed: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _outside(user: User, places: Places, archives: Sequence[str]) -> Choices:
-    """The choices of a cluster, with charts and images from where they come from in the end."""
-    every = sorted({str(component.get("needs", "all")) for component in user.components} - {"all"})
+def _from_source(stack: ClusterStack, places: Locations, archives: Sequence[str]) -> Choices:
+    """Return the choices of a cluster, with the original sources of charts and images instead of a mirror."""
+    every = sorted({str(component.get("needs", "all")) for component in stack.components} - {"all"})
     return replace(
-        user.choices,
-        drivers=user.choices.drivers if user.devices_known else every,
+        stack.choices,
+        drivers=stack.choices.drivers if stack.devices_known else every,
         charts_dir=places.charts_dir,
         archives=archives,
         charts_required=False,
-        # The others are about images.
+        # Keys without a scheme are registries of images.
         chart_repositories={key: place for key, place in places.sources.items() if "://" in key},
         image_registries={},
         image_pull_secrets=(),
@@ -191,60 +191,62 @@ def _outside(user: User, places: Places, archives: Sequence[str]) -> Choices:
 
 
 def _unnamed(
-    wanted: Sequence[Mapping[str, Any]], unnamed: Mapping[str, Mapping[str, Sequence[str]]], problems: list[str]
+    charts: Sequence[Mapping[str, Any]], unnamed: Mapping[str, Mapping[str, Sequence[str]]], problems: list[str]
 ) -> dict[str, Sequence[str]]:
-    found = {}
-    for chart in wanted:
+    by_chart = {}
+    for chart in charts:
         versions = unnamed.get(chart["chart"])
         if versions is None:
             continue
         if chart["version"] in versions:
-            found[f"{chart['chart']} {chart['version']}"] = versions[chart["version"]]
+            by_chart[f"{chart['chart']} {chart['version']}"] = versions[chart["version"]]
         else:
             problems.append(
-                f"{chart['chart']} {chart['version']} runs images that it names nowhere, and of this version they are "
-                f'not known: name them in mirror_unnamed_images.{chart["chart"]} under "{chart["version"]}" (known: '
-                f"{', '.join(sorted(versions))})"
+                f"{chart['chart']} {chart['version']}: the chart runs images that it does not name, and they are not "
+                f"known for this version. List them in mirror_unnamed_images.{chart['chart']} under "
+                f'"{chart["version"]}" (known versions: {", ".join(sorted(versions))})'
             )
-    return {f"{user}, unnamed": images for user, images in found.items()}
+    return {f"{user}, unnamed": images for user, images in by_chart.items()}
 
 
-def _image(image: Reference, users: list[str], places: Places, registries: Mapping[str, str]) -> dict[str, Any]:
-    """`source` and `destination` as tools for copying take them, with tag or digest, and `repository`, of the source,
-    with neither. Registries throw away what has no tag, so a digest goes under one that is made of it."""
+def _image(image: Reference, users: list[str], places: Locations, registries: Mapping[str, str]) -> dict[str, Any]:
+    """Return an entry of the list of images.
+
+    `source` and `destination` have a tag or digest, as tools for copying need; `repository` is that of the source, with
+    neither. Registries garbage-collect images without a tag, so a copy of a digest gets a tag derived from it."""
     source = moved(image, places.sources)
-    to = moved(image, registries)
-    copied = to if to.tag else replace(to, tag=to.digest.replace(":", "-"))
+    copy = moved(image, registries)
+    tagged = copy if copy.tag else replace(copy, tag=copy.digest.replace(":", "-"))
     return {
         "image": str(image),
         "used_by": users,
         "source": str(replace(source, tag="") if source.digest else source),
         "repository": str(replace(source, tag="", digest="")),
-        "destination": "" if to == image else str(replace(copied, digest="")),
-        "use": str(to),
+        "destination": "" if copy == image else str(replace(tagged, digest="")),
+        "use": str(copy),
     }
 
 
 def _variables(
-    wanted: Sequence[Mapping[str, Any]],
+    charts: Sequence[Mapping[str, Any]],
     images: Sequence[Mapping[str, Any]],
-    places: Places,
+    places: Locations,
     registries: Mapping[str, str],
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     if places.charts_dir:
-        made |= {"serving_stack_charts_dir": places.charts_dir, "serving_stack_charts_required": True}
+        variables |= {"serving_stack_charts_dir": places.charts_dir, "serving_stack_charts_required": True}
     elif places.chart_registry:
-        made["serving_stack_chart_repositories"] = {each["source"]: each["destination"] for each in wanted}
+        variables["serving_stack_chart_repositories"] = {each["source"]: each["destination"] for each in charts}
     if registries:
-        made["serving_stack_image_registries"] = dict(sorted(registries.items()))
+        variables["serving_stack_image_registries"] = dict(sorted(registries.items()))
     own = {
         user.removeprefix("fleet_images."): each["use"]
         for each in images
         for user in each["used_by"]
         if user.startswith("fleet_images.") and each["destination"]
     }
-    return {**made, **({"fleet_images": dict(sorted(own.items()))} if own else {})}
+    return {**variables, **({"fleet_images": dict(sorted(own.items()))} if own else {})}
 
 
 def _count(values: Sequence[Any], noun: str) -> str:
@@ -252,7 +254,7 @@ def _count(values: Sequence[Any], noun: str) -> str:
 
 
 def _folder(registry: str) -> str:
-    """A registry as a folder, whose name is lower case without a port."""
+    """Return the name of the folder for a registry: lower case, with a hyphen before the port."""
     return registry.lower().strip("[]").replace(":", "-")
 
 

@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Command lines of Helm, crane and skopeo for copies of charts and images, and the meaning of their answers.
+"""Command lines of Helm, crane and skopeo that copy charts and images, and the parsing of their output.
 
-No credential is ever an argument: passwords go to Helm's input, logins into a file that the environment names.
+Credentials are never arguments: passwords go to Helm's standard input, logins into a file that the environment names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.yaml_documen
 
 LEAST_HELM = (3, 17, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-# Registries say in different words that they do not have something, and some that the reader may not know.
+# Registries differ in their messages for something missing, and some answer "denied" in order not to disclose it.
 _MISSING = re.compile("(?i)not.?found|unknown|404|denied|forbidden|unauthorized")
 
 
@@ -27,7 +27,7 @@ class MirrorError(Exception):
 
 @dataclass(frozen=True)
 class Render:
-    """A way in which a chart is installed."""
+    """Release, namespace and values with which a chart is rendered."""
 
     release: str
     namespace: str
@@ -36,7 +36,7 @@ class Render:
 
 @dataclass(frozen=True)
 class Chart:
-    """An archive as `mirror.charts` has it. `archive`: its path where the folder of charts has it."""
+    """Entry of `mirror.charts`. `archive` is the path in the folder of charts, if the archive is there."""
 
     chart: str
     version: str
@@ -58,7 +58,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Image:
-    """An image as `mirror.needs` has it. `repository`: that of the source, without tag and digest."""
+    """Entry of the images of `mirror.needs`. `repository` is that of the source, without tag and digest."""
 
     image: str
     source: str
@@ -68,7 +68,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Helm:
-    """Helm's program. `plain` and `sources_plain`: the registries of copies and of originals have no TLS."""
+    """Helm. `plain` and `sources_plain`: the registries of copies and of sources are plain HTTP."""
 
     program: str
     plain: bool = False
@@ -78,18 +78,18 @@ class Helm:
         return [self.program, "version", "--short"]
 
     def login(self, repository: str, username: str) -> list[str]:
-        """Take the login of a repository of charts, with its password as input."""
+        """Log in to a repository of charts. The password is read from standard input."""
         name = repository_name(repository)
         return [self.program, "repo", "add", name, repository, "--username", username, "--password-stdin"]
 
     def pull(self, chart: Chart, folder: str, *, logged_in: bool) -> list[str]:
-        """Download an archive from its source, by the name of the login where its repository has one."""
+        """Download an archive from its source, through the logged-in repository if there is one."""
         ref = f"{repository_name(chart.repository)}/{chart.ref}" if logged_in else chart.ref
         more = ["--repo", chart.repository] if chart.repository and not logged_in else []
         return [*self._pull(ref, chart.version, folder), *more, *_flag("--plain-http", self.sources_plain)]
 
     def pull_copy(self, chart: Chart, folder: str) -> list[str]:
-        """Download the archive that the registry of copies has."""
+        """Download an archive from the registry of copies."""
         ref = f"{chart.destination}/{chart.chart}"
         return [*self._pull(ref, chart.version, folder), *_flag("--plain-http", self.plain)]
 
@@ -97,7 +97,7 @@ class Helm:
         return [self.program, "push", archive, chart.destination, *_flag("--plain-http", self.plain)]
 
     def template(self, archive: str, render: Render) -> list[str]:
-        """Render the chart with values as input, for a cluster that has what the oldest one allowed has."""
+        """Render the chart with values from standard input, for the oldest supported Kubernetes version."""
         place = [render.release, archive, "--namespace", render.namespace]
         cluster = ["--kube-version", "1.34.0", "--api-versions", "resource.k8s.io/v1"]
         return [self.program, "template", *place, "--values", "-", "--skip-tests", *cluster]
@@ -108,7 +108,7 @@ class Helm:
 
 @dataclass(frozen=True)
 class ImageTool:
-    """The program that copies images: skopeo if its name has that in it, else crane."""
+    """Program that copies images: skopeo if its name contains that, else crane."""
 
     program: str
     plain: bool = False
@@ -122,21 +122,21 @@ class ImageTool:
         return [self.program, "--version" if self._skopeo else "version"]
 
     def inspect(self, reference: str, *, copy: bool) -> list[str]:
-        """Ask for the digest (crane) or the manifest (skopeo) of an image, of a copy or of an original."""
+        """Read the digest (crane) or the manifest (skopeo) of an image at its source or of its copy."""
         plain = self.plain if copy else self.sources_plain
         if self._skopeo:
             return [self.program, "inspect", "--raw", *_flag("--tls-verify=false", plain), f"docker://{reference}"]
         return [self.program, "digest", *_flag("--insecure", plain), reference]
 
     def digest(self, answer: bytes) -> str:
-        """The digest of the image that an answer to `inspect` is about."""
+        """Return the digest from the output of `inspect`."""
         if self._skopeo:
             return f"sha256:{hashlib.sha256(answer).hexdigest()}"
         return answer.decode("utf-8", "replace").strip()
 
     def copy(self, image: Image, digest: str) -> list[str]:
-        """Copy all architectures as they are. By digest, as crane checks no certificate at all when it may do without
-        TLS on one side."""
+        """Copy all architectures unchanged, by digest: with `--insecure` for one registry, crane verifies the
+        certificates of neither."""
         source = f"{image.repository}@{digest}"
         if not self._skopeo:
             plain = _flag("--insecure", self.plain or self.sources_plain)
@@ -147,21 +147,21 @@ class ImageTool:
 
 
 def environment(folder: str, logins: str, authorities: str) -> dict[str, str]:
-    """Variables with which programs neither read nor write settings, caches and logins of their user.
+    """Return the variables that keep programs from reading or writing settings, caches and logins of their user.
 
-    `logins` is the path of a file named `config.json`: programs know it by different names, and some by its folder."""
+    `logins` is the path of a file named `config.json`; some programs expect the path of its folder."""
     homes = {f"HELM_{name}_HOME": f"{folder}/{name.lower()}" for name in ("CACHE", "CONFIG", "DATA")}
     named = {"HELM_REGISTRY_CONFIG": logins, "DOCKER_CONFIG": logins.rpartition("/")[0], "REGISTRY_AUTH_FILE": logins}
     return {**homes, **named, **({"SSL_CERT_FILE": authorities} if authorities else {})}
 
 
 def repository_name(repository: str) -> str:
-    """The name that a repository of charts is known to Helm by."""
+    """Return the name under which a repository of charts is added to Helm."""
     return hashlib.sha256(repository.encode()).hexdigest()
 
 
 def helm_finding(program: str, version: str, error: str) -> str:
-    """Return the problem of a Helm that printed this version, or failed with this error; empty if there is none."""
+    """Return the problem of a Helm that printed this version or failed with this error; "" when there is none."""
     hint = "Install Helm 3.17 or newer on the machine that runs Ansible, or name its program in mirror_helm."
     if error:
         return f"{program} does not run ({error}). {hint}"
@@ -172,7 +172,7 @@ def helm_finding(program: str, version: str, error: str) -> str:
 
 
 def no_tool_finding(program: str, images: Sequence[Image]) -> str:
-    """The error where no program copies images, with each image and its destination."""
+    """Return the error for a missing program to copy images, with each image and its destination."""
     named = f" as {program}" if program else ""
     lines = [f"{image.source} {image.destination}" for image in images]
     hint = (
@@ -183,40 +183,40 @@ def no_tool_finding(program: str, images: Sequence[Image]) -> str:
 
 
 def is_missing(error: str) -> bool:
-    """Return true if the error of a registry means that it does not have what was asked for."""
+    """Return True when the error of a registry means that it does not have the chart or image."""
     return bool(_MISSING.search(error))
 
 
 def locked(text: bytes, path: str) -> dict[str, dict[str, str]]:
-    """The entries of a `charts.lock` (`file`, `source`, `sha256`) by file. Raises MirrorError."""
+    """Return the entries of a `charts.lock` (`file`, `source`, `sha256`) by file. Raises MirrorError."""
     entries: dict[str, dict[str, str]] = {}
     for document in documents(Source(path, text)):
         value = document.value if document.complete else None
         charts = value.get("charts") if isinstance(value, dict) else None
         for entry in charts if isinstance(charts, list) else [None]:
             if not isinstance(entry, dict) or not {"file", "sha256"} <= entry.keys():
-                raise MirrorError(f"{path} is no list of charts with file, source and sha256. Repair or remove it.")
+                raise MirrorError(f"{path} is not a list of charts with file, source and sha256. Fix or delete it.")
             entries[str(entry["file"])] = {key: str(entry[key]) for key in sorted(entry)}
     return entries
 
 
 def check_lock(chart: Chart, checksum: str, known: str, lock: str, folder: str) -> None:
-    """Raise MirrorError where the checksum of an archive is another one than the known one, if there is one."""
+    """Raise MirrorError when the checksum of an archive differs from the locked one."""
     if known in ("", checksum):
         return
     place = f"in {folder}" if chart.archive else f"from {chart.source}"
     raise MirrorError(
-        f"{chart.file} {place} has sha256 {checksum}, and {lock} has {known}: archives of one version never change. "
-        "Find out which one is right, and remove the other, or its entry."
+        f"{chart.file} {place} has sha256 {checksum}, but {lock} has {known}: archives of one version never change. "
+        "Find out which one is right, and delete the other archive or its entry."
     )
 
 
 def check_copy(chart: Chart, checksum: str, copied: str, *, replace: bool) -> bool:
-    """Return true if an archive has to replace the one in the registry. Raises MirrorError where it must not."""
+    """Return True when an archive has to replace the one in the registry. Raises MirrorError when it must not."""
     if checksum != copied and not replace:
         raise MirrorError(
-            f"{chart.destination}/{chart.chart} has version {chart.version} with sha256 {copied}, and that of "
-            f"{chart.source} is {checksum}. Find out which one is right; mirror_replace writes over it."
+            f"{chart.destination}/{chart.chart} has version {chart.version} with sha256 {copied}, but that of "
+            f"{chart.source} has {checksum}. Find out which one is right; mirror_replace overwrites the copy."
         )
     return checksum != copied
 

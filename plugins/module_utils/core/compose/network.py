@@ -1,8 +1,8 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""NetworkPolicies: who reaches the pods that are composed. The kubelet reaches all pods of its node, as always.
+"""NetworkPolicies for ingress to composed pods. The kubelet always reaches the pods of its node.
 
-What pods reach is left open: engines download weights, pickers watch the API server.
+Egress is not restricted: engines download weights, pickers watch the API server.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def network_policy(
     ingress: Iterable[Mapping[str, Any]],
     egress: Iterable[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """A NetworkPolicy for the pods of a label selector, which nobody reaches but by the rules of `ingress`. They reach
-    nobody but by those of `egress`; without it, whomever they like."""
+    """Return a NetworkPolicy that restricts ingress of the selected pods to the rules of `ingress`, and their egress to
+    those of `egress`; None does not restrict egress."""
     rules = {"ingress": list(ingress)} | ({} if egress is None else {"egress": list(egress)})
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -44,8 +44,10 @@ def network_policy(
 
 
 def admit(peers: Sequence[Mapping[str, Any]], port: int | str | None = None) -> list[dict[str, Any]]:
-    """The rule that lets these peers in, on one port or on all; no rule where there are none, as a rule without peers
-    lets in everybody."""
+    """Return the rule that admits these peers, on one port or on all.
+
+    Without peers there is no rule, because a rule without peers admits all traffic.
+    """
     if not peers:
         return []
     rule: dict[str, Any] = {"from": list(peers)}
@@ -55,17 +57,17 @@ def admit(peers: Sequence[Mapping[str, Any]], port: int | str | None = None) -> 
 
 
 def pods_of(namespace: str) -> dict[str, Any]:
-    """All pods of a namespace, as a peer."""
+    """Return all pods of a namespace as a peer."""
     return {"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: namespace}}}
 
 
 def replica_policies(
     owner: Owner, workloads: Sequence[Object], options: Options, *, linked: bool
 ) -> tuple[dict[str, Any], ...]:
-    """The NetworkPolicies of a replica with these workloads. `linked`: its engines hand each other their KV caches.
+    """Return the NetworkPolicies of a replica with these workloads. `linked`: its engines exchange their KV caches.
 
-    The pods of a gang talk with each other on ports of NCCL's and UCX's choice, and so do engines that are linked. What
-    scrapes metrics may do so on any port, as engines and pickers can be told to serve them anywhere.
+    Pods of a gang, and linked engines, connect to each other on ports that NCCL and UCX choose. Metrics may be scraped
+    on any port, as the metrics ports of engines and pickers are configurable.
     """
     if not options.network_policies:
         return ()
@@ -77,12 +79,12 @@ def replica_policies(
         {"matchLabels": {constants.SERVING_LABEL: owner.prefix}},
         admit([*gateway, {"podSelector": picker}], constants.ENGINE_PORT),
     )
-    everybody = [{"podSelector": _pods(owner, workload)} for workload in workloads]
+    all_engines = [{"podSelector": _pods(owner, workload)} for workload in workloads]
     engines = [
         network_policy(
             owner.metadata(workload["metadata"]["name"]),
             _pods(owner, workload),
-            [*admit(everybody if linked else _gang(owner, workload)), *metrics],
+            [*admit(all_engines if linked else _gang(owner, workload)), *metrics],
         )
         for workload in workloads
     ]
@@ -93,12 +95,12 @@ def replica_policies(
 
 
 def _gang(owner: Owner, workload: Object) -> list[dict[str, Any]]:
-    """The pods that a workload's pods talk with in any case, as peers: those of a gang with each other."""
+    """Return the pods of a workload as peers of each other if it is a gang."""
     return [{"podSelector": _pods(owner, workload)}] if workload["kind"] == "LeaderWorkerSet" else []
 
 
 def _pods(owner: Owner, workload: Object) -> dict[str, Any]:
-    """The label selector of a workload's pods. Users may write labels of LeaderWorkerSet, never that of a replica."""
+    """Return the label selector of a workload's pods. Users can set labels of LeaderWorkerSet, not the replica's."""
     return {"matchLabels": {**_replica(owner), **pod_labels(workload)}}
 
 

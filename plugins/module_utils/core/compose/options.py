@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a fleet may choose about the objects that are composed."""
+"""Options of a fleet for composed objects."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 
 @dataclass(frozen=True)
 class Options:
-    """Images and numbers of the fleet. What a ModelDeployment says for itself wins over `picker_image`,
-    `sidecar_image` and `stream_grace`.
+    """Images and numbers of the fleet. Fields of a ModelDeployment override `picker_image`, `sidecar_image` and
+    `stream_grace`.
 
     `hydration_image` downloads weights into a cache: it needs a POSIX shell, and `hf` or Python with pip.
-    `egress_image` is an Envoy that adds credentials to requests for endpoints outside of the fleet.
-    `stream_grace` is how long a pod of a replica that is to go serves on, in seconds, so that its streams finish.
-    `network_policies`: whether NetworkPolicies say who reaches the pods of replicas: among others the pods of
-    `gateway_namespaces`, where those of workload gateways are, and of `metrics_namespaces`, where metrics are scraped.
+    `egress_image` is an Envoy that adds credentials to requests for endpoints outside the fleet.
+    `stream_grace` is the time in seconds that a pod of a removed replica keeps serving, so that its streams finish.
+    `network_policies` composes NetworkPolicies for the pods of replicas. They admit, among others, pods of
+    `gateway_namespaces` (workload gateways) and of `metrics_namespaces` (scrapers of metrics).
     """
 
     picker_image: str = constants.PICKER_IMAGE

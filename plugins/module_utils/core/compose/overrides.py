@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Images and arguments of the containers that are composed beside engines, as a ModelDeployment overrides them."""
+"""Overrides of a ModelDeployment for images and arguments of pickers and sidecars."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.serving 
 
 
 def image(written: Picker | Sidecar | None, composed: str) -> str:
-    """Return the image to run: the one written in `serving.picker` or `serving.sidecar`, else the composed one."""
+    """Return the image to run: that of `serving.picker` or `serving.sidecar`, else the composed one."""
     return (written.image if written else None) or composed
 
 
 def args(
     written: Picker | Sidecar | None, composed: Sequence[str], renamed: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the arguments to run with: a written flag replaces the composed one of that name, others are added.
+    """Return the arguments to run with: a written flag replaces the composed one of the same name, others are added.
 
-    `renamed` maps names that a flag has in other images to the composed one: an image refuses flags it does not know.
+    `renamed` maps names of a flag in other versions of the image to the composed name: an image refuses unknown flags.
 
-    What is written stays together and in its order, behind what is composed: a value may be an argument of its own
-    (`--v 4`), and no order between different flags means anything to the Go flag packages. One hyphen or two are
-    the same to them.
+    Written arguments stay together and in order, after the composed ones: a value may be a separate argument
+    (`--v 4`). The order of different flags, and one hyphen or two, make no difference to the flag packages of Go.
     """
     own = list((written.args if written else None) or ())
     names = [_flag(each) for each in own if each.startswith("-")]

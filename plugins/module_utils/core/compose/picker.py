@@ -1,11 +1,11 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The endpoint picker of a replica: the pod that chooses the serving pod for each request.
+"""Endpoint picker of a replica: the pod that chooses the serving pod for each request.
 
-There is one, as its authors recommend: what is in the caches of the engines each picker knows of the requests that it
-saw itself. A second one that waits to be elected would never be ready, so that no Deployment of pickers would be
-available to whoever looks at it, and a leader gives up its lease after its last stream only: up to half a minute in
-which nobody picks. So a rollout starts the new one before the old one goes.
+There is one pod, as the authors of the picker recommend: a picker infers the content of the engines' caches from the
+requests that it handled itself. A standby with leader election would never be ready, so its Deployment would never be
+available, and a leader releases its lease only after its last stream, which leaves up to half a minute without a
+picker. A rollout therefore starts the new pod before it stops the old one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owner import Owner
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker_config import picker_config
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import serve_on
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import serve_on
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.manifest_text import to_yaml
 
 _CONFIG_KEY = "epp-config.yaml"
@@ -34,13 +34,14 @@ _WATCHED = (
 )
 _RESOURCES = {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}
 _LOST_NODE_SECONDS = 10
-"""After which a picker on a node that does not answer is replaced: Kubernetes waits for five minutes by default."""
+"""Time after which a picker on an unreachable node is replaced: the default of Kubernetes is five minutes."""
 
 
 def picker_objects(owner: Owner, spec: ModelReplicaSpec, options: Options, pause: int) -> tuple[dict[str, Any], ...]:
-    """Return the objects of the endpoint picker of a ModelReplica with this spec. It serves on for `pause` seconds.
+    """Return the objects of the endpoint picker of a ModelReplica with this spec.
 
-    A configuration in `serving.picker.config` replaces the composed one as a whole, unchanged.
+    A terminating picker keeps serving for `pause` seconds. A configuration in `serving.picker.config` replaces the
+    composed one entirely.
     """
     written = spec.serving.picker if spec.serving else None
     config = written.config if written else None
@@ -123,13 +124,13 @@ def _deployment(owner: Owner, config: str, written: Picker | None, options: Opti
             },
         },
     }
-    # A request passes the picker until its last token. Told to stop, a picker ends all that is left after 27 seconds.
+    # Requests pass through the picker until their last token. A picker that gets SIGTERM cuts them after 27 seconds.
     serve_on(deployment["spec"]["template"]["spec"], pause)
     return deployment
 
 
 def _lost_node(taint: str) -> dict[str, Any]:
-    """The toleration of a node that no longer answers: short, as until then nobody picks."""
+    """Return the toleration of an unreachable node: short, as there is no other picker in the meantime."""
     return {
         "key": f"node.kubernetes.io/{taint}",
         "operator": "Exists",
@@ -145,9 +146,9 @@ def _container(owner: Owner, written: Picker | None, options: Options) -> dict[s
         f"--pool-group={constants.POOL_GROUP}",
         f"--config-file={_CONFIG_DIRECTORY}/{_CONFIG_KEY}",
         f"--grpc-port={constants.PICKER_PORT}",
-        # By default, spans of all requests are printed.
+        # The default prints spans of all requests.
         "--tracing=false",
-        # It would ask the API server who wants to know, with rights that no fleet has to give away.
+        # Authentication needs the right to create TokenReviews, which the picker does not get.
         "--metrics-endpoint-auth=false",
     )
     return {
@@ -169,15 +170,15 @@ def _container(owner: Owner, written: Picker | None, options: Options) -> dict[s
             {"name": "config", "mountPath": _CONFIG_DIRECTORY, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
-        # Soon, as nobody picks until then.
+        # Short, as there is no other picker in the meantime.
         "readinessProbe": _probe(initial_delay=1, period=2),
         "livenessProbe": _probe(initial_delay=30, period=10),
     }
 
 
 def _resources(written: Picker | None) -> dict[str, Any]:
-    """Return the composed amounts with the written ones: of a resource both request and limit, as the one bounds the
-    other."""
+    """Return the composed resources, overridden per resource by the written ones: both request and limit, as one bounds
+    the other."""
     given_amounts = api.wire(written.resources) if written and written.resources else {}
     own = {field: amounts for field, amounts in given_amounts.items() if amounts}
     given = {resource for amounts in own.values() for resource in amounts}
@@ -189,7 +190,8 @@ def _resources(written: Picker | None) -> dict[str, Any]:
 
 
 def _probe(initial_delay: int, period: int) -> dict[str, Any]:
-    """A gRPC health probe (KEP-2727). Periods are in seconds. The picker answers once it has seen its InferencePool."""
+    """Return a gRPC health probe (KEP-2727). Periods are in seconds. The picker is healthy once it has read its
+    InferencePool."""
     return {
         "grpc": {"port": constants.PICKER_HEALTH_PORT},
         "initialDelaySeconds": initial_delay,

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The EndpointPickerConfig of a replica (llm-d.ai/v1alpha1): prefix cache first, then queue length.
+"""EndpointPickerConfig of a replica (llm-d.ai/v1alpha1): prefix cache first, then queue length.
 
-Disaggregated serving happens only with all of: the producer plugin named explicitly, `autoTune: false` with a block
-size, and `nonCachedTokens` above 0. Without one of them every request silently stays on the decode pods.
+Disaggregated serving requires an explicit producer plugin, `autoTune: false` with a block size, and `nonCachedTokens`
+above 0. Without any one of them all requests silently stay on the decode pods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DECIDER = "prefix-based-pd-decider"
 
 
 def picker_config(owner: Owner, spec: ModelReplicaSpec) -> dict[str, Any]:
-    """Return the configuration, as data, for the spec of a ModelReplica."""
+    """Return the configuration for the spec of a ModelReplica."""
     engine = next((engine for engine in spec.engines if engine.phase == constants.DECODE), spec.engines[0])
     container = serving_member(members(owner, engine)).container
     producer = _cache_producer(engine_flags.block_size(CommandLine.of(container)))
@@ -40,7 +40,7 @@ def picker_config(owner: Owner, spec: ModelReplicaSpec) -> dict[str, Any]:
 
 
 def _cache_producer(block_size: int) -> dict[str, Any]:
-    """The plugin that estimates what each pod has in its KV cache. `block_size`, in tokens, must be the engine's."""
+    """Return the plugin that estimates the content of each pod's KV cache. `block_size`, in tokens, is the engine's."""
     return {
         "type": "approx-prefix-cache-producer",
         "parameters": {

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The pod of an engine's member: the user's container with its devices, its volumes and its node pools."""
+"""Pod of an engine's member: the user's container with its devices, volumes and node pools."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ _CONTAINER_FIELDS = (
 
 
 def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the pod template of a member. Managed labels win over the user's; `env` comes before the user's
-    variables."""
+    """Return the pod template of a member. Managed labels override the user's; `env` precedes the user's variables."""
     written = member.placed.template.metadata
     own = user_labels(written.labels if written else None)
     metadata: dict[str, Any] = {"labels": {**own, **member.owner.identity_labels(), **managed_labels}}
@@ -51,7 +50,7 @@ def pod_template(member: Member, managed_labels: Mapping[str, str], env: Sequenc
 
 
 def health_probe(port: int) -> dict[str, Any]:
-    """The readiness probe of whatever answers the API on a port. Periods are in seconds."""
+    """Return the readiness probe of a container that serves the API on this port. Periods are in seconds."""
     return {
         "httpGet": {"path": constants.HEALTH_PATH, "port": port},
         "initialDelaySeconds": 30,
@@ -61,13 +60,13 @@ def health_probe(port: int) -> dict[str, Any]:
 
 
 def shared_memory_volume(name: str, container: Container) -> dict[str, Any]:
-    """A memory-backed volume, bounded: pages in it count as memory of the pod and could take the node's otherwise."""
+    """Return a memory-backed volume with a size limit: its pages count as memory of the pod, and without a limit it
+    could use up the node's."""
     return {"name": name, "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory_limit(container)}}
 
 
 def shared_memory_limit(container: Container) -> str:
-    """Return half of the container's memory request in whole MiB, or 16Gi. To Kubernetes a lone limit is the request
-    too."""
+    """Return half of the container's memory request in whole MiB, or 16Gi. A limit without a request is the request."""
     resources = container.resources
     for amounts in (resources.requests, resources.limits) if resources else ():
         if amounts is None or amounts.memory is None:
@@ -83,16 +82,17 @@ def shared_memory_limit(container: Container) -> str:
 def missing_variables(
     defaults: Sequence[Mapping[str, Any]], given: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return those of the default variables whose names are not given yet.
+    """Return the default variables whose names are not given.
 
-    A name may occur once only: the API server merges `env` by name and refuses duplicates in a server-side apply.
+    Names have to be unique: the API server merges `env` by name and refuses duplicates in a server-side apply.
     """
     names = {variable["name"] for variable in given}
     return [deepcopy(dict(variable)) for variable in defaults if variable["name"] not in names]
 
 
 def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
-    """The GPU taints of the vendors whose device classes are claimed (`gpu.amd.com` -> `amd.com/gpu`), and NVIDIA's."""
+    """Return tolerations of NVIDIA's GPU taint and of those of the claimed device classes (`gpu.amd.com` ->
+    `amd.com/gpu`)."""
     taints = [_NVIDIA_TAINT]
     for name in device_classes:
         kind, _dot, vendor = name.partition(".")
@@ -103,7 +103,7 @@ def gpu_tolerations(device_classes: Iterable[str]) -> list[dict[str, str]]:
 
 
 def ordered_container(container: Mapping[str, Any]) -> dict[str, Any]:
-    """A container with its fields in the order in which they are usually written."""
+    """Return a container with its fields in the usual order."""
     return {field: container[field] for field in sorted(container, key=_CONTAINER_FIELDS.index)}
 
 
@@ -125,7 +125,7 @@ def _pod_spec(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def _place(pools: Sequence[str]) -> dict[str, Any]:
-    """The fields of a pod's spec that keep it on nodes of these pools."""
+    """Return the fields of a pod's spec that select nodes of these pools."""
     if len(pools) == 1:
         return {"nodeSelector": {constants.POOL_LABEL: pools[0]}}
     on_one_of_them = {"key": constants.POOL_LABEL, "operator": "In", "values": list(pools)}
@@ -162,7 +162,7 @@ def _container(member: Member, env: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def _args(member: Member) -> list[str]:
-    """The user's args, completed by the mounted model where the image's own entry point starts the server."""
+    """Return the user's args, with the mounted model added when the entry point of the image starts the server."""
     written = member.container
     args = list(written.args or ())
     mounted = member.cache is not None and member.cache.is_model

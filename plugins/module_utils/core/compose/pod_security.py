@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Security contexts of engine pods, and the Pod Security level of their namespace.
 
-Pods get as little as they need: no capability, no token, the seccomp profile of the container runtime. No user is set:
-most images run as root, and OpenShift picks a number by itself.
+Pods get the least privileges that they need: no capability, no token, the seccomp profile of the container runtime. No
+user is set: most images run as root, and OpenShift assigns a user ID itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.pod_secu
     BASELINE_CAPABILITIES,
     IPC_LOCK,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.member import Member
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
 LABEL_PREFIX = "pod-security.kubernetes.io/"
-"""Of the labels of a Namespace that Kubernetes' Pod Security admission reads."""
+"""Prefix of the labels of a Namespace that Pod Security admission reads."""
 
 _ENFORCE = f"{LABEL_PREFIX}enforce"
 _WARN = f"{LABEL_PREFIX}warn"
@@ -30,9 +31,8 @@ _BASELINE = "baseline"
 _PRIVILEGED = "privileged"
 _LEVELS = ("restricted", _BASELINE, _PRIVILEGED)
 
-_NETWORK_CLASSES = frozenset({"efa.networking.k8s.aws", "mrdma.google.com"})
-"""DeviceClasses of interfaces for RDMA: of AWS (EFA) and of GKE's managed DRANET."""
-# A condition that only devices of DRANET meet: it names their driver, or reads what that driver publishes.
+_NETWORK_CLASSES = frozenset(name for cloud in CLOUDS for name in cloud.platform.network_device_classes)
+# Matches CEL that only devices of DRANET satisfy: it names their driver, or reads attributes that it publishes.
 _NETWORK_SELECTOR = re.compile(
     r"""driver\s*==\s*["']dra\.net["']|["']dra\.net["']\s*(==\s*device\.driver|in\s)"""
     r"""|(attributes|capacity)\s*\[\s*["']dra\.net["']\s*\]"""
@@ -40,13 +40,14 @@ _NETWORK_SELECTOR = re.compile(
 
 
 def pod_security_context(member: Member) -> dict[str, Any]:
-    """Return the securityContext of a member's pod: what the user wrote, on top of the least."""
+    """Return the securityContext of a member's pod: the user's fields over the defaults."""
     written = member.placed.template.spec.security_context
     return {"seccompProfile": {"type": "RuntimeDefault"}, **(api.wire(written) if written else {})}
 
 
 def container_security_context(member: Member) -> dict[str, Any]:
-    """Return the securityContext of a member's container. One that claims a network device may pin memory, for RDMA."""
+    """Return the securityContext of a member's container, which may lock memory, for RDMA, if it claims a network
+    device."""
     context_written = member.container.security_context
     capabilities = context_written.capabilities if context_written else None
     written = api.wire(context_written) if context_written else {}
@@ -61,12 +62,12 @@ def container_security_context(member: Member) -> dict[str, Any]:
 
 
 def confined() -> dict[str, Any]:
-    """The securityContext of a container that needs no right at all."""
+    """Return the securityContext of a container that needs no privileges."""
     return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def claims_network_devices(requests: Iterable[ResolvedDeviceRequest]) -> bool:
-    """Return True when any of these device requests is for an interface that does RDMA."""
+    """Return True when any of these device requests is for an RDMA network interface."""
     return any(
         request.device_class_name in _NETWORK_CLASSES
         or any(_NETWORK_SELECTOR.search(selector.cel or "") for selector in request.selectors or ())
@@ -75,9 +76,9 @@ def claims_network_devices(requests: Iterable[ResolvedDeviceRequest]) -> bool:
 
 
 def namespace_labels(members: Iterable[Member] = ()) -> dict[str, str]:
-    """The labels of a Namespace that has to let in the pods of these members.
+    """Return the labels of a Namespace that has to admit the pods of these members.
 
-    Between `baseline`, which does not let IPC_LOCK in, and `privileged` there is no level.
+    IPC_LOCK needs the level `privileged`: the next stricter one, `baseline`, does not admit it.
     """
     added = {
         capability
@@ -88,7 +89,7 @@ def namespace_labels(members: Iterable[Member] = ()) -> dict[str, str]:
 
 
 def laxer(one: Object, other: Object) -> Object:
-    """Return that of two composed forms of a Namespace that lets in more: the pods of both have to get in."""
+    """Return the one of two composed versions of a Namespace that admits more: the pods of both have to be admitted."""
     return max(one, other, key=lambda namespace: _laxness((namespace["metadata"].get("labels") or {}).get(_ENFORCE)))
 
 

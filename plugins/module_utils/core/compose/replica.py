@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The ModelReplica of a placement: a ModelDeployment's template, pinned to a cluster and to node pools."""
+"""ModelReplica of a placement: a ModelDeployment's template, pinned to a cluster and to node pools."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def model_replica(
 ) -> api.ModelReplica:
     """Return the ModelReplica number `index` of a ModelDeployment on a cluster.
 
-    Engines come in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
-    copied; managed labels win over them. Its ModelCache is named, and not yet which of that cache's volumes is mounted.
-    Raises ValueError when `engines` is no placement of this deployment's engines.
+    Engines are in the deployment's order, whatever the order of `engines`. Labels of the deployment's template are
+    copied; managed labels override them. The ModelCache is referenced without the ID of its volume, which is chosen
+    later. Raises ValueError when `engines` is not a placement of this deployment's engines.
     """
     namespace = deployment.namespace
     template = deployment.spec.template
@@ -79,7 +79,7 @@ def _engine(written: Engine, placed: scheduled.PlacedEngine) -> PlacedEngine:
 
 
 def _member(written: Member, placed: scheduled.PlacedMember) -> PlacedMember:
-    """Return a member with its node pools. Its template is that of the deployment: models are never changed."""
+    """Return a member with its node pools. It shares its template with the deployment, as models are never changed."""
     return api.construct(
         PlacedMember,
         role=written.role,

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How requests reach a replica inside its cluster: gateway -> HTTPRoute -> InferencePool -> serving pods."""
+"""Route of requests to a replica inside its cluster: gateway -> HTTPRoute -> InferencePool -> serving pods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owne
 
 
 def inference_pool(owner: Owner) -> dict[str, Any]:
-    """The InferencePool of a replica: its serving pods, chosen between by its endpoint picker.
+    """Return the InferencePool of a replica: its serving pods, from which its endpoint picker chooses.
 
-    A pool stands in front of a single pod too, so that a second copy never changes the kind of the route's backend.
-    Without a picker the gateway chooses a pod itself (FailOpen).
+    A single pod has a pool too, so that a second copy never changes the kind of the route's backend. While the picker
+    is down the gateway chooses a pod itself (FailOpen).
     """
     return {
         "apiVersion": f"{constants.POOL_GROUP}/v1",
@@ -34,7 +34,7 @@ def inference_pool(owner: Owner) -> dict[str, Any]:
 
 
 def http_route(owner: Owner) -> dict[str, Any]:
-    """The HTTPRoute of a replica on its cluster's gateway: all below its path prefix, with the prefix removed."""
+    """Return the HTTPRoute of a replica on its cluster's gateway for its path prefix, which is removed."""
     prefix = path_prefix(owner.namespace, owner.replica)
     rewrite = {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}
     return {

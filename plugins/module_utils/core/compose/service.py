@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""ModelService: the endpoints that a service leads to, and the routes that lead there."""
+"""ModelService: the endpoints that a service matches, and its routes to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_se
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import weights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.service_routes import (
-    Routed,
+    WeightedEndpoint,
     routes,
     unavailable,
 )
@@ -20,9 +20,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 
 @dataclass(frozen=True)
-class Member:
-    """A ModelEndpoint that a service matches. `entry` counts the entries of the service from 0; `weight` is
-    0 for one that gets no requests, be it that it is not usable or that another tier is in use."""
+class MatchedEndpoint:
+    """ModelEndpoint that a service matches. `entry` is the index of the entry of the service; `weight` is 0 for an
+    endpoint that gets no requests, because it is not usable or because another tier is in use."""
 
     endpoint: api.ModelEndpoint
     entry: int
@@ -32,15 +32,15 @@ class Member:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What a service leads to: every endpoint that it matches, once, by entry and then by name. `tier` is the priority
-    that is in use, None when no endpoint is usable."""
+    """Resolved endpoints of a service: every endpoint that it matches, once, by entry and then by name. `tier` is the
+    priority that is in use, None when no endpoint is usable."""
 
-    members: tuple[Member, ...]
+    members: tuple[MatchedEndpoint, ...]
     tier: int | None
 
 
 class EndpointIndex:
-    """All ModelEndpoints, by namespace and labels."""
+    """Index of all ModelEndpoints by namespace and labels."""
 
     def __init__(self, endpoints: Iterable[api.ModelEndpoint]) -> None:
         self._all: dict[str, dict[str, api.ModelEndpoint]] = {}
@@ -64,10 +64,10 @@ class EndpointIndex:
 def resolve(
     service: api.ModelService, endpoints: EndpointIndex, usable: Callable[[api.ModelEndpoint], bool]
 ) -> Resolution:
-    """Return what a ModelService leads to, of the endpoints of its own namespace.
+    """Resolve a ModelService to endpoints of its namespace.
 
-    An endpoint belongs to the first entry that matches it. Of the entries only those are in use that have the lowest
-    `priority` among the entries with a usable endpoint.
+    An endpoint belongs to the first entry that matches it. Entries are in use when they have the lowest `priority`
+    among the entries with a usable endpoint.
     """
     matched = _matched(service, endpoints)
     able = {index: [usable(endpoint) for endpoint in found] for index, (__, found) in enumerate(matched)}
@@ -80,7 +80,7 @@ def resolve(
         left = iter(share)
         for endpoint, is_usable in zip(found, able[index], strict=True):
             weight = next(left, 0) if is_usable else 0
-            members.append(Member(endpoint, index, weight, is_usable))
+            members.append(MatchedEndpoint(endpoint, index, weight, is_usable))
     return Resolution(tuple(members), tier)
 
 
@@ -101,12 +101,12 @@ def _matched(
 def service_objects(
     service: api.ModelService, resolution: Resolution, gateway: GatewayBackend, existed: bool
 ) -> tuple[Object, ...]:
-    """Return the objects of a ModelService that leads to these endpoints through this gateway.
+    """Return the objects of a ModelService with these endpoints on this gateway.
 
-    While no endpoint is usable, a service that had routes before answers 503, and one that is new gets none: a path
-    that never worked is better not there than broken.
+    While no endpoint is usable, a service that had routes before answers 503, and a new service gets no route: a path
+    that never worked answers 404.
     """
-    used = [Routed(member.endpoint, member.weight) for member in resolution.members if member.weight]
+    used = [WeightedEndpoint(member.endpoint, member.weight) for member in resolution.members if member.weight]
     if used:
         return routes(service, used, gateway)
     return unavailable(service, gateway) if existed else ()

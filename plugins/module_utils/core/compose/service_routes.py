@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The HTTPRoutes of a service on the control gateway."""
+"""HTTPRoutes of a ModelService on the control gateway."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.back
     backend_reference,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.control import control_metadata
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_slices import manual_slice
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway import GatewayBackend
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.slices import manual_slice
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.tree import Leaf, Part, grow
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.route_tree import Leaf, Part, build_tree
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.weights import reduced
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
@@ -25,8 +25,8 @@ _UNAVAILABLE_PORT = 80
 
 
 @dataclass(frozen=True)
-class Routed:
-    """A ModelEndpoint that gets requests, and its weight against the others."""
+class WeightedEndpoint:
+    """ModelEndpoint that gets requests, and its weight."""
 
     endpoint: api.ModelEndpoint
     weight: int
@@ -37,25 +37,25 @@ def service_path(service: api.ModelService) -> str:
     return f"/{service.namespace}/{service.name}/"
 
 
-def routes(service: api.ModelService, used: Sequence[Routed], gateway: GatewayBackend) -> tuple[Object, ...]:
-    """The routes to these endpoints, of which there is at least one.
+def routes(service: api.ModelService, used: Sequence[WeightedEndpoint], gateway: GatewayBackend) -> tuple[Object, ...]:
+    """Return the routes to these endpoints, of which there is at least one.
 
-    A rule takes 16 backends at most. More endpoints become a tree: the first route splits the requests over parts by
-    sending them, below a longer path, to the gateway's own Service once more, where a route of each part splits on.
-    The weights of a part sum up to its own weight, so the shares stay exact. A ReferenceGrant lets routes of the
-    service's namespace lead to the gateway's Service.
+    A rule allows at most 16 backends. More endpoints form a tree: the first route splits requests over parts by sending
+    them, with a longer path, to the gateway's own Service, where a route of each part splits them further. The weight
+    of a part is the sum of the weights in it, so the shares stay exact. A ReferenceGrant allows routes of the service's
+    namespace to refer to the gateway's Service.
     """
-    root = grow([Leaf(routed.endpoint.name, routed.weight, routed.endpoint) for routed in used])
+    root = build_tree([Leaf(each.endpoint.name, each.weight, each.endpoint) for each in used])
     parts = root.parts()
     composed = tuple(_route(service, part, gateway) for part in parts)
     return composed if len(parts) == 1 else (_grant(service, gateway), *composed)
 
 
 def unavailable(service: api.ModelService, gateway: GatewayBackend) -> tuple[Object, ...]:
-    """A route that answers 503 to everything.
+    """Return a route that answers all requests with 503.
 
-    Its backend is a Service without any endpoint, for which Gateway API asks for 503; a rule without backends has to
-    answer 500 (HTTPRouteRule.backendRefs), which tells clients that to come back later is of no use.
+    Its backend is a Service without endpoints, for which Gateway API requires 503. A rule without backends would answer
+    500 (HTTPRouteRule.backendRefs), which clients do not retry.
     """
     name = names.child_name(_prefix(service), "unavailable")
     metadata = control_metadata(service, names.SERVICE_LABEL, name)
@@ -124,7 +124,7 @@ def _to_part(
 def _to_endpoint(
     service: api.ModelService, part: Part[api.ModelEndpoint], endpoint: api.ModelEndpoint, weight: int
 ) -> dict[str, Any]:
-    """The reference to an endpoint. Below a part the path that an endpoint without `rewritePath` gets is restored."""
+    """Return the reference to an endpoint. Within a part, an endpoint without `rewritePath` gets the original path."""
     name, port = backend_reference(endpoint)
     path = endpoint.spec.rewrite_path or (service_path(service) if part.key else "")
     host = backend_host(endpoint)
@@ -144,7 +144,7 @@ def _rewrite(*, path: str = "", host: str = "") -> dict[str, Any]:
 
 
 def _grant(service: api.ModelService, gateway: GatewayBackend) -> Object:
-    """Every service has its own grant, so that it goes with the service."""
+    """Return the ReferenceGrant of a service. Each service has its own, which is pruned with it."""
     own = gateway.own_service
     name = names.child_name(service.namespace, service.name.replace(".", "-"), "parts")
     return {

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a cluster needs beneath the fleet's own objects, the serving stack of a workload cluster or the gateway of the
-control cluster: which releases of Helm it is made of, with which values, and what has to be done about each of them.
+"""Helm releases that a cluster needs below the fleet's own objects: the serving stack of a workload cluster, or the
+gateway of the control cluster.
 
-Components are data, as `serving_stack_components` of the role `serving_stack` has them. A *plan* is what is wanted of
-each one; with what was seen of a cluster it becomes *actions*.
+Components are data, in the format of `serving_stack_components` of the role `serving_stack`. A *plan* is the desired
+state of each component; compared with the observed releases of a cluster it becomes *actions*.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 STATES = ("managed", "provided", "disabled")
 PREFIX = "mp-"
-"""Of every release of the stack, so that it is never taken for one of somebody else."""
+"""Prefix of the names of all releases of the stack, which distinguishes them from those of other owners."""
 
 Component = Mapping[str, Any]
 _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
@@ -30,9 +30,9 @@ _CHART_VERSION = re.compile(CHART_VERSION.removesuffix("$"))
 
 @dataclass(frozen=True)
 class Choices:
-    """What the variables of a cluster say. `variables`: what the names of those begin with that are about these
-    components alone. `drivers`: those of its devices. `stack`: `spec` of its ServingStack. `archives`: names of the
-    files in `charts_dir`."""
+    """Choices that the variables of a cluster make. `variables`: prefix of the variables for these components.
+    `drivers`: those of the cluster's devices. `stack`: `spec` of its ServingStack. `archives`: names of the files in
+    `charts_dir`."""
 
     variables: str = "serving_stack"
     states: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Choices:
 
 
 class StackError(ValueError):
-    """Variables say nothing that can be done; `problems` has a line for each."""
+    """Invalid variables; `problems` has a line for each."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("\n".join(problems))
@@ -57,10 +57,12 @@ class StackError(ValueError):
 
 
 def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, Any]]:
-    """Each component as it is to be, in the order of waves: the keys of the component with `state`, `why` it is not
-    installed (empty when it is), `holds`, the keys of those that are not brought there while it does not work, and, of
-    what is a release, `release`, `version`, `ref`, `repository` (empty where `ref` says it all) and `values`. Raises
-    StackError."""
+    """Return the desired state of each component in the order of waves. Raises StackError.
+
+    An entry has the keys of the component, `state`, `why` (the reason why it is not installed, empty when it is),
+    `holds` (the keys of the components that are not installed while it fails), and, for a release, `release`,
+    `version`, `ref`, `repository` (empty when `ref` includes it) and `values`.
+    """
     problems = _misshapen(choices)
     if problems:
         raise StackError(problems)
@@ -71,13 +73,13 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         state = str(_state(component, choices))
         if state not in STATES:
             problems.append(f"{choices.variables}_states.{key} is {state}, and must be one of {', '.join(STATES)}")
-        # What is disabled by default goes when somebody says so, as others may use what is there.
+        # A component that is disabled by default is uninstalled only on request, as others may use an existing release.
         removed = choices.states.get(key) == "disabled"
         entry = {**component, "removed": removed, "holds": _holds(key, components)}
         why = _not_installed(component, state, choices)
         entry.update(state="disabled" if why and state == "managed" else state, why=why)
         if component.get("chart"):
-            # What is not installed needs no archive, and its version does not matter.
+            # A component that is not installed needs neither an archive nor a valid version.
             entry.update(_release(component, choices, [] if why else problems))
             # `helm uninstall` gets the names of disabled components too.
             problems += _unfit(
@@ -86,8 +88,8 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
         planned.append(entry)
     if choices.charts_required and not choices.charts_dir and any(e.get("release") and not e["why"] for e in planned):
         problems.append(
-            "serving_stack_charts_required is set, and serving_stack_charts_dir is not: it is the folder that charts "
-            "come from"
+            "serving_stack_charts_required is set, but serving_stack_charts_dir is not. Set it to the folder of the "
+            "charts"
         )
     if problems:
         raise StackError(problems)
@@ -96,35 +98,39 @@ def plan(components: Sequence[Component], choices: Choices) -> list[dict[str, An
 
 def actions(
     planned: Iterable[Component],
-    seen: Mapping[str, Any],
+    observed: Mapping[str, Any],
     stuck_after: float,
     adopt: Iterable[str] = (),
     variables: str = "serving_stack",
 ) -> list[dict[str, Any]]:
-    """The plan with what has to be done: of each release `action` (install, upgrade, recover, remove, none, skip,
-    refuse) and `told`, a line for people. `seen`: `releases`, `definitions` and `recorded` of the module
-    helm_release_info. `stuck_after`: seconds after which a release that another run left half done is recovered.
-    `variables` as in Choices. Raises StackError for a name in `adopt` that is no component's."""
+    """Return the plan with the `action` for each release (install, upgrade, recover, remove, none, skip, refuse) and
+    its message.
+
+    `observed`: `releases`, `definitions` and `recorded` of the module helm_release_info. `stuck_after`: seconds after
+    which an operation that another run left pending is recovered. `variables` as in Choices. Raises StackError for a
+    name in `adopt` that is not a component's."""
     planned, adopt = list(planned), list(adopt)
     keys = {str(entry["key"]) for entry in planned}
     unknown = [name for name in adopt if str(name) not in keys]
     if unknown:
-        raise StackError([f"{variables}_adopt: {name} is no component. {nearest_key(name, keys)}" for name in unknown])
-    return [_with_action(entry, seen, stuck_after, frozenset(adopt), variables) for entry in planned]
+        raise StackError(
+            [f"{variables}_adopt: {name} is not a component. {nearest_key(name, keys)}" for name in unknown]
+        )
+    return [_with_action(entry, observed, stuck_after, frozenset(adopt), variables) for entry in planned]
 
 
 def merged(base: Any, over: Any) -> Any:
-    """Values with others over them: mappings are merged at every depth, everything else is replaced."""
+    """Merge values over others: mappings are merged at every depth, everything else is replaced."""
     if not isinstance(base, Mapping) or not isinstance(over, Mapping):
         return deepcopy(over)
-    found = {key: deepcopy(value) for key, value in base.items()}
+    result = {key: deepcopy(value) for key, value in base.items()}
     for key, value in over.items():
-        found[key] = merged(found[key], value) if key in found else deepcopy(value)
-    return found
+        result[key] = merged(result[key], value) if key in result else deepcopy(value)
+    return result
 
 
 def mirrored(reference: str, prefixes: Mapping[str, str]) -> str:
-    """A reference with the longest of the prefixes that it begins with, up to the end or a slash, replaced."""
+    """Return a reference with its longest matching prefix replaced. A prefix ends at a slash or the end."""
     for prefix in sorted(prefixes, key=len, reverse=True):
         start = prefix.rstrip("/")
         if reference == start or reference.startswith(f"{start}/"):
@@ -133,9 +139,9 @@ def mirrored(reference: str, prefixes: Mapping[str, str]) -> str:
 
 
 def _misshapen(choices: Choices) -> list[str]:
-    """What is of the wrong type, or no place that charts or images can come from."""
+    """Return a problem for each value of the wrong type and each invalid source of charts or images."""
     prefix = choices.variables
-    # The others are those of the role serving_stack, whatever the components are.
+    # The other variables are those of the role serving_stack, whatever the components are.
     mappings = {
         f"{prefix}_states": choices.states,
         f"{prefix}_versions": choices.versions,
@@ -144,14 +150,12 @@ def _misshapen(choices: Choices) -> list[str]:
         "serving_stack_image_registries": choices.image_registries,
     }
     problems = [
-        f"{name} is {_shown(value)}, and must be a mapping"
-        for name, value in mappings.items()
-        if not _is_mapping(value)
+        f"{name} is {_shown(value)} and must be a mapping" for name, value in mappings.items() if not _is_mapping(value)
     ]
     if problems:
         return problems
     problems += [
-        f"{prefix}_values.{key} is {_shown(value)}, and must be a mapping of values of the chart"
+        f"{prefix}_values.{key} is {_shown(value)} and must be a mapping of values of the chart"
         for key, value in choices.values.items()
         if not _is_mapping(value)
     ]
@@ -163,8 +167,8 @@ def _misshapen(choices: Choices) -> list[str]:
         ]
     for key, value in choices.image_registries.items():
         problems += [
-            f"serving_stack_image_registries.{key}: {_shown(each)} must be of the form HOST[:PORT][/FOLDER], without a "
-            "scheme"
+            f"serving_stack_image_registries.{key}: {_shown(each)} must have the format HOST[:PORT][/FOLDER], without "
+            "a scheme"
             for each in (key, value)
             if not isinstance(each, str) or "://" in each or not each
         ]
@@ -189,14 +193,14 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
         ("values", choices.values, charts),
     ):
         problems += [
-            f"{choices.variables}_{option}.{key}: {key} is no chart, and always as this collection has it"
+            f"{choices.variables}_{option}.{key}: {key} is not a chart and has no {option}"
             if str(key) in keys
-            else f"{choices.variables}_{option}.{key} is no component. {nearest_key(key, known)}"
+            else f"{choices.variables}_{option}.{key} is not a component. {nearest_key(key, known)}"
             for key in given
             if str(key) not in known
         ]
     problems += [
-        f"{choices.variables}_versions.{key} is {version}, which is no text: write it in quotes"
+        f"{choices.variables}_versions.{key} is {version}, which is not a string. Put it in quotes"
         for key, version in choices.versions.items()
         if not isinstance(version, str)
     ]
@@ -204,13 +208,13 @@ def _unknown(components: Sequence[Component], choices: Choices) -> list[str]:
 
 
 def _holds(key: str, components: Sequence[Component]) -> list[str]:
-    """Those that come `after` a component, or after one of those."""
-    found: set[str] = set()
+    """Return the components that come `after` a component, directly or indirectly."""
+    dependents: set[str] = set()
     waiting = {key}
     while waiting:
-        waiting = {str(each["key"]) for each in components if waiting & set(each.get("after") or ())} - found
-        found |= waiting
-    return sorted(found)
+        waiting = {str(each["key"]) for each in components if waiting & set(each.get("after") or ())} - dependents
+        dependents |= waiting
+    return sorted(dependents)
 
 
 def _state(component: Component, choices: Choices) -> object:
@@ -221,7 +225,7 @@ def _state(component: Component, choices: Choices) -> object:
 
 
 def _not_installed(component: Component, state: str, choices: Choices) -> str:
-    """Why a component is not installed; empty when it is."""
+    """Return the reason why a component is not installed; empty when it is."""
     needs = str(component.get("needs", "all"))
     if state != "managed":
         said = f"{choices.variables}_states says"
@@ -247,32 +251,38 @@ def _release(component: Component, choices: Choices, problems: list[str]) -> dic
         problems.append(f"{key}: version {version!r} {CHART_VERSION_WORDS} ({where})")
     floor = str(component.get("least_version", ""))
     if floor and _numbers(version) < _numbers(floor):
-        problems.append(f"{key}: version {version} does not do here, it has to be {floor} or newer ({where})")
-    found = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
+        problems.append(f"{key}: version {version} is too old, it has to be {floor} or newer ({where})")
+    release = {"release": f"{PREFIX}{chart}", "version": version, "values": _values(component, choices)}
     archive = next((name for name in _archives(chart, version) if name in choices.archives), "")
     if archive:
         path = f"{choices.charts_dir.rstrip('/')}/{archive}"
         problems += _unfit(key, {"path of the chart (serving_stack_charts_dir)": path})
-        return {**found, "ref": path, "repository": ""}
+        return {**release, **_reference(path)}
     if choices.charts_required and choices.charts_dir:
         problems.append(
             f"{key}: {_archives(chart, version)[0]} is not in {choices.charts_dir}, and serving_stack_charts_required "
-            "forbids to get it from elsewhere"
+            "forbids other sources"
         )
     source = mirrored(str(component["source"]), choices.chart_repositories)
     problems += _unfit(key, {"repository (serving_stack_chart_repositories)": source})
     if source.startswith("oci://"):
-        return {**found, "ref": f"{source.rstrip('/')}/{chart}", "repository": ""}
-    return {**found, "ref": chart, "repository": source}
+        return {**release, **_reference(f"{source.rstrip('/')}/{chart}", version=version)}
+    return {**release, **_reference(chart, repository=source, version=version)}
+
+
+def _reference(ref: str, repository: str = "", version: str = "") -> dict[str, Any]:
+    """Return where a chart is, and that as `chart_arguments` of Helm. An archive has the version in its name."""
+    named = [*(["--repo", repository] if repository else []), *(["--version", version] if version else [])]
+    return {"ref": ref, "repository": repository, "chart_arguments": [ref, *named]}
 
 
 def _unfit(key: str, arguments: Mapping[str, str]) -> list[str]:
-    """Return a problem for each argument of Helm that is no plain word."""
-    return [f"{key}: {what} {value!r} {PLAIN_WORD}" for what, value in arguments.items() if not is_plain_word(value)]
+    """Return a problem for each argument of Helm that is not a plain word."""
+    return [f"{key}: {name} {value!r} {PLAIN_WORD}" for name, value in arguments.items() if not is_plain_word(value)]
 
 
 def _archives(chart: str, version: str) -> tuple[str, str]:
-    """File names of an archive: as `helm pull` writes it, and with or without the v of the version."""
+    """Return the possible file names of an archive: that of `helm pull`, and the one with or without the v."""
     other = version.removeprefix("v") if version.startswith("v") else f"v{version}"
     return f"{chart}-{version}.tgz", f"{chart}-{other}.tgz"
 
@@ -280,24 +290,27 @@ def _archives(chart: str, version: str) -> tuple[str, str]:
 def _values(component: Component, choices: Choices) -> Any:
     values: Any = component.get("values") or {}
     for option, key in (component.get("values_from") or {}).items():
-        # A default that is sent explicitly would be another value to the chart's guards.
-        wanted = fields(choices.stack).get(option)
-        if wanted not in (None, "", "/"):
-            values = merged(values, _nested(key, wanted))
+        # An explicit default would differ from a missing value for the conditions of the chart.
+        value = fields(choices.stack).get(option)
+        if value not in (None, "", "/"):
+            values = merged(values, _nested(key, value))
+    for key, value in (component.get("settings") or {}).items():
+        if value:
+            values = merged(values, _nested(key, value))
     for key, image in (component.get("images") or {}).items():
         registry, slash, rest = str(image).partition("/")
         if registry in choices.image_registries:
-            place = choices.image_registries[registry].rstrip("/")
-            values = merged(values, _nested(key, f"{place}{slash}{rest}"))
-    for key, form in (component.get("pull_secrets") or {}).items():
+            mirror = choices.image_registries[registry].rstrip("/")
+            values = merged(values, _nested(key, f"{mirror}{slash}{rest}"))
+    for key, style in (component.get("pull_secrets") or {}).items():
         if choices.image_pull_secrets:
-            names = [{"name": name} if form == "name" else name for name in choices.image_pull_secrets]
+            names = [{"name": name} if style == "name" else name for name in choices.image_pull_secrets]
             values = merged(values, _nested(key, names))
     return merged(values, choices.values.get(str(component["key"])) or {})
 
 
 def _nested(path: str, value: Any) -> Any:
-    """`a.b` and a value as {a: {b: value}}."""
+    """Return the value nested at a dotted path: `a.b` becomes {a: {b: value}}."""
     for key in reversed(path.split(".")):
         value = {key: value}
     return value
@@ -308,19 +321,19 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _with_action(
-    entry: Component, seen: Mapping[str, Any], stuck_after: float, adopt: frozenset[str], variables: str
+    entry: Component, observed: Mapping[str, Any], stuck_after: float, adopt: frozenset[str], variables: str
 ) -> dict[str, Any]:
     if not entry.get("chart"):
-        return {**entry, "action": "skip" if entry["why"] else "apply", "told": _unwanted(entry)}
-    releases = [release for release in seen["releases"] if release["name"] == entry["release"]]
+        return {**entry, "action": "skip" if entry["why"] else "apply", "told": _not_installed_message(entry)}
+    releases = [release for release in observed["releases"] if release["name"] == entry["release"]]
     own = next((release for release in releases if release["namespace"] == entry["namespace"]), None)
     if entry["why"]:
-        installed = own is not None and own["name"] in seen["recorded"]
+        installed = own is not None and own["name"] in observed["recorded"]
         if installed and entry["removed"]:
             return {**entry, "action": "remove", "told": f"uninstall {entry['release']}: {entry['why']}"}
         stays = f"; release {entry['release']} of an earlier run stays" if installed else ""
-        return {**entry, "action": "skip", "told": _unwanted(entry) + stays}
-    foreign = _foreign(entry, own, seen, adopt, variables)
+        return {**entry, "action": "skip", "told": _not_installed_message(entry) + stays}
+    foreign = _foreign(entry, own, observed, adopt, variables)
     if foreign:
         return {**entry, "action": "refuse", "told": foreign}
     named = f"{entry['release']} {entry['version']}"
@@ -329,60 +342,62 @@ def _with_action(
     state, age = own["status"], float(own["age"])
     if state.startswith("pending-") or state == "uninstalling":
         if age < stuck_after:
-            told = (
-                f"release {own['name']} in {own['namespace']} is {state} since {int(age)} seconds: another run works "
-                f"on it, or was killed. It is recovered after {int(stuck_after)} seconds (serving_stack_stuck_after)"
+            message = (
+                f"release {own['name']} in {own['namespace']} has been {state} for {int(age)} seconds: another run is "
+                f"working on it, or was killed. It is recovered after {int(stuck_after)} seconds "
+                "(serving_stack_stuck_after)"
             )
-            return {**entry, "action": "refuse", "told": told}
+            return {**entry, "action": "refuse", "told": message}
         back = own["deployed_revision"]
-        way = f"roll back to revision {back}" if back and state != "uninstalling" else "uninstall what is there of it"
-        told = f"{way}, as it is {state} since {int(age)} seconds, then install {named}"
+        recovery = f"roll back to revision {back}" if back and state != "uninstalling" else "uninstall the rest of it"
+        message = f"{recovery}, as it has been {state} for {int(age)} seconds, then install {named}"
         revision = back if state != "uninstalling" else 0
-        return {**entry, "action": "recover", "told": told, "deployed_revision": revision}
+        return {**entry, "action": "recover", "told": message, "deployed_revision": revision}
     if state != "deployed":
         return {**entry, "action": "upgrade", "told": f"install {named} again, as it is {state}"}
     if (own["chart"], own["version"].removeprefix("v")) != (entry["chart"], entry["version"].removeprefix("v")):
-        told = f"upgrade {own['name']} from {own['version']} to {entry['version']}"
-        return {**entry, "action": "upgrade", "told": told, "definitions_change": True}
+        message = f"upgrade {own['name']} from {own['version']} to {entry['version']}"
+        return {**entry, "action": "upgrade", "told": message, "definitions_change": True}
     if own["values"] != entry["values"]:
         return {**entry, "action": "upgrade", "told": f"change the values of {named}"}
-    return {**entry, "action": "none", "told": f"{named} is as wanted"}
+    return {**entry, "action": "none", "told": f"{named} is up to date"}
 
 
-def _unwanted(entry: Component) -> str:
+def _not_installed_message(entry: Component) -> str:
     return f"{entry['key']} is not installed: {entry['why']}" if entry["why"] else ""
 
 
 def _foreign(
     entry: Component,
     own: Mapping[str, Any] | None,
-    seen: Mapping[str, Any],
+    observed: Mapping[str, Any],
     adopt: frozenset[str],
     variables: str,
 ) -> str:
-    """Whose component of the same kind is there already, with what to do; empty when nobody's."""
+    """Return the conflict with a component of another owner, with what to do about it; empty when there is none."""
     key, name = str(entry["key"]), str(entry["release"])
-    what, advice = "", ""
-    for release in seen["releases"]:
+    conflict, adoption = "", ""
+    for release in observed["releases"]:
         if release["chart"] == entry["chart"] and release is not own:
             where = f"release {release['name']} in {release['namespace']}"
-            what = f"{release['chart']} {release['version']} is there as {where}"
-    if not what and key not in adopt:
-        advice = f", or, if it is to become part of the stack, name the component in {variables}_adopt"
+            conflict = f"{release['chart']} {release['version']} is already installed as {where}"
+    if not conflict and key not in adopt:
+        adoption = f", or, to make it part of the stack, name the component in {variables}_adopt"
         if own is None:
-            what = _foreign_definition(entry, seen["definitions"])
-        elif name not in seen["recorded"]:
-            what = f"release {name} in {entry['namespace']} was not installed by this collection"
-    if not what:
+            conflict = _foreign_definition(entry, observed["definitions"])
+        elif name not in observed["recorded"]:
+            conflict = f"release {name} in {entry['namespace']} was not installed by this collection"
+    if not conflict:
         return ""
-    return f"{what}. Set {variables}_states.{key} to provided to use what is there, or remove it{advice}"
+    return f"{conflict}. Set {variables}_states.{key} to provided to use it, or remove it{adoption}"
 
 
 def _foreign_definition(entry: Component, definitions: Mapping[str, str]) -> str:
-    """`definitions` of a component: names of CRDs that are templates of its chart, which Helm wants to own."""
+    """Return the conflict over a CRD that is a template of the chart (`definitions` of a component), which Helm has to
+    own."""
     ours = f"{entry['namespace']}/{entry['release']}"
     for name in entry.get("definitions") or ():
         owner = definitions.get(name)
         if owner is not None and owner != ours:
-            return f"CustomResourceDefinition {name} is of {f'release {owner}' if owner else 'somebody else'}"
+            return f"CustomResourceDefinition {name} belongs to {f'release {owner}' if owner else 'another owner'}"
     return ""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How the traffic of a service is split: from the shares of entries to whole weights of their endpoints."""
+"""Traffic split of a service: from the weights of its entries to integer weights of their endpoints."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fractions import Fraction
 from math import gcd
 
 WEIGHT_LIMIT = 1_000_000
-"""Largest weight of a backend of a route (Gateway API reference, BackendRef)."""
+"""Maximum weight of a backend of a route (Gateway API reference, BackendRef)."""
 
 
 def split(entries: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """The weights of the endpoints of every entry, given as (weight of the entry, number of its usable endpoints).
+    """Return the weights of the endpoints of each entry, given as (weight of the entry, number of usable endpoints).
 
-    An entry's endpoints share its weight evenly; what does not divide goes to the first of them, one each, so that
-    the whole stays exact. An entry without endpoints leaves its share to the others. The results equal those of the
+    The endpoints of an entry share its weight evenly; the remainder goes to the first of them, one each, so that the
+    sum stays exact. The share of an entry without endpoints goes to the others. The results equal those of the
     reference implementation.
     """
     used = [(weight, count) for weight, count in entries if count]
@@ -34,10 +34,10 @@ def _share(total: int, count: int) -> list[int]:
 
 
 def reduced(weights: Sequence[int]) -> list[int]:
-    """The same proportions in the smallest whole numbers.
+    """Reduce weights to the smallest integers with the same proportions.
 
-    Beyond the limit they are scaled down to it and rounded, half to even, to no less than 1: an error of at most one
-    in a million of the largest.
+    Weights above the limit are scaled down to it and rounded, half to even, to at least 1: an error of at most one
+    millionth of the largest.
     """
     divisor = gcd(*weights) or 1
     weights = [weight // divisor for weight in weights]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The workload of an engine: a Deployment for one pod per copy, a LeaderWorkerSet for a gang per copy."""
+"""Workload of an engine: a Deployment for one pod per copy, a LeaderWorkerSet for a gang per copy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GANG_ENV = (
 
 
 def workload(parts: Sequence[Member], copies: int) -> dict[str, Any]:
-    """The workload of an engine with these members."""
+    """Return the workload of an engine with these members."""
     by_role = {member.role: member for member in parts}
     if constants.STANDALONE in by_role:
         return _deployment(by_role[constants.STANDALONE], copies)
@@ -28,12 +28,12 @@ def workload(parts: Sequence[Member], copies: int) -> dict[str, Any]:
 
 
 def serving_template(workload: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod template of a workload whose pods answer the API."""
+    """Return the template of the workload's pods that serve the API."""
     return member_template(workload, constants.LEADER)
 
 
 def member_template(workload: Mapping[str, Any], role: str) -> dict[str, Any]:
-    """The pod template of a member of a workload. That of a Deployment is of its one member."""
+    """Return the pod template of a member of a workload; a Deployment has one member only."""
     spec = workload["spec"]
     if workload["kind"] == "Deployment":
         template: dict[str, Any] = spec["template"]
@@ -43,7 +43,7 @@ def member_template(workload: Mapping[str, Any], role: str) -> dict[str, Any]:
 
 
 def pod_labels(workload: Mapping[str, Any]) -> dict[str, str]:
-    """The labels by which the pods of a workload are selected. Those of a gang have that of their controller."""
+    """Return the labels that select the pods of a workload; the label on pods of a gang is set by their controller."""
     label = constants.WORKLOAD_LABEL if workload["kind"] == "Deployment" else constants.LWS_NAME_LABEL
     return {label: workload["metadata"]["name"]}
 
@@ -58,7 +58,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
         "metadata": member.owner.metadata(name),
         "spec": {
             "replicas": copies,
-            # A surge pod would wait for devices that only the pod it replaces can free.
+            # A surge pod would wait for the devices of the pod that it replaces.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
             "selector": {"matchLabels": selector},
             "template": pod_template(member, labels, ()),
@@ -67,7 +67,7 @@ def _deployment(member: Member, copies: int) -> dict[str, Any]:
 
 
 def _engine_type(member: Member) -> dict[str, str]:
-    """The label by which a picker knows the names of an engine's metrics; without, it takes it for vLLM."""
+    """Return the label from which a picker derives the names of an engine's metrics; the default is vLLM."""
     metadata = member.placed.template.metadata
     written = (metadata.labels if metadata else None) or {}
     if constants.ENGINE_TYPE_LABEL in written or engine_flags.program(CommandLine.of(member.container)) != "sglang":
@@ -103,17 +103,20 @@ def _leader_worker_set(leader: Member, worker: Member, copies: int) -> dict[str,
 
 
 def _gang_template(member: Member, gang: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The pods of a member of a gang. Those that claim devices go on a node of their own within their group: that is
-    how they were counted, and what a gang is for. Pods of other groups may share the node."""
+    """Return the pod template of a member of a gang.
+
+    Each pod of a group that claims devices runs on another node, as the scheduler has counted them. Pods of other
+    groups may share the node.
+    """
     if not member.device_requests:
         return pod_template(member, labels, _GANG_ENV)
-    mark = {constants.GANG_LABEL: gang}
-    template = pod_template(member, {**labels, **mark}, _GANG_ENV)
-    apart = {
-        "labelSelector": {"matchLabels": mark},
+    gang_label = {constants.GANG_LABEL: gang}
+    template = pod_template(member, {**labels, **gang_label}, _GANG_ENV)
+    term = {
+        "labelSelector": {"matchLabels": gang_label},
         "matchLabelKeys": [constants.LWS_GROUP_LABEL],
         "topologyKey": constants.HOSTNAME_LABEL,
     }
     affinity = template["spec"].setdefault("affinity", {})
-    affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     return template

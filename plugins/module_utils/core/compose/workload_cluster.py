@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The objects of a replica on its workload cluster."""
+"""Objects of a replica on its workload cluster."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.owne
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.picker import picker_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.pod_security import namespace_labels
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.routing import http_route, inference_pool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stopping import (
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.termination import (
     engine_budget,
-    stop_well,
+    stop_gracefully,
     stream_pause,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.workload import workload
 
 WORKLOADS = frozenset({"Deployment", "LeaderWorkerSet"})
-"""The kinds of a replica that have pods."""
+"""Kinds of a replica that have pods."""
 
 _DEFAULTS = Options()
 _HASH_DIGITS = 20
 
 
 def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> tuple[dict[str, Any], ...]:
-    """Return the objects of a ModelReplica, the Namespace first, in an order in which they can be applied.
+    """Return the objects of a ModelReplica in the order in which they can be applied, the Namespace first.
 
-    Nothing in the result is shared with `replica`. Two replicas of one namespace give Namespace objects that differ in
-    what they let in alone (`pod_security.laxer`).
+    The result shares nothing with `replica`. The Namespace objects of two replicas in one namespace differ in their Pod
+    Security level only (`pod_security.laxer`).
     """
     owner = Owner.of(replica)
     spec = replica.spec
@@ -58,7 +58,7 @@ def replica_objects(replica: api.ModelReplica, options: Options = _DEFAULTS) -> 
         composed = workload(parts, engine.copies)
         if spec.serving is not None and is_disaggregated(spec):
             disaggregate(composed, parts, engine, spec.serving, options)
-        stop_well(composed, parts, options.stream_grace)
+        stop_gracefully(composed, parts, options.stream_grace)
         budgets += engine_budget(composed, parts, engine.copies)
         workloads.append(composed)
     pickers = picker_objects(owner, spec, options, stream_pause(workloads, options.stream_grace))
@@ -82,8 +82,8 @@ def _spec_hash(value: Mapping[str, Any]) -> str:
 
 
 def workload_namespace(namespace: str, pods: Iterable[Member] = ()) -> dict[str, Any]:
-    """The Namespace on workload clusters for what a namespace of the fleet is composed into, pods of these members
-    among it."""
+    """Return the Namespace on workload clusters for the objects of a namespace of the fleet, with pods of these
+    members."""
     labels = {
         names.MANAGED_BY_LABEL: names.MANAGED_BY,
         names.NAMESPACE_LABEL: names.label_value(namespace),

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The gateway of a workload cluster: the objects out of which Envoy Gateway makes it."""
+"""Gateway of a workload cluster: the objects from which Envoy Gateway creates it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _PODS = {
     "gateway.envoyproxy.io/owning-gateway-name": constants.WORKLOAD_GATEWAY,
     "gateway.envoyproxy.io/owning-gateway-namespace": constants.WORKLOAD_GATEWAY_NAMESPACE,
 }
-"""Labels of the pods that Envoy Gateway makes for it."""
+"""Labels of the pods that Envoy Gateway creates for it."""
 _MIN_DRAIN_SECONDS = 15
-"""How long a pod that is going takes new connections: load balancers need a moment to see that it is going."""
+"""Time that a terminating pod accepts new connections: load balancers need a moment to drop it."""
 
 
 @dataclass(frozen=True)
 class GatewayChoices:
-    """What the variables of a cluster and its ServingStack say of its gateway.
+    """Settings of a gateway from the variables of a cluster and its ServingStack.
 
-    `listeners`: in the form of the ServingStack. `drain_timeout`: seconds that a pod which is going lets streams last;
-    Envoy Gateway gives the pod 300 seconds more than that. `proxy`: `spec` of the EnvoyProxy, merged over ours.
-    `image_registry`: where the images of docker.io are, if elsewhere.
+    `listeners`: in the format of the ServingStack. `drain_timeout`: seconds that a terminating pod waits for streams;
+    Envoy Gateway adds 300 seconds to the grace period. `proxy`: `spec` of the EnvoyProxy, merged over the composed one.
+    `image_registry`: mirror of docker.io, if any.
     """
 
     class_name: str = "envoy"
@@ -48,7 +48,7 @@ class GatewayChoices:
 
 
 def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
-    """EnvoyProxy, GatewayClass and Gateway. Raises api.InvalidResource when the listeners are none that can be used."""
+    """Return the EnvoyProxy, the GatewayClass and the Gateway. Raises api.InvalidResource for invalid listeners."""
     return (
         {
             "apiVersion": "gateway.envoyproxy.io/v1alpha1",
@@ -78,7 +78,7 @@ def gateway_objects(choices: GatewayChoices) -> tuple[dict[str, Any], ...]:
 
 
 def _listeners(choices: GatewayChoices) -> list[Object]:
-    """The listeners in their wire form, checked as those of a ServingStack are."""
+    """Return the listeners in their wire format, validated as those of a ServingStack."""
     if not choices.listeners:
         return [{"name": "http", "protocol": "HTTP", "port": 80}]
     stack = {
@@ -90,12 +90,12 @@ def _listeners(choices: GatewayChoices) -> list[Object]:
             "gateway": {"listeners": [_with_number(listener) for listener in choices.listeners]},
         },
     }
-    found: list[Object] = api.wire(api.parse(stack))["spec"]["gateway"]["listeners"]
-    return found
+    listeners: list[Object] = api.wire(api.parse(stack))["spec"]["gateway"]["listeners"]
+    return listeners
 
 
 def _with_number(listener: Mapping[str, Any]) -> Object:
-    """The listener with its port as a number, which a template makes a text of."""
+    """Return the listener with its port as a number: templates turn it into a string."""
     port = str(listener.get("port"))
     return {**listener, "port": int(port)} if port.isdecimal() else dict(listener)
 
@@ -107,7 +107,7 @@ def _proxy(choices: GatewayChoices) -> Object:
     deployment: dict[str, Any] = {"replicas": choices.replicas, "pod": pod}
     if choices.image_registry:
         deployment["container"] = {"imageRepository": f"{choices.image_registry}/envoyproxy/envoy"}
-    # Some clouds refuse Local, Envoy Gateway's default; addresses of clients are not needed.
+    # Some clouds refuse Local, the default of Envoy Gateway; addresses of clients are not needed.
     service: dict[str, Any] = {"externalTrafficPolicy": "Cluster"}
     if choices.annotations:
         service["annotations"] = dict(choices.annotations)

@@ -1,16 +1,16 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Older written forms of a resource -> the canonical document, before validation.
+"""Conversion of older formats of a resource to the canonical document, before validation.
 
-Canonical is `modelplane.ai/v1alpha1` as of Modelplane v0.3.1. Accepted besides it:
+Canonical is `modelplane.ai/v1alpha1` as of Modelplane v0.3.1. Also accepted are:
 
 - ModelDeployment with `spec.engines` and its siblings directly under `spec` (v0.1);
 - ModelDeployment with `spec.workers`/`spec.nodeSelector` (optionally `spec.prefill`, `spec.decode`), where the
-  parallelism axes of a worker tell nodes and GPUs (`core/topology.py`);
-- single renamed or reshaped fields of InferenceCluster, InferenceClass and ModelEndpoint.
+  parallelism axes of a worker determine nodes and GPUs (`core/topology.py`);
+- single renamed or restructured fields of InferenceCluster, InferenceClass and ModelEndpoint.
 
-What is wrong in general (types, limits, unknown keys that have a place in the canonical document) is left to the
-validator; here only that is refused which has no canonical counterpart or contradicts itself.
+Types, limits and unknown keys of the canonical document are validated later. The conversion refuses only fields without
+a canonical counterpart, and contradictions.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import deployment, fields
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import FormError, Notes
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.notes import ConversionError, Notes
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
-__all__ = ["Canonical", "FormError", "canonical", "written_path"]
+__all__ = ["Canonical", "ConversionError", "canonical", "written_path"]
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """A document in canonical form.
+    """Document in the canonical format.
 
-    `origin` maps paths of the canonical document to the paths the user wrote, as prefixes: see `written_path`.
+    `origin` maps paths of the canonical document to the paths that the user wrote, as prefixes: see `written_path`.
     """
 
     document: dict[str, Any]
@@ -40,30 +40,30 @@ class Canonical:
 
 
 def canonical(document: Mapping[str, Any]) -> Canonical:
-    """Return the canonical form of a resource of any kind, given in plain dicts and lists.
+    """Convert a resource of any kind, given as plain dicts and lists, to the canonical format.
 
-    It shares what is not converted with the input, which is left as it is: `api.parse` makes the one copy, and bounds
-    it. A canonical document and a document of an unknown kind come back equal. Raises FormError.
+    The result shares unconverted parts with the input, which is not modified: `api.parse` makes the only copy, and
+    limits its size. A canonical document, or one of an unknown kind, is returned unchanged. Raises ConversionError.
     """
     if not isinstance(document, Mapping):
-        raise FormError([Problem("a resource must be a mapping", value=short_value(document))])
+        raise ConversionError([Problem("a resource must be a mapping", value=short_value(document))])
     notes = Notes()
     converted = dict(document)
     kind, spec = document.get("kind"), document.get("spec")
     if isinstance(kind, str) and kind in _CONVERTERS and isinstance(spec, dict):
         converted["spec"] = _CONVERTERS[kind](spec, notes)
     if notes.errors:
-        raise FormError(notes.errors)
+        raise ConversionError(notes.errors)
     return Canonical(converted, tuple(notes.warnings), notes.origin)
 
 
 def written_path(origin: Mapping[str, str], canonical_path: str) -> str:
-    """Where the user wrote what stands at `canonical_path`: the longest prefix in `origin` counts."""
-    found = ""
+    """Return the path that the user wrote for a canonical path, by its longest prefix in `origin`."""
+    longest = ""
     for prefix in origin:
         if canonical_path.startswith(prefix) and canonical_path[len(prefix) : len(prefix) + 1] in ("", ".", "["):
-            found = max(found, prefix, key=len)
-    return origin[found] + canonical_path[len(found) :] if found else canonical_path
+            longest = max(longest, prefix, key=len)
+    return origin[longest] + canonical_path[len(longest) :] if longest else canonical_path
 
 
 _CONVERTERS: dict[str, Callable[[dict[str, Any], Notes], dict[str, Any]]] = {

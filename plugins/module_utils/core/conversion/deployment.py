@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The written forms of a ModelDeployment."""
+"""Conversion of a ModelDeployment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENGINE_NAME = "main"
 TEMPLATE = "spec.template"
 REPLICA = "spec.template.spec"
 REPLICA_FIELDS = ("clusterSelector", "modelCacheRef", "serving", "tolerations")
-WORKER_FORM_FIELDS = ("workers", "nodeSelector", "engine", "prefill", "decode")
+WORKER_FIELDS = ("workers", "nodeSelector", "engine", "prefill", "decode")
 
 FORMER_FIELDS = {
     **workers.FORMER_FIELDS,
@@ -32,10 +32,10 @@ def model_deployment(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         if name in given:
             notes.error(f"spec.{name}", "is a field of an earlier design that has no counterpart", hint=hint)
     if "template" in given:
-        _refuse_mix(given, (*REPLICA_FIELDS, "engines", *WORKER_FORM_FIELDS), "template", notes)
+        _refuse_mix(given, (*REPLICA_FIELDS, "engines", *WORKER_FIELDS), "template", notes)
         return spec
     if "engines" in given:
-        _refuse_mix(given, WORKER_FORM_FIELDS, "engines", notes)
+        _refuse_mix(given, WORKER_FIELDS, "engines", notes)
         return _from_flat_engines(spec, notes)
     if "workers" in given or "decode" in given:
         return _from_workers(given, notes)
@@ -43,45 +43,45 @@ def model_deployment(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         if name in given:
             notes.error(
                 f"spec.{name}",
-                "says nothing without spec.workers",
+                "has no effect without spec.workers",
                 hint="Add spec.workers with topology and template, or describe engines in spec.template.spec.engines.",
             )
     return spec
 
 
-def _refuse_mix(given: Mapping[str, Any], names: Iterable[str], form: str, notes: Notes) -> None:
+def _refuse_mix(given: Mapping[str, Any], names: Iterable[str], format_field: str, notes: Notes) -> None:
     for name in names:
         if name not in given:
             continue
         if name in REPLICA_FIELDS or name == "engines":
             hint = f"Move it to spec.template.spec.{name}."
         else:
-            hint = "Keep one of the two; engines and their members say all that workers, prefill and decode say."
-        notes.error(f"spec.{name}", f"cannot stand beside spec.{form}: that is another written form", hint=hint)
+            hint = "Keep one of the two; engines and their members express all that workers, prefill and decode do."
+        notes.error(f"spec.{name}", f"cannot be combined with spec.{format_field}, which is another format", hint=hint)
 
 
 def _from_flat_engines(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """The v0.1 form: what `spec.template.spec` holds stood directly under `spec`."""
+    """Convert the v0.1 format, in which the fields of `spec.template.spec` are directly under `spec`."""
     notes.older("spec.engines", "spec.template.spec.engines")
     moved = {name: spec[name] for name in (*REPLICA_FIELDS, "engines") if spec.get(name) is not None}
     notes.origin.update({TEMPLATE: "spec", REPLICA: "spec"})
-    former = (*REPLICA_FIELDS, "engines", "template", *WORKER_FORM_FIELDS)
+    former = (*REPLICA_FIELDS, "engines", "template", *WORKER_FIELDS)
     kept = {name: value for name, value in spec.items() if name not in former}
     return {**kept, "template": {"spec": moved}}
 
 
 def _from_workers(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """The form with `workers` and `topology`: one engine, or a prefill and a decode engine when `prefill` is given."""
+    """Convert the format with `workers` and `topology` to one engine, or to a prefill and a decode engine."""
     notes.origin.update({TEMPLATE: "spec", REPLICA: "spec"})
     base = "spec"
     block: Any = {name: spec[name] for name in workers.ROLE_FIELDS if name in spec}
     if "decode" in spec:
         for name in block:
-            notes.error(f"spec.{name}", "cannot stand beside spec.decode", hint=f"Move it to spec.decode.{name}.")
+            notes.error(f"spec.{name}", "cannot be combined with spec.decode", hint=f"Move it to spec.decode.{name}.")
         if "prefill" not in spec:
             notes.error(
                 "spec.decode",
-                "decode needs prefill beside it",
+                "spec.decode requires spec.prefill",
                 hint="Add spec.prefill, or put nodeSelector and workers directly under spec.",
             )
         base, block = "spec.decode", spec["decode"]
@@ -102,7 +102,7 @@ def _from_workers(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         engine = role.engine(content, notes)
         if engine is not None:
             engines.append(engine)
-    kept = {name: value for name, value in spec.items() if name not in (*REPLICA_FIELDS, *WORKER_FORM_FIELDS)}
+    kept = {name: value for name, value in spec.items() if name not in (*REPLICA_FIELDS, *WORKER_FIELDS)}
     return {**kept, "template": {"spec": {**moved, "engines": engines}}}
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Renamed and reshaped fields of InferenceCluster, InferenceClass, ModelEndpoint and ModelReplica."""
+"""Conversion of renamed and restructured fields of InferenceCluster, InferenceClass, ModelEndpoint and ModelReplica."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _pool(pool: Any, path: str, notes: Notes) -> Any:
 
 
 def _renamed(mapping: dict[str, Any], former: str, name: str, path: str, notes: Notes) -> dict[str, Any]:
-    """`mapping` with the key `former` spelled `name`, at the same place."""
+    """Return the mapping with the key `former` renamed to `name`, in the same position."""
     if former not in mapping:
         return mapping
     if mapping[former] is None:
@@ -49,7 +49,7 @@ def inference_class(spec: dict[str, Any], notes: Notes) -> dict[str, Any]:
         if spec.get(name) is not None:
             notes.error(
                 f"spec.{name}",
-                "describes a node in flat form, and devices are described one kind at a time now",
+                "describes a whole node, but devices are now listed by kind",
                 hint="Write spec.devices[]: name, driver, deviceClassName, count, attributes and capacity.",
             )
     if "resources" not in spec:

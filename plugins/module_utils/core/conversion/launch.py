@@ -1,13 +1,13 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""How a multi-node engine without a command of its own is started: a vLLM gang over several pods.
+"""Launch command of a multi-node engine without a command: a vLLM gang over several pods.
 
-Only the conversion of the `workers` form (`workers.py`) uses this. The leader starts a Ray head, waits for the
-other nodes and becomes the OpenAI-compatible server; the others join Ray and block. vLLM's images carry Ray up to
-v0.18; where there is none, the same gang runs on vLLM's own multi-node launch (`--nnodes`, `--node-rank`,
-`--master-addr`, `--headless`).
+Only the conversion of the `workers` format (`workers.py`) uses this. The leader starts a Ray head, waits for the other
+nodes and then becomes the OpenAI-compatible server; the others join Ray and block. vLLM's images contain Ray up to
+v0.18; without Ray, the gang uses vLLM's own multi-node launch (`--nnodes`, `--node-rank`, `--master-addr`,
+`--headless`).
 
-The arguments reach vLLM as `"$@"`: no shell ever parses them, while Kubernetes has expanded `$(VAR)` in them before.
+The arguments are passed to vLLM as `"$@"`: no shell parses them, but Kubernetes expands `$(VAR)` in them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology imp
 RAY_PORT = 6379
 CACHE_MOUNT = "/mnt/models"
 DECODE_PORT = 8001
-"""Where a decode engine listens: a sidecar takes the engine port 8000 in front of it."""
+"""Port of a decode engine: the sidecar in front of it listens on the engine port 8000."""
 
 _BEFORE_RAY = (
-    # The shell is process 1 of its pod while it waits, and such a one passes over signals that it does not handle.
+    # While it waits, the shell is process 1 of its container, which ignores signals without a handler.
     "trap 'exit 143' TERM",
-    # Ray reports to its authors otherwise.
+    # Ray sends usage statistics by default.
     'export RAY_USAGE_STATS_ENABLED="${RAY_USAGE_STATS_ENABLED:-0}"',
 )
 
@@ -52,10 +52,10 @@ _HEAD_ANSWERS = "import socket, sys; socket.create_connection((sys.argv[1], int(
 
 @dataclass(frozen=True)
 class Gang:
-    """What the launch of a gang depends on besides its container.
+    """Parameters of the launch of a gang.
 
-    `cached`: a ModelCache is mounted, and the model is served from there when no `--model` is given.
-    `decode`: the gang is the decode half of a split pair.
+    `cached`: a ModelCache is mounted, and the model is loaded from there when no `--model` is given.
+    `decode`: the gang is the decode engine of a PrefillDecode pair.
     """
 
     axes: Axes
@@ -65,19 +65,19 @@ class Gang:
 
 
 def lacks_command(container: dict[str, Any]) -> bool:
-    """Whether the engine is started by the image's entrypoint. Malformed args are left to the validator: False."""
+    """Return True when the image's entrypoint starts the engine; False for malformed args, validated later."""
     args = container.get("args")
     well_formed = args is None or (isinstance(args, list) and all(isinstance(arg, str) for arg in args))
     return well_formed and container.get("command") in (None, [])
 
 
 def has_flag(args: Sequence[str], flag: str) -> bool:
-    """Whether `args` hold `flag` in a spelling that vLLM reads: `--a-b=1`, `--a-b 1`, `--a_b`, or its short form."""
+    """Return True when `args` contain a flag, spelled as vLLM accepts it: `--a-b=1`, `--a-b 1`, `--a_b` or short."""
     return any(_flag_name(arg) == flag for arg in args)
 
 
 def launched(container: dict[str, Any], gang: Gang, *, leader: bool) -> dict[str, Any]:
-    """The engine container with command and args of a leader or of a follower. The input is left as it is."""
+    """Return the engine container with command and args of a leader or of a follower. The input is not modified."""
     given: list[str] = container.get("args") or []
     args = [*given, *_missing_flags(given, gang)]
     script = _leader_script(given, gang) if leader else _follower_script(given, gang)
@@ -91,11 +91,11 @@ def _flag_name(arg: str) -> str:
 
 def _missing_flags(args: Sequence[str], gang: Gang) -> list[str]:
     axes = gang.axes
-    wanted = [("--tensor-parallel-size", axes.tensor), ("--pipeline-parallel-size", axes.pipeline)]
+    needed = [("--tensor-parallel-size", axes.tensor), ("--pipeline-parallel-size", axes.pipeline)]
     if axes.data > 1:
-        wanted += [("--data-parallel-size", axes.data), ("--data-parallel-size-local", axes.data_local)]
+        needed += [("--data-parallel-size", axes.data), ("--data-parallel-size-local", axes.data_local)]
     flags = [f"--model={CACHE_MOUNT}"] if gang.cached and not has_flag(args, "--model") else []
-    flags += [f"{flag}={value}" for flag, value in wanted if not has_flag(args, flag)]
+    flags += [f"{flag}={value}" for flag, value in needed if not has_flag(args, flag)]
     if gang.decode and not has_flag(args, "--port"):
         flags.append(f"--port={DECODE_PORT}")
     return flags
@@ -107,14 +107,14 @@ def _leader_script(args: Sequence[str], gang: Gang) -> str:
         f"until python3 -c '{_ALL_NODES_JOINED}' {gang.nodes}; do sleep 5; done",
     ]
     if gang.axes.data > 1 and gang.axes.pipeline > 1:
-        # One data-parallel rank spans nodes here; by default vLLM keeps each rank on one.
+        # A data-parallel rank spans nodes here; the default of vLLM is one node per rank.
         lines.append("export VLLM_RAY_DP_PACK_STRATEGY=span")
     lines.append(f'exec vllm serve "$@"{_ray_flags(args, gang)}')
     return _script(lines, args, gang)
 
 
 def _follower_script(args: Sequence[str], gang: Gang) -> str:
-    # A follower that gave up before the head is there would restart, and its restart recreates the whole gang.
+    # A follower that exits before the head is up would be restarted, and a restart recreates the whole gang.
     lines = [
         f"until python3 -c '{_HEAD_ANSWERS}' \"{LEADER}\" {RAY_PORT} 2>/dev/null; do sleep 2; done",
         f'exec ray start --address="{LEADER}:{RAY_PORT}" --block',
@@ -123,7 +123,7 @@ def _follower_script(args: Sequence[str], gang: Gang) -> str:
 
 
 def _script(with_ray: Sequence[str], args: Sequence[str], gang: Gang, extra: str = "") -> str:
-    """Ray where the image has it, vLLM's own launch elsewhere; a backend the user names leaves only that one."""
+    """Return the script: Ray if the image has it, else vLLM's own launch; a backend in the args selects one of them."""
     backend = _flag_value(args, "--distributed-executor-backend")
     with_ray = (*_BEFORE_RAY, *with_ray)
     native = f'exec vllm serve "$@" --nnodes={gang.nodes} --node-rank={RANK} --master-addr="{LEADER}"{extra}'
@@ -144,9 +144,9 @@ def _flag_value(args: Sequence[str], flag: str) -> str | None:
 
 
 def _ray_flags(args: Sequence[str], gang: Gang) -> str:
-    wanted = []
+    flags = []
     if gang.axes.tensor * gang.axes.pipeline > 1:
-        wanted.append("--distributed-executor-backend")
+        flags.append("--distributed-executor-backend")
     if gang.axes.data > 1:
-        wanted.append("--data-parallel-backend")
-    return "".join(f" {flag}=ray" for flag in wanted if not has_flag(args, flag))
+        flags.append("--data-parallel-backend")
+    return "".join(f" {flag}=ray" for flag in flags if not has_flag(args, flag))

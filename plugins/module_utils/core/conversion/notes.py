@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What a conversion finds out besides the document: errors, warnings, and where each part was written."""
+"""Notes of a conversion: errors, warnings, and the origin of each part of the document."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.topology import TopologyError
 
 
-class FormError(ValueError):
-    """A document that cannot be brought into canonical form; `problems` holds all reasons, paths as written."""
+class ConversionError(ValueError):
+    """Document that cannot be converted to the canonical format; `problems` are all reasons, with paths as written."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(problems)
@@ -22,7 +22,7 @@ class FormError(ValueError):
 
 
 class Notes:
-    """What a conversion finds out besides the document."""
+    """Errors, warnings and origins that a conversion collects."""
 
     def __init__(self) -> None:
         self.errors: list[Problem] = []
@@ -39,7 +39,7 @@ class Notes:
         self.warn(path, f"is an earlier spelling of {newer}", f"Write {newer}.")
 
     def below(self, base: str, error: TopologyError) -> None:
-        """Take over problems whose paths are relative to `base`."""
+        """Add problems whose paths are relative to `base`."""
         for problem in error.problems:
             joint = "." if problem.path and not problem.path.startswith("[") else ""
             self.errors.append(replace(problem, path=f"{base}{joint}{problem.path}"))
@@ -49,5 +49,5 @@ class Notes:
 
 
 def given_entries(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that count: a null is the same as leaving the key out."""
+    """Return the entries that are not null: a null value equals a missing key."""
     return {key: value for key, value in mapping.items() if value is not None}

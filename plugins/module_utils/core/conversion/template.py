@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The pod template of a member from its earlier written forms."""
+"""Conversion of older formats of a member's pod template."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion.n
 
 
 def pod_template(template: Any, path: str, notes: Notes) -> dict[str, Any] | None:
-    """A member template; bare `containers` and `imagePullSecrets` move under `spec`."""
+    """Return a member template with `containers` and `imagePullSecrets` moved under `spec`."""
     if not isinstance(template, dict):
         notes.error(path, "must be a mapping", text.short_value(template))
         return None
     bare = {name: template[name] for name in ("containers", "imagePullSecrets") if template.get(name) is not None}
     if template.get("spec") is not None:
         for name in bare:
-            notes.error(f"{path}.{name}", f"stands beside {path}.spec", hint=f"Move it to {path}.spec.{name}.")
+            message = f"cannot be combined with {path}.spec"
+            notes.error(f"{path}.{name}", message, hint=f"Move it to {path}.spec.{name}.")
         inside = f"{path}.spec"
         spec = template["spec"]
     else:
@@ -49,7 +50,7 @@ def _one_engine(containers: Any, path: str, notes: Notes) -> bool:
 
 
 def engine_template(engine: Any, path: str, notes: Notes) -> dict[str, Any] | None:
-    """The earlier block `engine {image, command, args, env, imagePullSecrets}` as a member template."""
+    """Convert the older block `engine {image, command, args, env, imagePullSecrets}` to a member template."""
     if not isinstance(engine, dict):
         notes.error(path, "must be a mapping", text.short_value(engine))
         return None

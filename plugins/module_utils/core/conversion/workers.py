@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A `workers` block with its parallelism axes and device requests -> an engine with members."""
+"""Conversion of a `workers` block with its parallelism axes and device requests to an engine with members."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ANY_NVIDIA_GPU = 'device.driver == "gpu.nvidia.com"'
 
 FORMER_FIELDS = {
     "parallelism": "Write the axes into workers.topology: {tensor, pipeline, data, dataLocal}.",
-    "poolSelector": "Write what a node must have into nodeSelector.devices.",
+    "poolSelector": "Request the devices of a node in nodeSelector.devices.",
 }
 
 
 @dataclass(frozen=True)
 class Role:
-    """One `workers` block and its device requests, on the way to one engine.
+    """Converter of one `workers` block and its device requests to one engine.
 
-    `written` is the path of the block that holds `workers`, `canonical` that of the engine it becomes.
+    `written` is the path of the block with `workers`, `canonical` that of the engine.
     """
 
     name: str
@@ -42,11 +42,11 @@ class Role:
     cached: bool
 
     def engine(self, block: Any, notes: Notes) -> dict[str, Any] | None:
-        """The engine, or None after errors."""
+        """Return the engine, None after errors."""
         if not isinstance(block, dict):
             notes.error(self.written, "must be a mapping", short_value(block))
             return None
-        # The engine is put together in place, and other documents may share parts of the block by aliases.
+        # The engine is built in place, and other documents may share parts of the block through YAML aliases.
         given = given_entries(copy.deepcopy(block))
         self._block_fields(given, notes)
         workers = given.get("workers")
@@ -94,7 +94,7 @@ class Role:
             return None
         given = given_entries(block) if isinstance(block, dict) else {}
         if "strategy" in given:
-            notes.warn(f"{path}.strategy", "is no longer needed: the axes say it", "Leave it out.")
+            notes.warn(f"{path}.strategy", "is no longer needed: the axes determine it", "Leave it out.")
         if "instances" in given:
             notes.older(f"{path}.instances", f"{self.written}.workers.count")
         if found[0].data > 1 and "dataLocal" not in given:
@@ -113,7 +113,7 @@ class Role:
             return 1
 
     def _template(self, workers: Mapping[str, Any], engine: Any, notes: Notes) -> dict[str, Any] | None:
-        """The pod template of a member, with its one container checked."""
+        """Return the validated pod template of a member."""
         path = f"{self.written}.workers.template"
         template = workers.get("template")
         if template is None and engine is None:
@@ -133,7 +133,7 @@ class Role:
         return found
 
     def _resources(self, resources: Any, template: dict[str, Any], notes: Notes) -> None:
-        """`workers.resources{cpu, memory}` were requests of the engine container."""
+        """Convert `workers.resources{cpu, memory}` to requests of the engine container."""
         path = f"{self.written}.workers.resources"
         newer = f"{self.written}.workers.template.spec.containers[0].resources.requests"
         container = template["spec"]["containers"][0]
@@ -152,11 +152,11 @@ class Role:
             container["resources"] = {"requests": requests}
 
     def _node_selector(self, selector: Any, gpus: int | None, notes: Notes) -> Any:
-        """The device requests of one node, where the one for the GPUs asks for as many as the topology needs."""
+        """Return the device requests of one node, with the number of GPUs that the topology needs."""
         path = f"{self.written}.nodeSelector"
         if selector is None:
             if self.phase != "Prefill":
-                notes.warn(path, "is missing: any NVIDIA GPU will do", "Say which GPUs in nodeSelector.devices.")
+                notes.warn(path, "is missing: any NVIDIA GPU matches", "Request GPUs in nodeSelector.devices.")
             return {"devices": [_gpu_request(gpus, ANY_NVIDIA_GPU)]}
         if not isinstance(selector, dict):
             notes.error(path, "must be a mapping", short_value(selector))
@@ -200,7 +200,7 @@ class Role:
             if devices and not any(count == gpus and not isinstance(count, bool) for count in counts):
                 notes.error(
                     path,
-                    f"none of the requests is named gpu, so it is unknown which one asks for the {gpus} GPUs per node",
+                    f"none of the requests is named gpu, so the one for the {gpus} GPUs per node is not known",
                     hint="Name the GPU request gpu.",
                 )
             return
@@ -257,12 +257,12 @@ class Role:
         if not launch.has_flag(container.get("args") or [], "--port"):
             notes.warn(
                 f"{self.written}.workers.template",
-                "a decode engine must listen on port 8001: a sidecar takes port 8000",
+                "a decode engine must listen on port 8001: the sidecar listens on port 8000",
                 "Add --port=8001 to the args of the decode engine.",
             )
 
     def _trace(self, members: int, given: Mapping[str, Any], notes: Notes) -> None:
-        """Tell in `origin` where the parts of this engine were written."""
+        """Record in `origin` the paths from which the parts of this engine were converted."""
         workers = f"{self.written}.workers"
         origin = notes.origin
         origin[self.canonical] = workers
@@ -300,7 +300,7 @@ class Role:
 
 
 def _quantity(value: Any) -> Any:
-    """A Kubernetes quantity is text; the earlier field took whole numbers as well."""
+    """Return a Kubernetes quantity, which is a string; the older field also accepted integers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -309,7 +309,7 @@ def _gpu_request(gpus: int | None, expression: Any) -> dict[str, Any]:
 
 
 def _selects_devices(expression: str) -> bool:
-    """Whether an expression is over `device`, and not over the flat maps `attributes[...]` and `capacity[...]`."""
+    """Return True for an expression over `device`, False for one over the maps `attributes[...]`, `capacity[...]`."""
     code = re.sub(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", "''", expression)
     names = set(re.findall(r"(?<![\w.])(?<!\.\s)[A-Za-z_]\w*", code))
     return "device" in names and not names & {"attributes", "capacity", "version"}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The whole decision: resources, earlier state and observations in; every object of every cluster out."""
+"""Reconciliation: from resources, state of the last run and observations to every object of every cluster."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.co
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.fleet import (
     Earlier,
     Key,
+    build_fleet,
     nothing_earlier,
-    sort_out,
     written,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import (
@@ -66,19 +66,19 @@ _INVALID = "its manifest has errors"
 
 
 class PlanError(Exception):
-    """The resources contradict each other or ask for too much; the text says which and what to do."""
+    """Contradictory resources, or selectors that exceed their budget. The message has the remedy."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """Desired state of the fleet.
 
-    `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (a cluster
-    without any is there too), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`,
-    `edited` names (namespace, name) those of them that stay with other content than before, `waiting` those that keep
-    the old content until other clusters have the new one. `manual` are ModelReplicas that users wrote themselves,
-    `unplanned` replicas that are deleted as their deployment was. `capacity` is what the scheduler knows of the
-    clusters, `states` how each replica is doing (empty: the fleet is not observed).
+    `control` are the objects of the control cluster, `clusters` those of each workload cluster by its name (including
+    clusters without objects), `replicas` the ModelReplica of each placement, in the order of `schedule.placements`.
+    `edited` are the keys (namespace, name) of kept replicas with a changed specification, `waiting` of those that keep
+    the old specification until other clusters have the new one. `manual` are ModelReplicas that users wrote,
+    `unplanned` replicas of deleted deployments. `capacity` are the clusters as the scheduler uses them, `states` the
+    observed states of replicas (empty when the fleet is not observed).
     """
 
     context: Context
@@ -99,8 +99,8 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the warnings of the decision: pools that hold more than they can, pods that claim nothing where
-        another pool would give them devices, edits that cannot be made."""
+        """Return the warnings: overcommitted pools, pods without devices that another pool would provide, edits that
+        cannot be applied."""
         return (
             *map(str, self.schedule.overcommitted),
             *map(str, self.schedule.stranded),
@@ -109,7 +109,7 @@ class Plan:
 
     @property
     def unknown_clusters(self) -> tuple[str, ...]:
-        """Return the clusters that were observed and do not belong to the fleet; sorted."""
+        """Return the observed clusters that do not belong to the fleet, sorted."""
         observed = self.context.observed
         return tuple(sorted(set(observed.clusters if observed else ()) - {cluster.name for cluster in self.capacity}))
 
@@ -126,14 +126,14 @@ def plan(
     statuses: Mapping[Ref, Mapping[str, Any]] | None = None,
     rollout_width: int = 1,
 ) -> Plan:
-    """Decide where everything runs and compose it.
+    """Schedule all replicas and compose the desired state of the fleet.
 
-    `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` names resources that were
-    written but cannot be used: what was made of them, for which `earlier` is asked, stays exactly as it is. Without
-    `observed` everything counts as being as it should be. `statuses` are those of the last run. Raises PlanError.
+    `existing` are the ModelReplicas and ModelEndpoints of the last run. `invalid` are resources with invalid manifests:
+    the objects that earlier runs composed for them, returned by `earlier`, stay unchanged. Without `observed`
+    everything is assumed to be as desired. `statuses` are those of the last run. Raises PlanError.
     """
     context = Context(
-        sort_out(resources, existing, invalid),
+        build_fleet(resources, existing, invalid),
         observed,
         earlier,
         statuses or {},
@@ -187,14 +187,14 @@ def plan(
 def _by_deployment(
     existing: Iterable[api.ModelReplica], known: Container[Key]
 ) -> tuple[tuple[Replica, ...], tuple[Replica, ...]]:
-    """Return existing replicas whose deployment exists, and those whose deployment was deleted."""
+    """Split existing replicas into those whose deployment exists and those whose deployment was deleted."""
     replicas = [adapters.replica(replica) for replica in existing]
     running = tuple(replica for replica in replicas if (replica.namespace, replica.deployment) in known)
     return running, tuple(replica for replica in replicas if (replica.namespace, replica.deployment) not in known)
 
 
 def _edited(context: Context, decided: Schedule, replicas: Sequence[api.ModelReplica]) -> frozenset[Key]:
-    """Return those of the replicas that stay where they are with other content than in the last run."""
+    """Return the kept replicas with another specification than in the last run."""
     before = context.fleet.replicas
     return frozenset(
         _key(replica)
@@ -208,7 +208,7 @@ def _key(replica: api.ModelReplica) -> Key:
 
 
 def _placed(replica: api.ModelReplica, clusters: Iterable[Cluster]) -> bool:
-    """Return True when the cluster that a hand-written replica names exists."""
+    """Return True when the cluster of a hand-written replica exists."""
     return any(cluster.name == replica.spec.cluster_name for cluster in clusters)
 
 
@@ -251,7 +251,7 @@ def _silent(context: Context, cluster: str) -> bool:
 
 
 def _manual(key: Key, replica: api.ModelReplica, volumes: Volumes) -> api.ModelReplica:
-    """Return a hand-written ModelReplica with the volume it mounts, unless it names one or its manifest has errors."""
+    """Return a hand-written ModelReplica with the volume to mount, unless it names one or its manifest has errors."""
     reference = replica.spec.model_cache_ref
     if Ref("ModelReplica", *key) in volumes.context.fleet.held or (reference and reference.volume):
         return replica
@@ -340,7 +340,7 @@ def _workloads(
 
 
 def _distinct(objects: Iterable[Object]) -> tuple[Object, ...]:
-    """Return each object once: several replicas compose the same Namespace, which has to let in the pods of all."""
+    """Return each object once: several replicas compose the same Namespace, which has to admit the pods of all."""
     found: dict[tuple[str, str, str], Object] = {}
     for value in objects:
         metadata = value["metadata"]

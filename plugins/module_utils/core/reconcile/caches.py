@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Caches on clusters: which cluster holds which weights, how far each is, and the objects that takes there."""
+"""Caches on clusters: the clusters of each ModelCache, its progress there, and its objects."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 @dataclass(frozen=True)
 class Phase:
-    """Progress of a cluster: Pending, Hydrating, Ready or Failed, or "" when it is not observed."""
+    """Progress on a cluster: Pending, Hydrating, Ready or Failed, or "" when the cluster is not observed."""
 
     cluster: str
     phase: PhaseName
@@ -43,9 +43,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Staged:
-    """A ModelCache on its clusters. `phases` are those of the clusters that its selector matches, `leaving` those of
-    others where replicas mount it still; `objects` and `copies` are by cluster, `copies` being Secrets whose values
-    have to be brought there while it downloads. `warnings` tell what of its manifest cannot be done to what runs."""
+    """ModelCache on its clusters.
+
+    `phases` are those of the clusters that its selector matches, `leaving` those of other clusters where replicas still
+    mount it. `objects` and `copies` are by cluster; `copies` are the values of Secrets that its Jobs need there.
+    `warnings` are about edits of its manifest that cannot be applied to existing volumes."""
 
     namespace: str
     name: str
@@ -60,8 +62,8 @@ class Staged:
 
 @dataclass
 class _Mounts:
-    """The claims of a cache that replicas mount or mounted before, by cluster. `now`: clusters with one that is
-    mounted now."""
+    """Claims of a cache that replicas mount or mounted before, by cluster. `now` are the clusters where one is mounted
+    now."""
 
     claims: dict[str, set[str]] = field(default_factory=dict)
     now: set[str] = field(default_factory=set)
@@ -70,11 +72,10 @@ class _Mounts:
 def stage(
     volumes: Volumes, clusters: Mapping[str, api.InferenceCluster], replicas: Iterable[api.ModelReplica]
 ) -> tuple[Staged, ...]:
-    """Return every cache of the fleet. `clusters` are those that are known, `replicas` all ModelReplicas that are
-    composed.
+    """Return every cache of the fleet. `clusters` are the known ones, `replicas` all composed ModelReplicas.
 
-    A cache stays on a cluster that its selector left as long as a replica there mounts it, and is filled to the end;
-    so is one whose manifest is gone. One whose manifest has errors stays as it is.
+    On a cluster that the selector no longer matches, a cache stays, and its download completes, as long as a replica
+    mounts it; so does one whose manifest was deleted. A cache whose manifest has errors stays unchanged.
     """
     context = volumes.context
     mounts: dict[Key, _Mounts] = {}
@@ -99,20 +100,20 @@ def stage(
 
 
 def _kept(volumes: Volumes, cache: Key, cluster: str, claims: Set[str]) -> tuple[Object, ...]:
-    """Return these claims as earlier runs built them, and the Jobs that fill them, until those are done."""
-    seen = volumes.context.observed_cluster(cluster)
+    """Return these claims as earlier runs composed them, and the Jobs that fill them, until those have completed."""
+    observed = volumes.context.observed_cluster(cluster)
     found = []
     for value in volumes.earlier(cache, cluster):
         if value["kind"] == "PersistentVolumeClaim" and value["metadata"]["name"] in claims:
             found.append(value)
         elif value["kind"] == "Job" and job_claim(value) in claims:
-            done = seen is not None and is_true(seen.objects.like(value), "Complete")
+            done = observed is not None and is_true(observed.objects.like(value), "Complete")
             found += [] if done else [value]
     return tuple(found)
 
 
 def _copies(cache: Key, objects: Mapping[str, Iterable[Object]]) -> dict[str, SecretCopy]:
-    """Return the tokens that these hydration Jobs read, by cluster."""
+    """Return the tokens of these hydration Jobs, by cluster."""
     found = {}
     for cluster, values in objects.items():
         for value in values:
@@ -123,7 +124,7 @@ def _copies(cache: Key, objects: Mapping[str, Iterable[Object]]) -> dict[str, Se
 
 
 class _Stage:
-    """One ModelCache on all clusters."""
+    """Builder of the `Staged` of one ModelCache on all clusters."""
 
     def __init__(self, volumes: Volumes, cache: api.ModelCache, mounts: _Mounts) -> None:
         self._volumes = volumes
@@ -172,54 +173,54 @@ class _Stage:
         )
 
     def _desired(self, cluster: str) -> tuple[Phase, tuple[Object, ...]]:
-        """Return how far a cluster is with what the cache asks for, and its objects."""
+        """Return the progress of the desired artifact on a cluster, and its objects."""
         volume = self._volumes.desired(self._cache, cluster)
         name = claim_name(*self._key, volume)
-        there = self._volumes.claims(self._key, cluster).get(name, Claim())
+        actual = self._volumes.claims(self._key, cluster).get(name, Claim())
         kind = self._volumes.storage_class(cluster)
-        how_far = self._volumes.phase(self._cache, cluster)
+        progress = self._volumes.phase(self._cache, cluster)
         notes = []
-        if there.size_gib > self._asked:
-            self._smaller.setdefault(there.size_gib, []).append(cluster)
-            notes.append(f"the volume stays at {there.size_gib} GiB, as none can be made smaller")
-        if there.storage_class and there.storage_class != kind:
-            self._moved.setdefault(there.storage_class, []).append(cluster)
-            notes.append(f"the volume stays in StorageClass {there.storage_class}")
-        phase = Phase(cluster, how_far.phase, how_far.artifact, joined(how_far.message, *notes))
-        if not (there.storage_class or kind):
+        if actual.size_gib > self._desired_gib:
+            self._smaller.setdefault(actual.size_gib, []).append(cluster)
+            notes.append(f"the volume stays at {actual.size_gib} GiB, as volumes cannot shrink")
+        if actual.storage_class and actual.storage_class != kind:
+            self._moved.setdefault(actual.storage_class, []).append(cluster)
+            notes.append(f"the volume stays in StorageClass {actual.storage_class}")
+        phase = Phase(cluster, progress.phase, progress.artifact, joined(progress.message, *notes))
+        if not (actual.storage_class or kind):
             return phase, ()
         objects = cache_objects(
             self._cache,
-            there.storage_class or kind,
-            hydrate=how_far.phase != "Ready" and not self._token_missing,
+            actual.storage_class or kind,
+            hydrate=progress.phase != "Ready" and not self._token_missing,
             settled=not self._context.declared(cluster),
             options=self._context.composing,
             volume=volume,
-            least_gib=there.size_gib,
+            least_gib=actual.size_gib,
         )
         return phase, objects
 
     @property
-    def _asked(self) -> int:
+    def _desired_gib(self) -> int:
         source = self._cache.spec.hugging_face
         return source.size_gib if source else 0
 
     def _warnings(self) -> Iterator[Problem]:
         for size, places in sorted(self._smaller.items()):
             yield Problem(
-                f"the volume on {listed(places)} has {size} GiB and stays so, as Kubernetes makes none smaller",
+                f"the volume on {listed(places)} keeps its size of {size} GiB, as Kubernetes cannot shrink volumes",
                 path="spec.huggingFace.sizeGiB",
-                value=str(self._asked),
-                hint=f"Set it to {size} or more; for a smaller volume make another ModelCache and refer to that",
+                value=str(self._desired_gib),
+                hint=f"Set it to {size} or more; for a smaller volume create another ModelCache and refer to that",
                 severity="warning",
                 ref=self._cache.ref,
             )
         for kind, places in sorted(self._moved.items()):
             now = sorted({self._volumes.storage_class(place) or "none" for place in places})
             yield Problem(
-                f"the volume on {listed(places)} stays in StorageClass {kind}, as Kubernetes moves none; "
+                f"the volume on {listed(places)} stays in StorageClass {kind}, as Kubernetes cannot move volumes; "
                 f"the cluster's is {', '.join(now)}",
-                hint="To move the weights make another ModelCache and refer to that",
+                hint="To move the weights create another ModelCache and refer to that",
                 severity="warning",
                 ref=self._cache.ref,
             )

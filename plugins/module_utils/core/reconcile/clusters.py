@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Platforms of the fleet: each cluster as it was observed, with its objects on the control cluster."""
+"""Platforms of the fleet: each InferenceCluster with its status and its objects on the control cluster."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import InferenceClusterStatus
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     cluster_objects,
@@ -23,13 +24,14 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-KINDS = ("EKSCluster", "GKECluster", "ServingStack")
+KINDS = (*registry.KINDS, "ServingStack")
 
 
 @dataclass(frozen=True)
 class Platform:
-    """An InferenceCluster: `resource` with the status that was decided if the cluster is observed, `objects` on the
-    control cluster. `status` is None when the fleet is not observed."""
+    """InferenceCluster with its objects on the control cluster.
+
+    `resource` has the computed status if the cluster is observed. `status` is None when the fleet is not observed."""
 
     resource: api.InferenceCluster
     objects: tuple[Object, ...]
@@ -37,12 +39,12 @@ class Platform:
 
 
 def platforms(context: Context) -> dict[str, Platform]:
-    """Return every cluster whose manifest can be used, by name."""
+    """Return every cluster with a valid manifest, by name."""
     return {name: _platform(context, resource) for name, resource in sorted(context.fleet.clusters.items())}
 
 
 def held_objects(context: Context) -> list[Object]:
-    """Return what earlier runs composed on the control cluster of clusters whose manifests have errors now."""
+    """Return the objects that earlier runs composed on the control cluster for clusters with invalid manifests."""
     held = sorted(ref for ref in context.fleet.held if ref.kind == "InferenceCluster")
     return [value for ref in held for value in context.kept(ref, "", KINDS)]
 
@@ -58,7 +60,7 @@ def _platform(context: Context, resource: api.InferenceCluster) -> Platform:
         except InvalidPool as error:
             invalid = str(error)
     if missing or invalid:
-        # The absence of an input is no order to remove a cluster.
+        # A missing class must not remove a cluster.
         objects = tuple(context.kept(resource.ref, "", KINDS))
     if context.observed is None:
         return Platform(resource, objects)
@@ -77,7 +79,7 @@ def _observed(
     if not missing:
         pools = published_pools(resource, context.fleet.classes, observed.nodes if observed else None)
     if is_declared:
-        # As in the manifest, which is all that counts: the scheduler reads it.
+        # The status in the manifest takes precedence: the scheduler reads it.
         pools = (written.gpu_pools if written else None) or pools
         gateway = written.gateway if written else None
         address, url = (gateway.address or "", gateway.url or "") if gateway else ("", "")
@@ -91,7 +93,7 @@ def _observed(
         missing_classes=missing,
         invalid_pool=invalid,
         pools=pools,
-        seen=observed,
+        observed=observed,
         storage_class=storage_class(resource),
         gateway_address=address,
         gateway_url=url,

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Context of a decision beside the resources: observations, objects of earlier runs, settings of the fleet."""
+"""Context of a reconciliation: resources, observations, objects of earlier runs, settings of the fleet."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 @dataclass(frozen=True)
 class Context:
-    """`observed` is None for a fleet that is not observed: then everything is taken to be as it should be.
+    """Inputs of a reconciliation.
 
-    `earlier` gives what earlier runs composed of a resource, `statuses` the status that each had then. `rollout` is
-    how many clusters may be busy with an edit of one deployment at a time; it needs observations.
+    `observed` is None for a fleet that is not observed: everything is then assumed to be as desired. `earlier` returns
+    the objects that earlier runs composed for a resource, `statuses` are the previous statuses. `rollout` is the number
+    of clusters that may roll out an edit of one deployment at a time; it needs observations.
     """
 
     fleet: Fleet
@@ -39,27 +40,28 @@ class Context:
     rollout: int = 1
 
     def observed_cluster(self, cluster: str) -> ObservedCluster | None:
-        """Return what was observed of a workload cluster; None when it was not observed."""
+        """Return the observation of a workload cluster; None when it was not observed."""
         found = self.observed.clusters.get(cluster) if self.observed else None
         return None if found is None or found.declared else found
 
     def answered(self, cluster: str) -> bool:
-        """Return True when a workload cluster answered now, so that what was not observed does not exist."""
+        """Return True when a workload cluster was reachable, so that objects that were not observed do not exist."""
         observed = self.observed_cluster(cluster)
         return observed is not None and not observed.unreachable
 
     def declared(self, cluster: str) -> bool:
-        """Return True when a workload cluster counts as its manifest declares it: its objects are files, or it was
-        never observed."""
+        """Return True when a workload cluster is assumed to be as declared: its objects are files, or it was never
+        observed."""
         if self.observed is None:
             return True
         found = self.observed.clusters.get(cluster)
         return found.declared if found else not was_observed(self._status(cluster))
 
     def declared_gateway(self, cluster: str) -> tuple[str, str]:
-        """Return the gateway of a workload cluster that counts as declared, unless its manifest has one: its address,
-        and its URL if that is not plain HTTP. It is that of earlier runs, as not to observe a cluster is no order to
-        send its requests elsewhere."""
+        """Return the gateway of a declared workload cluster whose manifest has none: its address, and its URL if that
+        is not plain HTTP.
+
+        It is that of earlier runs: requests must not change their destination because a cluster was not observed."""
         known = self._status(cluster)
         address = text(known, "gateway", "address")
         return (address, text(known, "gateway", "url")) if address else (assumed_address(cluster), "")
@@ -68,7 +70,7 @@ class Context:
         return self.statuses.get(Ref("InferenceCluster", "", cluster))
 
     def kept(self, ref: Ref, cluster: str, kinds: Iterable[str] = ()) -> list[Object]:
-        """Return what earlier runs composed of a resource on a cluster ("": control), of these kinds only if any are
-        given."""
+        """Return the objects that earlier runs composed for a resource on a cluster ("": control), filtered by kinds
+        if any are given."""
         only = set(kinds)
         return [value for place, value in self.earlier(ref) if place == cluster and (not only or value["kind"] in only)]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Drain of clusters with a NoExecute taint: a replica goes when another one answers in its place."""
+"""Drain of clusters with a NoExecute taint: a replica is removed once another one serves in its place."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 
 
 def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
-    """Return the ModelReplicas that a taint drives from their cluster, sorted by name; none when the fleet is not
-    observed, as it would not be known when they may go."""
+    """Return the ModelReplicas that a taint evicts from their cluster, sorted by name.
+
+    None when the fleet is not observed, as it would not be known when to remove them.
+    """
     if context.observed is None:
         return []
     keys = sorted((entry.replica.namespace, entry.replica.name) for entry in decided.dropped if entry.evicted)
@@ -26,9 +28,9 @@ def evicted(context: Context, decided: Schedule) -> list[api.ModelReplica]:
 def leaving(
     context: Context, decided: Schedule, candidates: Iterable[api.ModelReplica], states: Mapping[Key, ReplicaState]
 ) -> tuple[api.ModelReplica, ...]:
-    """Return those of the evicted replicas that stay until others serve: as many as there are that do not serve yet.
+    """Return the evicted replicas that stay until others serve: one for each replica that does not serve yet.
 
-    `states` are those of all placed replicas and of the candidates. A candidate that does not serve goes at once.
+    `states` are those of all placed replicas and of the candidates. A candidate that does not serve is removed at once.
     """
     missing = Counter({key: deployment.spec.replicas for key, deployment in context.fleet.deployments.items()})
     for placement in decided.placements:

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The resources of a fleet by kind, and the state that earlier runs left."""
+"""Resources of a fleet by kind, and the state of the last run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Own = TypeVar("Own", bound=api.Resource)
 Key = tuple[str, str]
 """Namespace (empty for cluster-scoped kinds) and name."""
 Earlier = Callable[[Ref], Sequence[tuple[str, Object]]]
-"""Objects that earlier runs composed of a resource, each with its workload cluster, or "" for the control cluster."""
+"""Function that returns the objects which earlier runs composed for a resource, each with its workload cluster, or ""
+for the control cluster."""
 
 
 def nothing_earlier(ref: Ref) -> Sequence[tuple[str, Object]]:
@@ -29,11 +30,11 @@ def nothing_earlier(ref: Ref) -> Sequence[tuple[str, Object]]:
 
 @dataclass
 class Fleet:
-    """The resources by kind, and what the last run left.
+    """Resources by kind, and the state of the last run.
 
-    `replicas` and `endpoints` are the ModelReplicas and composed ModelEndpoints that exist, `manual` hand-written
-    ModelReplicas, `manual_before` what those were in the last run, `external` hand-written ModelEndpoints. `held` are
-    resources whose manifests cannot be used: what was made of them stays.
+    `replicas` and `endpoints` are the existing ModelReplicas and composed ModelEndpoints, `manual` hand-written
+    ModelReplicas, `manual_before` those of the last run, `external` hand-written ModelEndpoints. `held` are resources
+    with invalid manifests: the objects composed for them stay.
     """
 
     deployments: dict[Key, api.ModelDeployment] = field(default_factory=dict)
@@ -50,9 +51,9 @@ class Fleet:
     held: frozenset[Ref] = frozenset()
 
 
-def sort_out(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
+def build_fleet(resources: Iterable[api.Resource], existing: Iterable[api.Resource], held: Iterable[Ref] = ()) -> Fleet:
     """Return the fleet of these resources. `existing` are the ModelReplicas and ModelEndpoints of the last run."""
-    fleet = _left_behind(existing, frozenset(held))
+    fleet = _last_run(existing, frozenset(held))
     identities = {_identity(replica) for replica in fleet.replicas.values()}
     for resource in resources:
         key = (resource.namespace, resource.name)
@@ -69,19 +70,18 @@ def sort_out(resources: Iterable[api.Resource], existing: Iterable[api.Resource]
         elif isinstance(resource, api.InferenceGateway):
             fleet.gateways[resource.name] = resource
         elif isinstance(resource, api.ModelEndpoint):
-            _take_endpoint(fleet, key, resource)
+            _add_endpoint(fleet, key, resource)
         elif isinstance(resource, api.ModelReplica):
             if names.DEPLOYMENT_LABEL not in resource.labels:
                 fleet.manual[key] = _filled(resource)
             elif key not in fleet.replicas and _identity(resource) not in identities:
-                # The state of a fleet that was exported, where this one has none yet.
+                # State of an exported fleet, for a fleet that has no state yet.
                 fleet.replicas[key] = _filled(resource)
     return fleet
 
 
-def _left_behind(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:
-    """Return the state of the last run. Of hand-written replicas, which have manifests, only those that are held
-    count."""
+def _last_run(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Fleet:
+    """Return the state of the last run. Hand-written replicas, which have manifests, are included only when held."""
     fleet = Fleet(held=held)
     for resource in existing:
         key = (resource.namespace, resource.name)
@@ -96,8 +96,8 @@ def _left_behind(existing: Iterable[api.Resource], held: frozenset[Ref]) -> Flee
     return fleet
 
 
-def _take_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
-    """Add a ModelEndpoint. One that was exported with its replica is state; any other one is written by hand."""
+def _add_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
+    """Add a ModelEndpoint. One that was exported with its replica is state; any other one is hand-written."""
     if resource.labels.get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
         fleet.external[key] = resource
     elif key not in fleet.endpoints:
@@ -105,14 +105,14 @@ def _take_endpoint(fleet: Fleet, key: Key, resource: api.ModelEndpoint) -> None:
 
 
 def _filled(resource: Own) -> Own:
-    """Return a resource without its status whose defaults count as written, so that `written` has them."""
+    """Return a resource without its status and with explicit defaults, so that `written` includes them."""
     wire = api.wire(resource)
     wire.pop("status", None)
     return type(resource).model_validate(wire)
 
 
 def written(resource: api.Resource) -> Object:
-    """Return the object that is applied for a ModelReplica or ModelEndpoint."""
+    """Return the object to apply for a ModelReplica or ModelEndpoint."""
     return api.wire(resource, set_only=True)
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The volume that a replica mounts: the one that holds what its ModelCache asks for, once it holds it."""
+"""Volume that a replica mounts: the one with the desired artifact of its ModelCache, once it is downloaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.model_re
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import replica_objects
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cache_volume import FOLDER
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.rollout import serves, through
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.rollout import is_rolled_out, serves
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.volumes import (
     Volumes,
     current,
@@ -24,13 +24,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.vo
 def remount(
     volumes: Volumes, desired: api.ModelReplica, existing: api.ModelReplica | None, *, stays: bool = True
 ) -> api.ModelReplica:
-    """Return a ModelReplica with its volume. `existing` is the one of the last run, None when there was none; unless it
-    `stays` where it is, there is nothing to lose.
+    """Return a ModelReplica with its volume.
 
-    A replica that runs goes to another volume when that holds the weights, or at once when the fleet is not observed.
-    Until then one that serves stays as it is in all its parts, since an edit of a deployment and one of its cache may
-    belong together; one that does not serve gets its edits on the volume it has. While a cache cannot be read, or is
-    not there, its replicas keep what they mount.
+    `existing` is the replica of the last run, None for a new one; `stays` is False for one that is recreated anyway. A
+    running replica switches to another volume when that contains the weights, or at once when the fleet is not
+    observed. Until then a serving replica stays unchanged, since an edit of a deployment and one of its cache may
+    belong together; a replica that does not serve gets its edits on its current volume. While a cache is invalid or
+    missing, its replicas keep their volumes.
     """
     reference = desired.spec.model_cache_ref
     if reference is None:
@@ -45,7 +45,7 @@ def remount(
         return _with(desired, _mount(cache, volume))
     if before and _same(before, cache.name, volume):
         older = previous(existing)
-        used = older and (volumes.in_use(older, cluster) or _known(through, volumes, existing) is False)
+        used = older and (volumes.in_use(older, cluster) or _known(is_rolled_out, volumes, existing) is False)
         return _with(desired, _mount(cache, volume, before.previous if used else None))
     observed = stays and not volumes.context.declared(cluster)
     if observed and volumes.phase(cache, cluster).phase != "Ready":
@@ -57,7 +57,7 @@ def remount(
 
 
 def _mount(cache: api.ModelCache, volume: str, left: PreviousVolume | None = None) -> MountedCache:
-    """Return the reference to a volume of a cache. The default layout is not written, as it never was."""
+    """Return the reference to a volume of a cache. The default layout is omitted, as in earlier versions."""
     layout = cache.spec.hugging_face.layout if cache.spec.hugging_face else FOLDER
     if layout == FOLDER:
         return api.construct(MountedCache, name=cache.name, volume=volume or None, previous=left)
@@ -68,10 +68,10 @@ def _same(reference: MountedCache, name: str, volume: str) -> bool:
     return (reference.name, reference.volume or "") == (name, volume)
 
 
-def _known(question: Callable[..., bool | None], volumes: Volumes, existing: api.ModelReplica) -> bool | None:
-    """Return what was observed of a replica's pods; None when that is not known."""
+def _known(predicate: Callable[..., bool | None], volumes: Volumes, existing: api.ModelReplica) -> bool | None:
+    """Return a predicate of a replica's observed pods; None when it is not known."""
     observed = volumes.context.observed_cluster(existing.spec.cluster_name)
-    return question(replica_objects(existing, volumes.context.composing), observed)
+    return predicate(replica_objects(existing, volumes.context.composing), observed)
 
 
 def _with(replica: api.ModelReplica, reference: MountedCache | None) -> api.ModelReplica:

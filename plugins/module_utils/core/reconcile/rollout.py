@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Rollout of an edit of a deployment: cluster by cluster, so that a bad edit stops where it started."""
+"""Rollout of an edit of a deployment: cluster by cluster, so that a bad edit stops at the first cluster."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, fields, number, text
 
 Edit = tuple[Placement, api.ModelReplica, api.ModelReplica]
-"""A kept placement with the ModelReplica that exists and the desired one."""
+"""Kept placement with the existing ModelReplica and the desired one."""
 
 
 def waiting(context: Context, edits: Iterable[Edit]) -> frozenset[tuple[str, str]]:
-    """Return the replicas (namespace, name) of kept placements that stay until other clusters have their edit.
+    """Return the replicas (namespace, name) of kept placements that wait for the rollout on other clusters.
 
-    `edits` are all kept placements with the ModelReplica that exists and the desired one; only those of one
-    deployment hold each other up. A replica that does not serve is changed at once: there is nothing to lose, and the
-    edit may be what mends it. Of those that serve, `context.rollout` clusters at a time are changed, and a cluster
-    that is not through with its edit counts, or has not even got it: a run may end before it comes there. On one that
-    does not answer everything stays as it is: nothing could be applied there either. On one that is not observed it is
-    changed at once: it would never be known to be through.
+    `edits` are all kept placements with the existing ModelReplica and the desired one; only edits of one deployment
+    wait for each other. A replica that does not serve is changed at once, as the edit may repair it. Serving replicas
+    are changed on `context.rollout` clusters at a time; a cluster counts until its rollout is complete, even when its
+    edit has not been applied yet, as a run may end before that. On an unreachable cluster nothing changes, as nothing
+    could be applied. On a cluster that is not observed replicas are changed at once, as completion would never be
+    known.
     """
     if context.observed is None:
         return frozenset()
@@ -50,7 +50,7 @@ def _waiting(context: Context, entries: Sequence[Edit]) -> set[tuple[str, str]]:
         observed = context.observed_cluster(placement.cluster)
         objects = replica_objects(existing, context.composing)
         if existing == desired:
-            busy |= {placement.cluster} if through(objects, observed) is False else set()
+            busy |= {placement.cluster} if is_rolled_out(objects, observed) is False else set()
         elif observed is not None and observed.unreachable:
             later.add((placement.namespace, placement.replica))
         elif serves(objects, observed) is False:
@@ -66,23 +66,23 @@ def _waiting(context: Context, entries: Sequence[Edit]) -> set[tuple[str, str]]:
 
 
 def serves(desired: Iterable[Object], cluster: ObservedCluster | None) -> bool | None:
-    """Return True when all pods of these workloads are ready and of the revision that the cluster has, which may be
-    older than the desired one; None when that is not known."""
+    """Return True when all pods of these workloads are ready and of the applied revision, which may be older than the
+    desired one; None when that is not known."""
     return _all(_serves, desired, cluster)
 
 
-def through(desired: Iterable[Object], cluster: ObservedCluster | None) -> bool | None:
+def is_rolled_out(desired: Iterable[Object], cluster: ObservedCluster | None) -> bool | None:
     """Return True when all pods of these workloads are ready and of the desired revision; None when that is not
     known."""
     return _all(lambda value, actual: _applied(value, actual) and _serves(value, actual), desired, cluster)
 
 
 def _all(
-    holds: Callable[[Object, Object | None], bool], desired: Iterable[Object], cluster: ObservedCluster | None
+    predicate: Callable[[Object, Object | None], bool], desired: Iterable[Object], cluster: ObservedCluster | None
 ) -> bool | None:
     if cluster is None or cluster.unreachable:
         return None
-    return all(holds(value, cluster.objects.like(value)) for value in desired if value["kind"] in WORKLOADS)
+    return all(predicate(value, cluster.objects.like(value)) for value in desired if value["kind"] in WORKLOADS)
 
 
 def _applied(desired: Object, actual: Object | None) -> bool:

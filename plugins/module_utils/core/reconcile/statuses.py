@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of every resource of a fleet that is observed."""
+"""Statuses of all resources of an observed fleet."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.model_service import model_service
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, identity, number, text
 
-_UNSEEN = ReplicaState(None, None)
+_NOT_OBSERVED = ReplicaState(None, None)
 
 
 def statuses(plan: Plan, now: str) -> tuple[Object, ...]:
-    """Return every resource with its status: apiVersion, kind, name, namespace, status. `now` (RFC 3339) becomes the
-    time of the conditions that changed. Empty when the fleet is not observed."""
+    """Return every resource with its status: apiVersion, kind, name, namespace, status.
+
+    `now` (RFC 3339) is the transition time of changed conditions. Empty when the fleet is not observed."""
     observed = plan.context.observed
     if observed is None:
         return ()
@@ -68,7 +69,7 @@ def statuses(plan: Plan, now: str) -> tuple[Object, ...]:
 
 @dataclass(frozen=True)
 class _Subject:
-    """The resource that a status is about."""
+    """Resource of a status."""
 
     api_version: str
     ref: Ref
@@ -83,7 +84,7 @@ _Status = tuple[_Subject, Status[resource.Status]]
 
 
 def _generation(observed: Observed, ref: Ref) -> int | None:
-    """Return the generation that the control cluster gave to a resource that is not read from there."""
+    """Return the generation on the control cluster of a resource that is read from a file."""
     return number(observed.control.find(ref.kind, ref.namespace, ref.name), "metadata", "generation") or None
 
 
@@ -108,8 +109,8 @@ def _before(plan: Plan, ref: Ref) -> Mapping[str, Any] | None:
 
 
 def _infrastructure(plan: Plan, platform: Platform) -> Iterator[_Status]:
-    """Return the status of what is composed for a cluster: its ServingStack, and the cloud cluster if the fleet creates
-    it."""
+    """Yield the statuses of the objects composed for a cluster: its ServingStack, and the cloud cluster if the fleet
+    creates it."""
     name = platform.resource.name
     observed = plan.context.observed_cluster(name)
     silent = observed is None or bool(observed.unreachable)
@@ -159,7 +160,7 @@ def _replicas(plan: Plan) -> Iterator[_Status]:
     for replica in (*plan.replicas, *plan.manual, *plan.leaving):
         cluster = replica.spec.cluster_name
         waiting = "" if cluster in known else f"Waiting for InferenceCluster {cluster}"
-        state = plan.states.get((replica.namespace, replica.name), _UNSEEN)
+        state = plan.states.get((replica.namespace, replica.name), _NOT_OBSERVED)
         yield _Subject.of(replica), model_replica(replica, state, _before(plan, replica.ref), waiting=waiting)
 
 
@@ -188,7 +189,7 @@ def _services(plan: Plan, observed: Observed) -> Iterator[_Status]:
     for routed in plan.traffic.services:
         service = plan.context.fleet.services.get((routed.namespace, routed.name))
         if service is None:
-            # Its manifest has errors: it stays as it is, and so does its status.
+            # Its manifest has errors: its objects and its status stay unchanged.
             continue
         status = model_service(
             service,
@@ -224,7 +225,7 @@ def _deployments(plan: Plan, unready: Mapping[Key, Sequence[str]]) -> Iterator[_
     for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
         key = (placement.namespace, placement.deployment)
         placements.setdefault(key, []).append(placement)
-        state = plan.states.get((placement.namespace, replica.name), _UNSEEN)
+        state = plan.states.get((placement.namespace, replica.name), _NOT_OBSERVED)
         states.setdefault(key, {})[(placement.cluster, placement.index)] = state
     pending: dict[Key, Pending] = {(entry.namespace, entry.deployment): entry for entry in plan.schedule.pending}
     for key, deployment in fleet.deployments.items():

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Traffic through the control cluster: its endpoints, and the services that lead to them."""
+"""Traffic through the control cluster: its endpoints, and the services that route to them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.infer
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
 
 GATEWAY_NAME = "default"
-"""The one InferenceGateway of a fleet."""
+"""Name of the InferenceGateway of a fleet."""
 
 
 @dataclass(frozen=True)
-class Routed:
-    """A ModelService, the endpoints it leads to, and its objects. `address` is its URL, "" while the gateway has no
-    address; `held` says that the objects are those of earlier runs."""
+class RoutedService:
+    """ModelService with its resolved endpoints and its objects. `address` is its URL, "" while the gateway has no
+    address; `held`: the objects are those of earlier runs."""
 
     namespace: str
     name: str
@@ -52,11 +52,11 @@ class Routed:
 
 @dataclass(frozen=True)
 class Traffic:
-    """All objects of the control cluster that requests pass, and what is behind each service."""
+    """Objects of the control cluster in the path of requests, and the endpoints of each service."""
 
     endpoints: tuple[api.ModelEndpoint, ...]
     objects: tuple[Object, ...]
-    services: tuple[Routed, ...]
+    services: tuple[RoutedService, ...]
     releases: tuple[HelmRelease, ...]
     address: str = ""
 
@@ -67,10 +67,10 @@ def composed_endpoints(
     urls: Mapping[str, str],
     serving: Mapping[Key, bool | None],
 ) -> tuple[api.ModelEndpoint, ...]:
-    """Return the ModelEndpoint of every replica that serves behind a gateway that has an address.
+    """Return the ModelEndpoint of every serving replica behind a gateway with an address.
 
-    `urls` are those that are known, by cluster, "" where there is known to be none; `serving` is True for a replica
-    that serves, None when that is not known now. What is not known stays what it was.
+    `urls` are the known URLs by cluster, "" for a gateway known to have none; `serving` is True for a serving replica,
+    None when that is not known. Endpoints whose state is not known stay unchanged.
     """
     endpoints = []
     for replica in replicas:
@@ -90,7 +90,7 @@ def composed_endpoints(
 
 
 def traffic(context: Context, composed: Sequence[api.ModelEndpoint]) -> Traffic:
-    """Return all of it, for these composed ModelEndpoints."""
+    """Return the traffic of the fleet with these composed ModelEndpoints."""
     fleet = context.fleet
     gateway = fleet.gateways.get(GATEWAY_NAME)
     backend = backend_of(gateway)
@@ -116,7 +116,7 @@ def _gateway(context: Context, backend: GatewayBackend, gateway: api.InferenceGa
 
 
 def _address(context: Context, gateway: api.InferenceGateway | None) -> str:
-    """Return the address of the gateway: as observed, else the one that is known."""
+    """Return the address of the gateway: the observed one, else the last known one."""
     known = (gateway.status.address if gateway and gateway.status else None) or ""
     earlier = text(context.statuses.get(Ref("InferenceGateway", "", GATEWAY_NAME)), "address")
     if context.observed is None:
@@ -143,37 +143,38 @@ def _services(
     address: str,
     backends: frozenset[Key],
     broken: Iterable[Ref],
-) -> tuple[Routed, ...]:
+) -> tuple[RoutedService, ...]:
     fleet = context.fleet
     index = EndpointIndex(endpoints)
     unreadable = frozenset(
         (ref.namespace, backend_name(ref.name, egress=egress)) for ref in broken for egress in (False, True)
     )
     blind = {namespace for namespace, __ in unreadable}
-    found = []
+    routed = []
     for key, service in sorted(fleet.services.items()):
         resolution = resolve(service, index, lambda endpoint: usable(context, endpoint))
         path = f"/{service.namespace}/{service.name}/"
         url = f"http://{address}{path.rstrip('/')}" if address else ""
         kept = context.kept(service.ref, "") if service.namespace in blind or resolution.tier is None else []
-        if any(_leads_to(value, unreadable) for value in kept):
-            objects = _still(kept, backends)
-            found.append(Routed(*key, resolution, objects, path, url, held=True))
+        if any(_refers_to(value, unreadable) for value in kept):
+            objects = _held(kept, backends)
+            routed.append(RoutedService(*key, resolution, objects, path, url, held=True))
             continue
         existed = any(value["kind"] == "HTTPRoute" for value in kept)
-        found.append(Routed(*key, resolution, service_objects(service, resolution, backend, existed), path, url))
+        objects = service_objects(service, resolution, backend, existed)
+        routed.append(RoutedService(*key, resolution, objects, path, url))
     for ref in sorted(ref for ref in fleet.held if ref.kind == "ModelService"):
-        objects = _still(context.kept(ref, ""), backends)
+        objects = _held(context.kept(ref, ""), backends)
         path = f"/{ref.namespace}/{ref.name}/"
-        found.append(Routed(ref.namespace, ref.name, Resolution((), None), objects, path, held=True))
-    return tuple(sorted(found, key=lambda service: (service.namespace, service.name)))
+        routed.append(RoutedService(ref.namespace, ref.name, Resolution((), None), objects, path, held=True))
+    return tuple(sorted(routed, key=lambda service: (service.namespace, service.name)))
 
 
 def _broken(context: Context) -> frozenset[Ref]:
-    """Return the hand-written ModelEndpoints whose manifests cannot be used; what was composed of them stays."""
+    """Return the hand-written ModelEndpoints with invalid manifests; the objects composed for them stay."""
     fleet = context.fleet
-    faulty = (endpoint.ref for endpoint in fleet.external.values() if endpoint_finding(endpoint))
-    return frozenset([*(ref for ref in fleet.held if ref.kind == "ModelEndpoint"), *faulty])
+    invalid = (endpoint.ref for endpoint in fleet.external.values() if endpoint_finding(endpoint))
+    return frozenset([*(ref for ref in fleet.held if ref.kind == "ModelEndpoint"), *invalid])
 
 
 def _service_names(objects: Iterable[Object]) -> frozenset[Key]:
@@ -183,26 +184,25 @@ def _service_names(objects: Iterable[Object]) -> frozenset[Key]:
 
 
 def _references(route: Object) -> Iterable[Object]:
-    """Return every reference of an HTTPRoute to a Service of its own namespace."""
-    # A route of which another manager took everything has no specification of ours.
+    """Yield every reference of an HTTPRoute to a Service of its own namespace."""
+    # A route whose fields are all owned by another manager has no specification here.
     for rule in entries(route, "spec", "rules") if route["kind"] == "HTTPRoute" else ():
         yield from (reference for reference in rule.get("backendRefs") or () if not reference.get("namespace"))
 
 
-def _leads_to(route: Object, backends: frozenset[Key]) -> bool:
+def _refers_to(route: Object, backends: frozenset[Key]) -> bool:
     namespace = route["metadata"].get("namespace", "")
     return any((namespace, reference["name"]) in backends for reference in _references(route))
 
 
-def _still(kept: Sequence[Object], backends: frozenset[Key]) -> tuple[Object, ...]:
-    """Return the objects of a service that stay as they are, as far as what they lead to still exists."""
-    there = backends | _service_names(kept)
-    return tuple(_without_gone(value, there) for value in kept)
+def _held(kept: Sequence[Object], backends: frozenset[Key]) -> tuple[Object, ...]:
+    """Return the unchanged objects of a service, without references to backends that no longer exist."""
+    existing = backends | _service_names(kept)
+    return tuple(_without_missing(value, existing) for value in kept)
 
 
-def _without_gone(route: Object, backends: frozenset[Key]) -> Object:
-    """Return a route that is kept, without the backends that do not exist any more: each would answer its share of
-    requests with 500."""
+def _without_missing(route: Object, backends: frozenset[Key]) -> Object:
+    """Return a kept route without the backends that no longer exist, as their share of requests would get 500."""
     namespace = route["metadata"].get("namespace", "")
     if all((namespace, reference["name"]) in backends for reference in _references(route)):
         return route

@@ -1,10 +1,10 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Volumes of a ModelCache on a cluster, and the one of them that holds what it asks for.
+"""Volumes of a ModelCache on a cluster, and the choice of the one for the desired artifact.
 
-A volume holds one artifact for as long as it lives: engines read from it. An edit of the artifact gets another volume,
-and the one before stays while a replica mounts it. The first volume that a cache has on a cluster bears the documented
-names; the others bear a digest of their artifact.
+A volume holds one artifact for its whole life, as engines read from it. An edit of the artifact gets another volume,
+and the previous one stays while a replica mounts it. The first volume of a cache on a cluster has the documented names;
+the names of others contain a digest of their artifact.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MOUNTING = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"
 
 @dataclass(frozen=True)
 class Claim:
-    """Known facts of a claim that exists: "" and 0 where it does not tell."""
+    """Known fields of an existing claim: "" and 0 for unknown ones."""
 
     artifact: str = ""
     storage_class: str = ""
@@ -52,19 +52,19 @@ class Claim:
 
 @dataclass(frozen=True)
 class Mounted:
-    """A volume by the ModelCache it belongs to and its claim; of `spec.modelCacheRef` or `.previous` of a replica."""
+    """Volume of a replica (`spec.modelCacheRef` or its `previous`): its ModelCache and its claim."""
 
     cache: Key
     claim: str
 
 
 def current(replica: api.ModelReplica) -> Mounted | None:
-    """Return the volume that the pods of a ModelReplica are composed with."""
+    """Return the volume that the pods of a ModelReplica mount."""
     return _mounted(replica, replica.spec.model_cache_ref)
 
 
 def previous(replica: api.ModelReplica) -> Mounted | None:
-    """Return the volume that its pods were composed with before."""
+    """Return the volume that the pods of a ModelReplica mounted before."""
     reference = replica.spec.model_cache_ref
     return _mounted(replica, reference.previous if reference else None)
 
@@ -78,7 +78,7 @@ def _mounted(replica: api.ModelReplica, reference: MountedCache | PreviousVolume
 
 @dataclass
 class Volumes:
-    """Volumes of all caches. Each answer is worked out once."""
+    """Volumes of all caches. Results are cached."""
 
     context: Context
     _earlier: dict[Key, dict[str, list[Object]]] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Volumes:
     _phases: dict[tuple[Key, str], CachePhase] = field(default_factory=dict)
 
     def earlier(self, cache: Key, cluster: str) -> Sequence[Object]:
-        """Return the objects that earlier runs composed of a cache on a cluster."""
+        """Return the objects that earlier runs composed for a cache on a cluster."""
         if cache not in self._earlier:
             found: dict[str, list[Object]] = {}
             for place, value in self.context.earlier(Ref("ModelCache", *cache)):
@@ -98,21 +98,21 @@ class Volumes:
         return self._earlier[cache].get(cluster, ())
 
     def clusters(self, cache: Key) -> frozenset[str]:
-        """Return the clusters on which earlier runs composed something of a cache."""
+        """Return the clusters on which earlier runs composed objects for a cache."""
         self.earlier(cache, "")
         return frozenset(self._earlier[cache])
 
     def storage_class(self, cluster: str) -> str:
-        """Return the StorageClass that a cluster has for caches, "" for none."""
+        """Return the StorageClass of a cluster for caches, "" for none."""
         if cluster not in self._classes:
             found = self.context.fleet.clusters.get(cluster)
             self._classes[cluster] = storage_class(found) if found else ""
         return self._classes[cluster]
 
     def claims(self, cache: Key, cluster: str) -> Mapping[str, Claim]:
-        """Return the known claims of a cache on a cluster, by name: built, observed, or mounted by replicas."""
+        """Return the known claims of a cache on a cluster, by name: composed, observed, or mounted by replicas."""
         if (cache, cluster) not in self._claims:
-            found = dict.fromkeys(self._mounted_there(cache, cluster), Claim())
+            found = dict.fromkeys(self._mounted_on(cache, cluster), Claim())
             for claim in (*self.earlier(cache, cluster), *self._observed(cache, cluster)):
                 if claim["kind"] == _CLAIM:
                     name = text(claim, "metadata", "name")
@@ -121,9 +121,10 @@ class Volumes:
         return self._claims[cache, cluster]
 
     def desired(self, cache: api.ModelCache, cluster: str) -> str:
-        """Return the id of the volume that holds, or is to hold, what a cache asks for on a cluster; "" is its first.
+        """Return the ID of the volume for the desired artifact of a cache on a cluster; "" is its first volume.
 
-        A claim that does not tell what it holds is taken to hold it; the Job looks, and touches nothing else.
+        A claim without an artifact annotation is assumed to hold the desired artifact; the Job verifies that, and fails
+        without changes if it holds another one.
         """
         key = (cache.namespace, cache.name)
         if (key, cluster) not in self._desired:
@@ -131,7 +132,7 @@ class Volumes:
         return self._desired[key, cluster]
 
     def phase(self, cache: api.ModelCache, cluster: str) -> CachePhase:
-        """Return how far a cluster is with what a cache asks for; the phase is "" when the cluster is not observed."""
+        """Return the progress of a cache on a cluster; the phase is "" when the cluster is not observed."""
         if self.context.observed is None:
             return CachePhase("")
         key = (cache.namespace, cache.name)
@@ -151,19 +152,19 @@ class Volumes:
         return self._phases[key, cluster]
 
     def in_use(self, volume: Mounted, cluster: str) -> bool:
-        """Return True when something on a cluster mounts a volume, or may as the cluster was not observed."""
-        seen = self.context.observed_cluster(cluster)
-        if seen is None or seen.unreachable:
+        """Return True when an object on a cluster mounts a volume, or may do so as the cluster was not observed."""
+        observed = self.context.observed_cluster(cluster)
+        if observed is None or observed.unreachable:
             return True
         namespace = names.workload_namespace(volume.cache[0])
         return any(
             volume.claim in _claim_names(value)
             for kind in _MOUNTING
-            for value in seen.objects.of_kind(kind)
+            for value in observed.objects.of_kind(kind)
             if text(value, "metadata", "namespace") == namespace and not text(value, "metadata", "labels", _JOB_LABEL)
         )
 
-    def _mounted_there(self, cache: Key, cluster: str) -> set[str]:
+    def _mounted_on(self, cache: Key, cluster: str) -> set[str]:
         """Return the claims of a cache that replicas of the last run mount on a cluster."""
         if self._mounts is None:
             self._mounts = {}
@@ -175,12 +176,12 @@ class Volumes:
         return self._mounts.get((cache, cluster), set())
 
     def _observed(self, cache: Key, cluster: str) -> Sequence[Any]:
-        seen = self.context.observed_cluster(cluster)
-        if seen is None:
+        observed = self.context.observed_cluster(cluster)
+        if observed is None:
             return ()
         namespace, name = cache
-        there = names.workload_namespace(namespace)
-        return seen.objects.labelled(_CLAIM, there, names.CACHE_LABEL, names.label_value(name))
+        workloads = names.workload_namespace(namespace)
+        return observed.objects.labelled(_CLAIM, workloads, names.CACHE_LABEL, names.label_value(name))
 
 
 def _chosen(cache: api.ModelCache, key: Key, known: Mapping[str, Claim]) -> str:
@@ -192,7 +193,7 @@ def _chosen(cache: api.ModelCache, key: Key, known: Mapping[str, Claim]) -> str:
 
 
 def _merged(known: Claim, claim: Object) -> Claim:
-    """Return what is known of a claim, updated from an object of it; the later one wins, the larger size stays."""
+    """Return the known fields of a claim, updated from an object: its fields win, the larger size is kept."""
     requested = text(claim, "spec", "resources", "requests", "storage")
     try:
         size = ceil(Quantity.parse(requested).value / _GIBIBYTE) if requested else 0
@@ -206,7 +207,7 @@ def _merged(known: Claim, claim: Object) -> Claim:
 
 
 def _claim_names(value: Any) -> Iterator[str]:
-    """Return the claims that an object's pods mount, wherever its pod templates are."""
+    """Yield the claims that an object's pods mount, wherever its pod templates are."""
     if isinstance(value, Mapping):
         for entry in entries(value, "volumes"):
             if name := text(entry, "persistentVolumeClaim", "claimName"):

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A plan as the values that its picture is drawn from (`core/report`)."""
+"""View model of the report page of a plan (`core/report`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api, names, table
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import Routed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.traffic import RoutedService
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import (
@@ -24,7 +24,7 @@ _MOST_FACTS = 4
 
 
 class Changes(Protocol):
-    """The files that a run adds, changes and removes."""
+    """Files that a run adds, changes and removes."""
 
     @property
     def added(self) -> Sequence[str]: ...
@@ -35,7 +35,7 @@ class Changes(Protocol):
 
 
 def model(plan: Plan, changes: Changes) -> dict[str, Any]:
-    """Everything that is drawn, as plain values."""
+    """Return all values of the page as plain data."""
     document = table.document(plan)
     occupied = _occupied(plan)
     overcommitted = {
@@ -92,7 +92,7 @@ def _cluster(
                 "nodes": pool.nodes,
                 "class": classes.get(pool.name, ""),
                 "fabric": _fabric(pool),
-                # The fabric of a pool has a field of its own; the device that it is published by says nothing more.
+                # The fabric of a pool is a separate field; its synthetic device adds nothing.
                 "devices": [_device(device) for device in pool.devices if device.driver != FABRIC_DRIVER],
                 "occupied": occupied.get((cluster.name, pool.name), []),
                 "overcommitted": overcommitted.get((cluster.name, pool.name), ""),
@@ -109,13 +109,13 @@ def _fabric(pool: Pool) -> str:
     return ""
 
 
-def _facts(device: Device, *desired: str) -> list[tuple[int, Any]]:
-    found = []
+def _facts(device: Device, *attributes: str) -> list[tuple[int, Any]]:
+    facts = []
     for key, value in device.attributes.items():
         name = key.rpartition("/")[2] if isinstance(key, str) else str(key)
-        if name in desired:
-            found.append((desired.index(name), value))
-    return found
+        if name in attributes:
+            facts.append((attributes.index(name), value))
+    return facts
 
 
 def _device(device: Device) -> dict[str, Any]:
@@ -129,15 +129,15 @@ def _device(device: Device) -> dict[str, Any]:
 
 
 def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Return what takes room on each pool (cluster, pool)."""
+    """Return the pods on each pool (cluster, pool)."""
     pools = {(cluster.name, pool.name): pool for cluster in plan.capacity for pool in cluster.pools}
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    occupied: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for resource in (*plan.replicas, *plan.manual, *plan.leaving):
         replica = adapters.replica(resource)
         for engine in replica.engines:
             for member in engine.members:
                 for pool, pods in member.pods_by_pool:
-                    found.setdefault((replica.cluster, pool), []).append(
+                    occupied.setdefault((replica.cluster, pool), []).append(
                         {
                             "namespace": replica.namespace,
                             "deployment": replica.deployment,
@@ -145,24 +145,25 @@ def _occupied(plan: Plan) -> dict[tuple[str, str], list[dict[str, Any]]]:
                             "engine": engine.name,
                             "role": member.role,
                             "pods": pods * engine.copies,
-                            "devices": _taken(member, pools.get((replica.cluster, pool))),
+                            "devices": _allocated(member, pools.get((replica.cluster, pool))),
                         }
                     )
-    return found
+    return occupied
 
 
-def _taken(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
-    """Devices that one pod takes from its node, by the name of the device. Of devices of one class it is the first, as
-    which of them a claim gets is for Kubernetes to decide."""
+def _allocated(member: PlacedMember, pool: Pool | None) -> dict[str, int]:
+    """Return the number of devices that one pod gets on its node, by name of the device.
+
+    Of several devices of one class the first is assumed: Kubernetes decides which one a claim gets."""
     names_of: dict[str | None, str] = {}
     for device in pool.devices if pool else ():
         if device.claim == "DRA":
             names_of.setdefault(device.device_class_name, device.name)
-    taken: dict[str, int] = {}
+    allocated: dict[str, int] = {}
     for request in member.device_requests:
         name = names_of.get(request["deviceClassName"], request["name"])
-        taken[name] = taken.get(name, 0) + int(request.get("count", 1))
-    return taken
+        allocated[name] = allocated.get(name, 0) + int(request.get("count", 1))
+    return allocated
 
 
 def _claims(member: PlacedMember) -> dict[str, int]:
@@ -174,20 +175,20 @@ def _claims(member: PlacedMember) -> dict[str, int]:
 
 def _replicas(plan: Plan) -> list[dict[str, Any]]:
     gone = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.removed(plan)}
-    found = []
+    replicas = []
     for placement, replica in zip(plan.schedule.placements, plan.replicas, strict=True):
         key = (placement.namespace, replica.name)
         state = "replaced" if key in gone else "changed" if key in plan.edited else placement.state
         reason = gone.get(key, placement.reason)
         if key in plan.waiting:
             reason = "waits until other clusters have the edit"
-        found.append(_replica(replica, state, reason))
-    found += [_replica(replica, "manual", "") for replica in plan.manual]
+        replicas.append(_replica(replica, state, reason))
+    replicas += [_replica(replica, "manual", "") for replica in plan.manual]
     reasons = {(entry["namespace"], entry["replica"]): entry["reason"] for entry in table.leaving(plan)}
     for replica in plan.leaving:
         reason = f"{reasons[replica.namespace, replica.name]}; stays until another serves"
-        found.append(_replica(replica, "leaving", reason))
-    return found
+        replicas.append(_replica(replica, "leaving", reason))
+    return replicas
 
 
 def _replica(resource: api.ModelReplica, state: str, reason: str) -> dict[str, Any]:
@@ -222,7 +223,7 @@ def _engine(engine: PlacedEngine, phase: str) -> dict[str, Any]:
     }
 
 
-def _service(plan: Plan, routed: Routed) -> dict[str, Any]:
+def _service(plan: Plan, routed: RoutedService) -> dict[str, Any]:
     service = plan.context.fleet.services.get((routed.namespace, routed.name))
     entries = service.spec.endpoints if service else []
     composed = {(endpoint.namespace, endpoint.name) for endpoint in plan.traffic.endpoints}

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Conditions of a resource, merged with those of before (Kubernetes API conventions)."""
+"""Conditions of a resource, merged with the previous ones (Kubernetes API conventions)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ OWNED = frozenset(
         "RoutingReady",
     }
 )
-"""The types that this collection writes: one of them that no longer applies goes, types of others stay."""
+"""Types that this collection writes: those that no longer apply are removed, other types are kept."""
 
 NOT_OBSERVED = "NotObserved"
 DECLARED = "Declared"
-"""The reason in conditions of a cluster whose objects are files, which is not observed, and of what runs there."""
+"""Reason in conditions of a cluster whose objects are files, which is not observed, and of its replicas and caches."""
 READY = "Ready"
 
 _MOST_CHARACTERS = 4000
@@ -47,7 +47,7 @@ _MOST_CHARACTERS = 4000
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition, without times. `held`: it was not judged now but stays as it was, generation and time included."""
+    """Condition without times. `held`: it was not evaluated and keeps its previous value, generation and time."""
 
     type: str
     status: Truth
@@ -58,7 +58,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Status(Generic[Fields_co]):
-    """The status of a resource: conditions without times, and its other fields."""
+    """Status of a resource: conditions without times, and its other fields."""
 
     conditions: tuple[Condition, ...]
     fields: Fields_co
@@ -70,7 +70,7 @@ class Status(Generic[Fields_co]):
     def wire(
         self, previous: Mapping[str, Any] | None = None, generation: int | None = None, now: str = ""
     ) -> dict[str, Any]:
-        """Return the written form. `previous` is the status of before; `generation` and `now` as for `merge`."""
+        """Return the wire format. `previous` is the previous status; `generation` and `now` as for `merge`."""
         return {
             "conditions": merge(self.conditions, entries(previous, "conditions"), generation, now),
             **api.wire(self.fields),
@@ -80,12 +80,11 @@ class Status(Generic[Fields_co]):
 def merge(
     new: Sequence[Condition], previous: Sequence[Mapping[str, Any]] | None, generation: int | None, now: str
 ) -> list[dict[str, Any]]:
-    """Return the conditions (wire form) that follow `previous` ones, sorted by type.
+    """Merge new conditions with the previous ones (wire format), sorted by type.
 
-    lastTransitionTime moves to `now` (RFC 3339) only when the status of a type changed; a condition that says what it
-    said is the previous one as it stands, and so is one that is held. Conditions of types that are not OWNED stay.
-    `generation` is the metadata.generation that `new` is about, None where resources have none. Without `now` a
-    condition whose status changed has no time.
+    lastTransitionTime changes to `now` (RFC 3339) only when the status of a type changed; unchanged and held conditions
+    are the previous ones. Conditions of types that are not OWNED are kept. `generation` is the metadata.generation that
+    `new` was computed from, None for resources without one. Without `now` a condition whose status changed has no time.
     """
     before: dict[str, Mapping[str, Any]] = {}
     for entry in entries(previous):
@@ -113,7 +112,7 @@ def _merged(condition: Condition, before: Mapping[str, Any] | None, generation: 
 
 
 def hold(kind: str, previous: Mapping[str, Any] | None, otherwise: Condition) -> Condition:
-    """Return the condition of a type as the status of before has it, else `otherwise`."""
+    """Return the condition of a type from the previous status, else `otherwise`."""
     for entry in entries(previous, "conditions"):
         status = entry.get("status")
         if entry.get("type") == kind and status in ("True", "False"):
@@ -126,13 +125,13 @@ def truth(value: bool) -> Truth:
 
 
 def declared(kind: str, cluster: str) -> Condition:
-    """Return the condition of a cluster that is not observed, and of what runs there."""
+    """Return a condition of a cluster that is not observed, or of an object on it."""
     return Condition(kind, "True", DECLARED, declared_message(cluster))
 
 
 def declared_message(cluster: str) -> str:
-    """Return why a cluster, or what runs there, counts as declared."""
-    return f"Nobody looks at cluster {cluster}, whose objects are files: it counts as declared"
+    """Return the message for a cluster, or an object on it, that is assumed to be as declared."""
+    return f"Cluster {cluster} is not observed, as its objects are files: it is assumed to be as declared"
 
 
 def unknown(kind: str, message: str) -> Condition:
@@ -141,9 +140,9 @@ def unknown(kind: str, message: str) -> Condition:
 
 
 def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str = "") -> Condition:
-    """Return the Ready condition: Available, or why not. None: it is not known.
+    """Return the Ready condition. None: the readiness is not known.
 
-    What is not ready is Creating until it was ready once, Unavailable from then on.
+    The reason for False is Creating until the resource was ready once, Unavailable from then on.
     """
     if value is None:
         return unknown(READY, message)
@@ -155,12 +154,12 @@ def ready(value: bool | None, previous: Mapping[str, Any] | None, message: str =
 
 
 def known(previous: Mapping[str, Any] | None, kind: str) -> bool | None:
-    """Return what the status of before says of a type; None when it does not say."""
+    """Return the value of a condition in the previous status; None when it is missing or Unknown."""
     return {"True": True, "False": False}.get(stated(entries(previous, "conditions"), kind))
 
 
 def earlier(status: resource.Status | None, previous: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the status of before: as given, else the one that the resource itself carries."""
+    """Return the previous status: the given one, else that of the resource."""
     if previous is not None:
         return fields(previous)
     return api.wire(status) if status else {}

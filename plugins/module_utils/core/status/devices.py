@@ -2,9 +2,9 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Diff of the devices that an InferenceClass promises and those that its nodes publish in ResourceSlices.
 
-The plan matches selectors with what the class says, the scheduler of the cluster with what the driver publishes
-(KEP-4381). Where the second offers less, replicas are placed whose pods never start. A driver that publishes more, be
-it further devices, larger capacities or further attributes, breaks no promise.
+The plan matches selectors with the devices of the class, the scheduler of the cluster with those that the driver
+publishes (KEP-4381). When the driver publishes less, pods of placed replicas never start. Additional devices or
+attributes and larger capacities are no mismatch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Promise:
         return cls(pool, inference_class.name, devices)
 
     def claimed(self, driver: str) -> list[Device]:
-        """The devices of a driver that pods claim; Synthetic ones exist in the plan alone."""
+        """Return the devices of a driver that pods claim; Synthetic devices exist in the plan only."""
         return [device for device in self.devices if device.claim == "DRA" and device.driver == driver]
 
     @property
@@ -46,14 +46,14 @@ class Promise:
 
     @property
     def device_classes(self) -> list[str]:
-        """The DeviceClasses that claims go through."""
+        """DeviceClasses of the claims."""
         claimed = [device for device in self.devices if device.claim == "DRA"]
         return sorted({device.device_class_name for device in claimed if device.device_class_name})
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A promise that is not kept on some nodes of a pool: what is promised, and what is there."""
+    """Mismatch of promised and published devices on nodes of a pool."""
 
     pool: str
     nodes: tuple[str, ...]
@@ -67,9 +67,9 @@ class Mismatch:
 def mismatches(
     promises: Iterable[Promise], nodes: Mapping[str, Iterable[str]], slices: Iterable[Object]
 ) -> tuple[Mismatch, ...]:
-    """Every promise that is not kept, nodes where the same is wrong as one, sorted.
+    """Return all mismatches, sorted, with the nodes of equal mismatches grouped.
 
-    `nodes` are the names of the Ready nodes by pool; `slices` all ResourceSlices of the cluster (wire form,
+    `nodes` are the names of the Ready nodes by pool; `slices` all ResourceSlices of the cluster (wire format,
     resource.k8s.io/v1). Devices that are published for several nodes count for each of them.
     """
     published = _Published(slices)
@@ -77,13 +77,15 @@ def mismatches(
     for promise in promises:
         for node in nodes.get(promise.pool, ()):
             for driver in promise.drivers:
-                for message in _faults(promise, driver, published.on(node, driver), published.incomplete(node, driver)):
+                for message in _findings(
+                    promise, driver, published.on(node, driver), published.incomplete(node, driver)
+                ):
                     found.setdefault((promise.pool, message), []).append(node)
     return tuple(Mismatch(pool, tuple(sorted(names)), message) for (pool, message), names in sorted(found.items()))
 
 
 class _Published:
-    """The devices of ResourceSlices by node and driver; of each resource pool those of its newest generation."""
+    """Devices of ResourceSlices by node and driver; for each resource pool those of its newest generation."""
 
     def __init__(self, slices: Iterable[Object]) -> None:
         pools: dict[tuple[str, str], list[Object]] = {}
@@ -115,59 +117,61 @@ class _Published:
         return [*self._devices.get((node, driver), ()), *self._shared.get(driver, ())]
 
     def incomplete(self, node: str, driver: str) -> str:
-        """How many slices the driver still has to publish, for which the scheduler waits; empty when it has all."""
+        """Return the number of published slices if the driver has not published all; "" when it has.
+
+        The scheduler waits for all slices.
+        """
         return self._incomplete.get((node, driver), "")
 
 
-def _faults(promise: Promise, driver: str, published: Sequence[Object], incomplete: str) -> list[str]:
-    """What a node lacks of one driver."""
+def _findings(promise: Promise, driver: str, published: Sequence[Object], incomplete: str) -> list[str]:
+    """Return the mismatches of a node for one driver."""
     if not published:
         return [f"no ResourceSlice of driver {driver}: is the DRA driver running there?"]
     if incomplete:
-        return [f"driver {driver} has published {incomplete}, and nothing is allocated until all are there"]
-    wanted = promise.claimed(driver)
-    offers = [_Offer(_taint(device), [_differences(kind, device) for kind in wanted]) for device in published]
+        return [f"driver {driver} has published {incomplete}, and nothing is allocated until it has published all"]
+    promised = promise.claimed(driver)
+    offers = [_Offer(_taint(device), [_differences(kind, device) for kind in promised]) for device in published]
     left = list(offers)
-    found = []
-    # The pickiest first: what it leaves suits others, not the reverse.
-    for index in sorted(range(len(wanted)), key=lambda index: sum(not offer.wrong[index] for offer in offers)):
-        suitable = [offer for offer in left if not offer.wrong[index] and not offer.taint][: wanted[index].count]
+    short = []
+    # Kinds that the fewest devices match come first: the devices that they leave match other kinds, not the reverse.
+    for index in sorted(range(len(promised)), key=lambda index: sum(not offer.wrong[index] for offer in offers)):
+        suitable = [offer for offer in left if not offer.wrong[index] and not offer.taint][: promised[index].count]
         left = [offer for offer in left if offer not in suitable]
-        if len(suitable) < wanted[index].count:
-            found.append((index, len(suitable)))
+        if len(suitable) < promised[index].count:
+            short.append((index, len(suitable)))
     return [
         message
-        for index, there in sorted(found)
-        for message in _shortage(promise, wanted[index], there, [(offer.taint, offer.wrong[index]) for offer in left])
+        for index, count in sorted(short)
+        for message in _shortage(promise, promised[index], count, [(offer.taint, offer.wrong[index]) for offer in left])
     ]
 
 
 @dataclass(frozen=True, eq=False)
 class _Offer:
-    """A published device: the taint that keeps claims away, and how it differs from each of the promised kinds."""
+    """Published device: the taint that excludes claims, and its differences from each of the promised kinds."""
 
     taint: str
     wrong: Sequence[tuple[str, ...]]
 
 
-def _shortage(promise: Promise, device: Device, there: int, left: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
-    """Why there are fewer of a promised kind: devices of the driver that nothing else of the class takes are other than
-    promised, or tainted, or there are none."""
-    what = f"class {promise.class_name} promises"
+def _shortage(
+    promise: Promise, device: Device, published: int, left: Sequence[tuple[str, tuple[str, ...]]]
+) -> list[str]:
+    """Return the reasons for missing devices of a promised kind: the remaining devices of the driver differ, are
+    tainted, or there are none."""
+    promises = f"class {promise.class_name} promises"
     unequal = sorted(wrong for taint, wrong in left if wrong and not taint)
     tainted = sorted(taint for taint, wrong in left if taint and not wrong)
-    if unequal and not tainted and there + len(unequal) >= device.count:
+    if unequal and not tainted and published + len(unequal) >= device.count:
         nearest = min(unequal, key=lambda wrong: (len(wrong), wrong))
         alike = unequal.count(nearest)
         of = "" if alike == device.count else f" (on {_count(alike, 'device')})"
-        return [f"{what} {difference}{of}" for difference in nearest]
-    message = f"{what} {_count(device.count, 'device')} of {device.driver}, the driver publishes {there}"
-    if len(promise.claimed(device.driver)) > 1:
-        message = (
-            f"{what} {_count(device.count, 'device')} {device.name} of {device.driver}, the driver publishes {there}"
-        )
+        return [f"{promises} {difference}{of}" for difference in nearest]
+    kind = f"{device.name} " if len(promise.claimed(device.driver)) > 1 else ""
+    message = f"{promises} {_count(device.count, 'device')} {kind}of {device.driver}, the driver publishes {published}"
     if tainted:
-        message += f" and {len(tainted)} that may not be used: {listed(tainted)}"
+        message += f" and {len(tainted)} with taints: {listed(tainted)}"
     if unequal:
         message += f" and {len(unequal)} of another kind: its {'; its '.join(unequal[0])}"
     return [message]
@@ -178,7 +182,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _taint(device: Object) -> str:
-    """The first taint that keeps claims away from a device, as people write it; empty when there is none."""
+    """Return the first taint of a device that excludes claims, as key=value:effect; "" when there is none."""
     for taint in entries(device, "taints"):
         if text(taint, "effect") in _EXCLUDING:
             value = f"={text(taint, 'value')}" if text(taint, "value") else ""
@@ -187,18 +191,18 @@ def _taint(device: Object) -> str:
 
 
 def _differences(promised: Device, published: Object) -> tuple[str, ...]:
-    """What a published device has not as it was promised, each with both values; empty when it is as promised."""
+    """Return the differences of a published device from the promise, each with both values."""
     found = []
     attributes = _by_name(published, "attributes", promised.driver, promised.attributes)
     capacity = _by_name(published, "capacity", promised.driver, promised.capacity)
     offered = Device.from_wire({"driver": promised.driver, "attributes": attributes, "capacity": capacity})
     for key, value in sorted(promised.attributes.items()):
-        # Kinds of attributes that are newer than this code cannot be compared.
+        # Attribute types that are newer than this code cannot be compared.
         if key in attributes and key not in offered.attributes:
             continue
-        there = offered.attributes.get(key)
-        if type(there) is not type(value) or there != value:
-            found.append(_difference("attribute", _short_name(key, promised.driver), value, there))
+        published_value = offered.attributes.get(key)
+        if type(published_value) is not type(value) or published_value != value:
+            found.append(_difference("attribute", _short_name(key, promised.driver), value, published_value))
     for key, quantity in sorted(promised.capacity.items()):
         amount = offered.capacity.get(key)
         if key in capacity and amount is None:
@@ -208,15 +212,15 @@ def _differences(promised: Device, published: Object) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _by_name(device: Object, part: str, driver: str, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes or capacities of a published device that were promised, by full name."""
-    found = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, part).items()}
-    return {name: value for name, value in found.items() if name in wanted}
+def _by_name(device: Object, part: str, driver: str, promised: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the promised attributes or capacities of a published device by full name."""
+    values = {"/".join(split_name(str(name), driver)): value for name, value in fields(device, part).items()}
+    return {name: value for name, value in values.items() if name in promised}
 
 
-def _difference(what: str, name: str, promised: object, there: object) -> str:
-    published = f"publishes {_shown(there)}" if there is not None else "publishes none"
-    return f"{what} {name} {_shown(promised)}, the driver {published}"
+def _difference(kind: str, name: str, promised: object, published: object) -> str:
+    value = _shown(published) if published is not None else "none"
+    return f"{kind} {name} {_shown(promised)}, the driver publishes {value}"
 
 
 def _shown(value: object) -> str:
@@ -224,5 +228,5 @@ def _shown(value: object) -> str:
 
 
 def _short_name(key: str, driver: str) -> str:
-    """A full name as drivers write it: without their own domain."""
+    """Return a full name without the domain of its driver, as drivers publish it."""
     return key.removeprefix(f"{driver}/")

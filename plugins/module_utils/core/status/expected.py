@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Expectations of clusters: what the resources of a fleet have to find there, for those who observe them."""
+"""Expected state of clusters according to the resources of a fleet, for the code that observes them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ SecretKeys = Mapping[tuple[str, str], frozenset[str]]
 
 @dataclass(frozen=True)
 class ExpectedCluster:
-    """Known facts of a workload cluster before it is observed: the devices that the classes of its pools promise, and
-    `made`, true for a cluster that the fleet creates."""
+    """Expected state of a workload cluster: the devices that the classes of its pools promise.
+
+    `provisioned` is true for a cluster that the fleet creates."""
 
     name: str
     promises: tuple[Promise, ...] = ()
-    made: bool = False
+    provisioned: bool = False
 
     @property
     def device_classes(self) -> list[str]:
-        """The DeviceClasses that claims of its pools go through."""
+        """DeviceClasses of the claims in its pools."""
         return sorted({name for promise in self.promises for name in promise.device_classes})
 
     @property
@@ -39,23 +40,23 @@ class ExpectedCluster:
 
 @dataclass(frozen=True)
 class Expected:
-    """`secrets` are the keys of Secrets on the control cluster that resources refer to; `gateway` is the
-    InferenceGateway, None when there is none."""
+    """Expected state of all clusters. `secrets` are the keys of Secrets on the control cluster that resources refer to;
+    `gateway` is the InferenceGateway, None when there is none."""
 
     clusters: Mapping[str, ExpectedCluster] = field(default_factory=dict)
     secrets: SecretKeys = field(default_factory=dict)
     gateway: api.InferenceGateway | None = None
 
     def cluster(self, name: str) -> ExpectedCluster:
-        """Return what is known of a cluster, which may be nothing."""
+        """Return the expected state of a cluster, empty for an unknown one."""
         return self.clusters.get(name) or ExpectedCluster(name)
 
 
 def expected(resources: Iterable[Object]) -> Expected:
-    """Return what the resources of a fleet (wire form, as written or as on the control cluster) expect.
+    """Return the expected state according to the resources of a fleet (wire format, as written or as on the control
+    cluster).
 
-    Other objects are passed over, and so are resources that are not valid: nothing is read for them. A pool whose class
-    is not among them promises nothing.
+    Other objects and invalid resources are skipped. A pool whose class is missing promises no devices.
     """
     known = _Known()
     for value in resources:
@@ -103,11 +104,11 @@ def _cluster(cluster: api.InferenceCluster, classes: Mapping[str, api.InferenceC
         for pool in cluster.spec.node_pools or ()
         if pool.class_name in classes
     ]
-    return ExpectedCluster(cluster.name, tuple(promises), made=cluster.spec.cluster.source != "Existing")
+    return ExpectedCluster(cluster.name, tuple(promises), provisioned=cluster.spec.cluster.source != "Existing")
 
 
 def _token(cache: api.ModelCache) -> tuple[str, str, str] | None:
-    """Return namespace, name and key of the Secret with the token of a ModelCache; None where it needs none."""
+    """Return namespace, name and key of the Secret with the token of a ModelCache; None when it needs none."""
     secret = cache.spec.hugging_face.auth_secret if cache.spec.hugging_face else None
     return (cache.namespace, secret.name, secret.key or DEFAULT_TOKEN_KEY) if secret else None
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of an InferenceClass: one that is valid is accepted, nothing has to be made of it."""
+"""Status of an InferenceClass: a valid one is accepted, as nothing is created for it."""
 
 from __future__ import annotations
 

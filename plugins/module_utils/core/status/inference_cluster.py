@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of an InferenceCluster: its readiness, its pools, and the address of its gateway."""
+"""Status of an InferenceCluster: its readiness, its pools, and the address of its gateway."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ _BACKEND = "BackendReady"
 
 
 def assumed_address(cluster: str) -> str:
-    """Return the gateway address of a cluster that is not observed. It names the cluster and resolves nowhere (RFC 9476
-    keeps `.internal` for private use), until DNS or the status of the InferenceCluster gives it a real one."""
+    """Return the gateway address of a cluster that is not observed. It contains the name of the cluster and does not
+    resolve (`.internal` is reserved for private use) unless DNS defines it; the status of the InferenceCluster
+    overrides it."""
     return f"{cluster}.fleet.internal"
 
 
 def was_observed(previous: Mapping[str, Any] | None) -> bool:
-    """Return True when an InferenceCluster with this status was observed once, so that something is known of it."""
+    """Return True when an InferenceCluster with this status has been observed at least once."""
     return any(
         entry.get("status") in ("True", "False") and entry.get("reason") != DECLARED
         for entry in entries(previous, "conditions")
@@ -57,25 +58,25 @@ def was_observed(previous: Mapping[str, Any] | None) -> bool:
     )
 
 
-def gateway_address(previous: Mapping[str, Any] | None, seen: ObservedCluster | None, cluster: str = "") -> str:
-    """Return the address of a workload cluster's gateway: as it is now, else the last that was known; "" for none.
+def gateway_address(previous: Mapping[str, Any] | None, observed: ObservedCluster | None, cluster: str = "") -> str:
+    """Return the address of a workload cluster's gateway: the current one, else the last known one; "" for none.
 
-    `previous` is the status of the InferenceCluster of before. An address that cannot be read for a moment is no order
-    to delete every endpoint behind it. One that was only assumed, before `cluster` was observed, is none that was
-    known.
+    `previous` is the previous status of the InferenceCluster. An address that is temporarily unreadable is kept, as
+    every endpoint behind it would be deleted otherwise. An address that was assumed before `cluster` was observed does
+    not count as known.
     """
     before = text(previous, "gateway", "address")
-    if seen is None or seen.unreachable:
+    if observed is None or observed.unreachable:
         return before
-    return first_address(_gateway(seen)) or (before if before != assumed_address(cluster) else "")
+    return first_address(_gateway(observed)) or (before if before != assumed_address(cluster) else "")
 
 
-def gateway_url(previous: Mapping[str, Any] | None, seen: ObservedCluster | None) -> str:
-    """Return the URL of a workload cluster's gateway where it takes no plain HTTP on port 80 of its address, else "".
+def gateway_url(previous: Mapping[str, Any] | None, observed: ObservedCluster | None) -> str:
+    """Return the URL of a workload cluster's gateway if it does not serve plain HTTP on port 80, else "".
 
-    Known for as long as the address is: see `gateway_address`.
+    It is kept for as long as the address is: see `gateway_address`.
     """
-    gateway = _gateway(seen)
+    gateway = _gateway(observed)
     address = first_address(gateway)
     if not address:
         return text(previous, "gateway", "url")
@@ -83,10 +84,10 @@ def gateway_url(previous: Mapping[str, Any] | None, seen: ObservedCluster | None
     return "" if url == endpoint.http_url(address) else url
 
 
-def _gateway(seen: ObservedCluster | None) -> Object | None:
-    if seen is None or seen.unreachable:
+def _gateway(observed: ObservedCluster | None) -> Object | None:
+    if observed is None or observed.unreachable:
         return None
-    return seen.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
+    return observed.objects.find("Gateway", constants.WORKLOAD_GATEWAY_NAMESPACE, constants.WORKLOAD_GATEWAY)
 
 
 def inference_cluster(
@@ -94,7 +95,7 @@ def inference_cluster(
     missing_classes: Sequence[str] = (),
     invalid_pool: str = "",
     pools: Sequence[GPUPool] | None = None,
-    seen: ObservedCluster | None = None,
+    observed: ObservedCluster | None = None,
     storage_class: str = "",
     gateway_address: str = "",
     *,
@@ -102,20 +103,20 @@ def inference_cluster(
     previous: Mapping[str, Any] | None = None,
     is_declared: bool = False,
 ) -> Status[InferenceClusterStatus]:
-    """Return the status of an InferenceCluster. `is_declared`: it is not observed, and counts as declared.
+    """Return the status of an InferenceCluster. `is_declared`: it is not observed, and assumed to be as declared.
 
-    `invalid_pool` says which pool has a class that its source cannot build. `pools` is status.gpuPools; None when it
-    is not known, then that of before stays: a pool that is no longer published loses its replicas.
+    `invalid_pool` is the error for a pool whose class its source cannot provision. `pools` is status.gpuPools; None
+    when they are not known, which keeps the previous ones: a pool that is no longer published loses its replicas.
     """
     before = earlier(cluster.status, previous)
-    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, seen, before, is_declared)
+    cluster_ready = _cluster_ready(cluster, missing_classes, invalid_pool, observed, before, is_declared)
     if is_declared:
         backend_ready = declared(_BACKEND, cluster.name)
         overall = _declared_overall(cluster, cluster_ready, before)
     else:
-        backend_ready = _backend_ready(cluster_ready, seen, before)
-        overall = _overall(cluster, cluster_ready, backend_ready, seen, gateway_address, before)
-        if pools is not None and (seen is None or seen.unreachable):
+        backend_ready = _backend_ready(cluster_ready, observed, before)
+        overall = _overall(cluster, cluster_ready, backend_ready, observed, gateway_address, before)
+        if pools is not None and (observed is None or observed.unreachable):
             pools = _with_known_nodes(pools, before)
     gateway = (
         api.construct(GatewayStatus, address=gateway_address, url=gateway_url or None) if gateway_address else None
@@ -132,7 +133,7 @@ def inference_cluster(
 
 
 def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> list[GPUPool]:
-    """Return the pools with the nodes that were observed last: a cluster that does not answer has not lost them."""
+    """Return the pools with the last observed number of nodes: an unreachable cluster has not lost its nodes."""
     nodes = {
         text(pool, "name"): number(pool, "observedNodes")
         for pool in entries(before, "gpuPools")
@@ -142,31 +143,31 @@ def _with_known_nodes(pools: Sequence[GPUPool], before: Mapping[str, Any]) -> li
 
 
 def _published(pools: Sequence[GPUPool] | None, before: Mapping[str, Any]) -> list[GPUPool] | None:
-    """Return the pools, or where they are not known those of before, as far as they can be read."""
+    """Return the pools, or the readable previous ones when they are not known."""
     if pools is not None:
         return list(pools)
     if not isinstance(before.get("gpuPools"), list):
         return None
-    found = []
+    previous = []
     for pool in entries(before, "gpuPools"):
         with contextlib.suppress(ValueError):
-            found.append(GPUPool.model_validate(pool))
-    return found
+            previous.append(GPUPool.model_validate(pool))
+    return previous
 
 
-def _unseen(cluster: api.InferenceCluster, seen: ObservedCluster | None) -> str:
-    """Return why nothing is known of the cluster now; empty when something is."""
+def _not_observed(cluster: api.InferenceCluster, observed: ObservedCluster | None) -> str:
+    """Return the reason why the cluster was not observed; "" when it was."""
     name = cluster.name
-    if seen is None:
+    if observed is None:
         return f"cluster {name} has not been observed"
-    return f"cluster {name} did not answer: {cut(seen.unreachable)}" if seen.unreachable else ""
+    return f"cluster {name} did not answer: {cut(observed.unreachable)}" if observed.unreachable else ""
 
 
 def _cluster_ready(
     cluster: api.InferenceCluster,
     missing_classes: Sequence[str],
     invalid_pool: str,
-    seen: ObservedCluster | None,
+    observed: ObservedCluster | None,
     before: Mapping[str, Any],
     is_declared: bool,
 ) -> Condition:
@@ -176,36 +177,36 @@ def _cluster_ready(
     if invalid_pool:
         return Condition(_CLUSTER, "False", "InvalidNodePool", invalid_pool)
     if cluster.spec.cluster.source == "Existing":
-        return Condition(_CLUSTER, "True", "ClusterRunning", "The cluster exists already")
+        return Condition(_CLUSTER, "True", "ClusterRunning", "The cluster already exists")
     if is_declared:
         return declared(_CLUSTER, cluster.name)
-    unseen = _unseen(cluster, seen)
-    if unseen or seen is None:
-        return hold(_CLUSTER, before, unknown(_CLUSTER, unseen))
-    provisioned = seen.provisioned or Component(message="the cluster is not there yet")
+    not_observed = _not_observed(cluster, observed)
+    if not_observed or observed is None:
+        return hold(_CLUSTER, before, unknown(_CLUSTER, not_observed))
+    provisioned = observed.provisioned or Component(message="the cluster does not exist yet")
     if provisioned.ready:
         return Condition(_CLUSTER, "True", "ClusterRunning", cut(provisioned.message))
     return Condition(_CLUSTER, "False", "Provisioning", cut(provisioned.message) or "Waiting for the cloud")
 
 
-def _backend_ready(cluster_ready: Condition, seen: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
-    if seen is None or seen.unreachable:
-        why = cut(seen.unreachable) if seen else "the cluster has not been observed"
+def _backend_ready(cluster_ready: Condition, observed: ObservedCluster | None, before: Mapping[str, Any]) -> Condition:
+    if observed is None or observed.unreachable:
+        why = cut(observed.unreachable) if observed else "the cluster has not been observed"
         return hold(_BACKEND, before, unknown(_BACKEND, why))
     if cluster_ready.status != "True":
-        return Condition(_BACKEND, truth(seen.stack.ready), "WaitingForCluster", "Waiting for the cluster")
-    if seen.stack.ready:
-        return Condition(_BACKEND, "True", "BackendHealthy", cut(seen.stack.message))
-    return Condition(_BACKEND, "False", "Installing", cut(seen.stack.message) or "Waiting for the serving stack")
+        return Condition(_BACKEND, truth(observed.stack.ready), "WaitingForCluster", "Waiting for the cluster")
+    if observed.stack.ready:
+        return Condition(_BACKEND, "True", "BackendHealthy", cut(observed.stack.message))
+    return Condition(_BACKEND, "False", "Installing", cut(observed.stack.message) or "Waiting for the serving stack")
 
 
 def _declared_overall(cluster: api.InferenceCluster, cluster_ready: Condition, before: Mapping[str, Any]) -> Condition:
-    """Return Ready, unless the manifest cannot be used or says itself that the cluster is not."""
+    """Return Ready, unless the manifest is not usable or its status is not Ready."""
     if cluster_ready.status == "False":
         return ready(False, before, cluster_ready.message)
     written = (cluster.status.conditions if cluster.status else None) or ()
     if any(condition.type == "Ready" and condition.status == "False" for condition in written):
-        return ready(False, before, "Its manifest says so")
+        return ready(False, before, "The status in its manifest is not Ready")
     return declared("Ready", cluster.name)
 
 
@@ -213,23 +214,23 @@ def _overall(
     cluster: api.InferenceCluster,
     cluster_ready: Condition,
     backend_ready: Condition,
-    seen: ObservedCluster | None,
+    observed: ObservedCluster | None,
     address: str,
     before: Mapping[str, Any],
 ) -> Condition:
-    """Ready: both parts are, and the gateway has an address.
+    """Return Ready: both parts are ready, and the gateway has an address.
 
-    A cluster that does not answer is not known to be ready, whatever it was: what runs there stays, nothing new goes
-    there. One that nobody looked at stays what it was.
+    The readiness of an unreachable cluster is not known: its replicas stay, and it gets no new ones. A cluster that was
+    not observed keeps its readiness.
     """
     failing = [part.message for part in (cluster_ready, backend_ready) if part.status == "False"]
     if failing:
         return ready(False, before, failing[0])
-    unseen = _unseen(cluster, seen)
-    if seen is None:
-        return hold("Ready", before, unknown("Ready", unseen))
-    if unseen:
-        return ready(None, before, unseen)
+    not_observed = _not_observed(cluster, observed)
+    if observed is None:
+        return hold("Ready", before, unknown("Ready", not_observed))
+    if not_observed:
+        return ready(None, before, not_observed)
     if not address:
         gateway = f"{constants.WORKLOAD_GATEWAY_NAMESPACE}/{constants.WORKLOAD_GATEWAY}"
         return ready(False, before, f"Waiting for an address of Gateway {gateway}; needs a load balancer")

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of an InferenceGateway: the readiness of its controller and of the gateway, and its address."""
+"""Status of an InferenceGateway: the readiness of its controller and of the gateway, and its address."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 _CONTROLLER = "ControllerReady"
 _NODE_ADDRESSES = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
-"""Types of addresses of nodes (Kubernetes API reference, NodeAddress), those that most clients reach first."""
+"""Types of node addresses (Kubernetes API reference, NodeAddress), most widely reachable first."""
 
 
 def inference_gateway(
@@ -45,8 +45,8 @@ def inference_gateway(
 ) -> Status[InferenceGatewayStatus]:
     """Return the status of an InferenceGateway.
 
-    `control` is what was observed on the control cluster, None when it was not. `controller` stands for all that is
-    installed for the gateway. An address that was known stays until there is another one.
+    `control` are the observed objects of the control cluster, None when it was not observed. `controller` is the state
+    of all that is installed for the gateway. A known address is kept until there is another one.
     """
     before = earlier(gateway.status, previous)
     address = gateway_address(control, controller, text(before, "address"))
@@ -63,7 +63,7 @@ def inference_gateway(
 
 
 def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatewayStatus]:
-    """Return the status of an InferenceGateway whose gateway was deleted on purpose: without an address."""
+    """Return the status of an InferenceGateway whose gateway was uninstalled: without an address."""
     before = earlier(None, previous)
     message = "The gateway was removed"
     conditions = (Condition(_CONTROLLER, "False", "Installing", message), ready(False, before, message))
@@ -71,16 +71,16 @@ def removed_gateway(previous: Mapping[str, Any] | None) -> Status[InferenceGatew
 
 
 def gateway_address(control: Objects | None, controller: Component, known: str) -> str:
-    """Return the address of the control gateway: what it says itself, else one at which its controller is reached, else
-    the one that is `known`, which stays for as long as it is one of those or cannot be checked."""
-    said = first_address(_gateway(control))
-    if said or known in controller.addresses:
-        return said or known
+    """Return the address of the control gateway: that of its status, else one of its controller, else the `known` one,
+    which is kept for as long as it is one of those or cannot be checked."""
+    current = first_address(_gateway(control))
+    if current or known in controller.addresses:
+        return current or known
     return controller.addresses[0] if controller.addresses else known
 
 
 def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -> tuple[str, ...]:
-    """Return where a Service of type NodePort is reached, HOST:PORT of each ready node, best first; empty for other
+    """Return the addresses of a Service of type NodePort, HOST:PORT of each ready node, best first; empty for other
     types of Services. `port` is that of the Service."""
     if text(service, "spec", "type") != "NodePort":
         return ()
@@ -101,7 +101,7 @@ def _gateway(control: Objects | None) -> Object | None:
 
 
 def _missing(control: Objects, gateway: Object | None) -> list[str]:
-    """Return what the controller still has to accept."""
+    """Return a message for each object that the controller has not accepted yet."""
     missing = [
         f"CustomResourceDefinition {text(crd, 'metadata', 'name')} is not established yet"
         for crd in control.of_kind("CustomResourceDefinition")
@@ -109,7 +109,7 @@ def _missing(control: Objects, gateway: Object | None) -> list[str]:
     ]
     name = f"{constants.SYSTEM_NAMESPACE}/{constants.CONTROL_GATEWAY}"
     if gateway is None:
-        return [*missing, f"Gateway {name} is not there yet"]
+        return [*missing, f"Gateway {name} does not exist yet"]
     class_name = text(gateway, "spec", "gatewayClassName")
     if not is_true(control.find("GatewayClass", "", class_name), "Accepted"):
         missing.append(f"GatewayClass {class_name} is not accepted yet")

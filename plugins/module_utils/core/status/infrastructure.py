@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of what the fleet creates for a cluster, cloud cluster and ServingStack. They have Ready alone."""
+"""Status of cloud clusters and ServingStacks, which the fleet creates for a cluster. Ready is their only condition."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Own = TypeVar("Own", bound=resource.Status)
 def infrastructure(
     component: Component | None, fields: Own, *, previous: Mapping[str, Any] | None = None
 ) -> Status[Own]:
-    """Return the status of such a resource. `component` is what was observed of it, None when nothing was; `fields` is
-    the rest of its status."""
+    """Return the status of such a resource. `component` is its observed state, None when it was not observed; `fields`
+    are the other fields of its status."""
     before = earlier(None, previous)
     if component is None:
         return Status((hold("Ready", before, unknown("Ready", "it has not been observed")),), fields)

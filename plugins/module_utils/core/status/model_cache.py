@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelCache: the progress of each cluster, and of all of them together."""
+"""Status of a ModelCache: its progress on each cluster, and overall."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ PhaseName = Literal["", "Pending", "Hydrating", "Ready", "Failed"]
 
 
 class CachePhase(NamedTuple):
-    """Progress of a cluster; the phase is "" when nothing is known of it. `artifact` is what its volume is known to
-    hold."""
+    """Progress on a cluster; the phase is "" when it is not known. `artifact` is the known content of the volume."""
 
     phase: PhaseName
     artifact: str = ""
@@ -47,34 +46,35 @@ def cache_phase(
     cluster: str,
     pvc_name: str,
     job_name: str,
-    seen: ObservedCluster | None,
+    observed: ObservedCluster | None,
     previous_status: Mapping[str, Any] | None = None,
 ) -> CachePhase:
-    """Return the phase of a ModelCache on a cluster; `previous_status` is the cache's status of before.
+    """Return the phase of a ModelCache on a cluster; `previous_status` is the previous status of the cache.
 
     Failed, Ready, Hydrating and Pending are tried in this order. Ready outlives the Job, as long as the volume is bound
-    and is known to hold what the cache asks for. A Job that ended for another artifact counts for nothing. A
-    cluster that does not answer stays what it was.
+    and is known to hold the desired artifact. A Job for another artifact is ignored. The phase on an unreachable
+    cluster does not change.
     """
     desired = artifact(cache)
     before = _before(previous_status, cluster)
     latched = before.phase == "Ready" and before.artifact == desired
-    if seen is None or seen.unreachable:
-        return _unobserved(desired, before, latched, seen)
+    if observed is None or observed.unreachable:
+        return _unobserved(desired, before, latched, observed)
     namespace = names.workload_namespace(cache.namespace)
-    claim = seen.objects.find("PersistentVolumeClaim", namespace, pvc_name)
-    job = seen.objects.find("Job", namespace, job_name)
+    claim = observed.objects.find("PersistentVolumeClaim", namespace, pvc_name)
+    job = observed.objects.find("Job", namespace, job_name)
     if text(job, "metadata", "annotations", ARTIFACT_ANNOTATION) != desired:
         job = None
     if is_true(job, "Failed"):
         return CachePhase("Failed", message=_failed(job, job_name))
     if text(claim, "status", "phase") != "Bound":
-        state = text(claim, "status", "phase") or ("not bound yet" if claim else "not there yet")
-        return CachePhase("Pending", message=f"PersistentVolumeClaim {pvc_name} is {state}")
+        phase = text(claim, "status", "phase")
+        state = f"is {phase or 'not bound yet'}" if claim else "does not exist yet"
+        return CachePhase("Pending", message=f"PersistentVolumeClaim {pvc_name} {state}")
     if latched or is_true(job, "Complete"):
         return CachePhase("Ready", desired)
-    message = f"Job {job_name} downloads {desired}" if job else f"Job {job_name} is not there yet"
-    pods = seen.objects.labelled("Pod", namespace, "batch.kubernetes.io/job-name", job_name)
+    message = f"Job {job_name} is downloading {desired}" if job else f"Job {job_name} does not exist yet"
+    pods = observed.objects.labelled("Pod", namespace, "batch.kubernetes.io/job-name", job_name)
     failures = pod_failures(pods)
     return CachePhase("Hydrating", message=f"{message}; {failures}" if failures else message)
 
@@ -86,12 +86,12 @@ def _before(previous: Mapping[str, Any] | None, cluster: str) -> CachePhase:
     return CachePhase("")
 
 
-def _unobserved(desired: str, before: CachePhase, latched: bool, seen: ObservedCluster | None) -> CachePhase:
+def _unobserved(desired: str, before: CachePhase, latched: bool, observed: ObservedCluster | None) -> CachePhase:
     if before.phase == "Ready" and not latched:
         return CachePhase("Hydrating", message=f"the volume holds {before.artifact or 'something else'}, not {desired}")
     if before.phase:
         return before
-    why = f"did not answer: {cut(seen.unreachable)}" if seen else "has not been observed"
+    why = f"did not answer: {cut(observed.unreachable)}" if observed else "has not been observed"
     return CachePhase("", message=f"the cluster {why}")
 
 
@@ -114,9 +114,11 @@ def model_cache(
     previous: Mapping[str, Any] | None = None,
     leaving: Mapping[str, CachePhase | tuple[PhaseName, str, str]] | None = None,
 ) -> Status[ModelCacheStatus]:
-    """Return the status of a ModelCache. `matched` are the clusters that should have it, `phases` those of each;
-    a cluster without one was never observed. `leaving` are clusters that have it only while replicas mount it: they are
-    listed, and make no condition."""
+    """Return the status of a ModelCache.
+
+    `matched` are the clusters that should have it, `phases` the phase on each; a cluster without one was never
+    observed. `leaving` are clusters that keep it only while replicas mount it: they are listed, but do not affect
+    conditions."""
     before = earlier(cache.status, previous)
     each = {name: CachePhase(*phases.get(name, CachePhase(""))) for name in sorted(set(matched))}
     done = [name for name, phase in each.items() if phase.phase == "Ready"]
@@ -136,7 +138,7 @@ def model_cache(
 
 
 def _leaving(phases: Mapping[str, CachePhase | tuple[PhaseName, str, str]]) -> dict[str, CachePhase]:
-    why = "clusterSelector does not match; it stays while replicas mount it"
+    why = "clusterSelector does not match; it is kept while replicas mount it"
     each = {name: CachePhase(*phase) for name, phase in phases.items()}
     return {name: phase._replace(message=joined(phase.message, why)) for name, phase in each.items()}
 
@@ -177,7 +179,7 @@ def _artifact_ready(
 
 
 def _reasons(each: Mapping[str, CachePhase], *kinds: str) -> str:
-    """Return what the clusters in these phases say, a few of them."""
+    """Return the messages of the first few clusters in these phases."""
     found = [
         f"{name}: {phase.message or phase.phase or 'the cluster has not been observed'}"
         for kind in kinds

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelDeployment: numbers of replicas that are placed and that serve, and why not all do."""
+"""Status of a ModelDeployment: numbers of scheduled and of serving replicas, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CACHE = "ModelCacheResolved"
 _REASONS_SHOWN = 3
 
 CacheState = Literal["none", "resolved", "unresolved", "missing"]
-_UNSEEN = ReplicaState(None, None, "it has not been observed")
+_NOT_OBSERVED = ReplicaState(None, None, "it has not been observed")
 
 
 def model_deployment(
@@ -45,14 +45,13 @@ def model_deployment(
 ) -> Status[ModelDeploymentStatus]:
     """Return the status of a ModelDeployment.
 
-    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); where a state is
-    not known now, they carry what was known last (see `remember`). `invalid` says why the specification cannot be used:
-    what runs is counted all the same, as it stays. `unready_endpoints` are the names of its ModelEndpoints that are not
-    Ready.
+    `placements` and `pending` are its part of the schedule. `replica_states` are by (cluster, index); a state that is
+    not known is the last known one (see `remember`). `invalid` is the error for an invalid specification: its running
+    replicas are counted, as they stay. `unready_endpoints` are the names of its ModelEndpoints that are not Ready.
     """
     before = earlier(deployment.status, previous)
     states = {
-        (placement.cluster, placement.index): replica_states.get((placement.cluster, placement.index), _UNSEEN)
+        (placement.cluster, placement.index): replica_states.get((placement.cluster, placement.index), _NOT_OBSERVED)
         for placement in placements
     }
     if not invalid and pending is not None and pending.reason == "InvalidNodeSelector":
@@ -87,7 +86,7 @@ def _scheduled(
 ) -> Condition:
     placed = len(states)
     if invalid:
-        stay = f"; what runs stays as it is ({placed} of {desired} replicas)" if placed else ""
+        stay = f"; running replicas stay unchanged ({placed} of {desired})" if placed else ""
         return Condition(_SCHEDULED, "False", "InvalidNodeSelector", f"{invalid}{stay}")
     why = _reasons(pending)
     if not placed and pending is not None and pending.reason == "NoClusters":
@@ -105,7 +104,7 @@ def _scheduled(
 
 
 def _reasons(pending: Pending | None) -> str:
-    """The first reasons of the scheduler, and how many more there are."""
+    """Return the first reasons of the scheduler, and the number of further ones."""
     refusals = pending.refusals if pending else ()
     shown = [cut(str(refusal)) for refusal in refusals[:_REASONS_SHOWN]]
     more = len(refusals) - len(shown)
@@ -126,7 +125,7 @@ def _replicas_ready(states: Mapping[tuple[str, int], ReplicaState]) -> Condition
     waiting = [
         f"replica {index} on {cluster}: {cut(state.message)}" if state.message else f"replica {index} on {cluster}"
         for (cluster, index), state in sorted(states.items())
-        # Of one that is remembered the message says why nobody can tell.
+        # The message of a remembered state is the reason why the current one is not known.
         if not state.ready or (state.message and not state.remembered)
     ]
     more = len(waiting) - _REASONS_SHOWN
@@ -146,7 +145,7 @@ def _overall(
     unready_endpoints: Sequence[str],
     before: Mapping[str, Any],
 ) -> Condition:
-    """Ready: at least one replica is placed, and all that are serve. A shortfall shows in the message."""
+    """Return Ready: at least one replica is scheduled, and all scheduled ones serve. The message has missing ones."""
     if scheduled.reason == "InvalidNodeSelector" or not states:
         return ready(False, before, scheduled.message)
     if serving.status != "True":
@@ -160,7 +159,7 @@ def _cache_resolved(deployment: api.ModelDeployment, cache: CacheState) -> Condi
     reference = deployment.spec.template.spec.model_cache_ref
     name = reference.name if reference else ""
     if cache == "resolved":
-        return Condition(_CACHE, "True", "ModelCacheResolved", f"ModelCache {name} is read")
+        return Condition(_CACHE, "True", "ModelCacheResolved", f"ModelCache {name} is resolved")
     if cache == "unresolved":
         return Condition(_CACHE, "False", "ModelCacheUnresolved", f"Waiting for ModelCache {name}")
     message = f"ModelCache {name} not found; holding replica placement"

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelEndpoint: the way from the control gateway to its backend."""
+"""Status of a ModelEndpoint: the route from the control gateway to its backend."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 )
 
 _ROUTING = "RoutingReady"
-_ON_THE_WAY = frozenset({"Service", "EndpointSlice", "BackendTLSPolicy", *WORKLOADS})
-"""The kinds without which no request arrives; the others only go with them."""
+_REQUIRED = frozenset({"Service", "EndpointSlice", "BackendTLSPolicy", *WORKLOADS})
+"""Kinds of objects without which requests do not arrive."""
 
 
 def model_endpoint(
@@ -52,8 +52,8 @@ def model_endpoint(
 ) -> Status[ModelEndpointStatus]:
     """Return the status of a ModelEndpoint that is composed into `desired` on the control cluster.
 
-    `control` is what was observed there, None when it was not observed. `finding` says what is wrong with its URL,
-    `waiting` what else it needs, such as a Secret that does not exist.
+    `control` are the observed objects there, None when it was not observed. `finding` is the error in its URL,
+    `waiting` a missing requirement, such as a Secret that does not exist.
     """
     before = earlier(endpoint.status, previous)
     nothing = api.construct(ModelEndpointStatus)
@@ -77,9 +77,9 @@ def model_endpoint(
 
 
 def _missing(desired: Sequence[Object], control: Objects) -> list[str]:
-    needed = [value for value in desired if value["kind"] in _ON_THE_WAY]
+    needed = [value for value in desired if value["kind"] in _REQUIRED]
     if not needed:
-        return ["nothing is composed for it yet"]
+        return ["its objects are not composed yet"]
     return sorted(message for value in needed if (message := _finding(value, control)))
 
 
@@ -87,7 +87,7 @@ def _finding(desired: Object, control: Objects) -> str:
     observed = control.like(desired)
     name = f"{desired['kind']} {desired['metadata']['name']}"
     if observed is None:
-        return f"{name} is not there yet"
+        return f"{name} does not exist yet"
     if desired["kind"] in WORKLOADS:
         message = any_availability(desired, observed).message
         metadata = desired["metadata"]
@@ -97,6 +97,6 @@ def _finding(desired: Object, control: Objects) -> str:
     for ancestor in entries(observed, "status", "ancestors"):
         conditions = entries(ancestor, "conditions")
         if stated(conditions, "Accepted", number(observed, "metadata", "generation")) == "False":
-            said = sorted({text(entry, "message") for entry in conditions if entry.get("type") == "Accepted"})
-            return f"{name} was refused by the gateway: {cut('; '.join(said))}"
+            messages = sorted({text(entry, "message") for entry in conditions if entry.get("type") == "Accepted"})
+            return f"{name} was rejected by the gateway: {cut('; '.join(messages))}"
     return ""

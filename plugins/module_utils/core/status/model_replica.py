@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelReplica: its workloads on their cluster, and their readiness to serve."""
+"""Status of a ModelReplica: its workloads on their cluster, and their readiness to serve."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _READY = "ModelReady"
 
 @dataclass(frozen=True)
 class ReplicaState:
-    """Observed state of a replica; None where it is not known now, as its cluster was not observed or did not answer.
+    """Observed state of a replica; fields are None when its cluster was not observed or is unreachable.
 
-    `accepted`: all its engine workloads are on the cluster. `ready`: they and the picker are available as desired.
-    `serving`: requests are answered now, which holds through a rollout, when `ready` does not. `message` says what is
-    missing, or which pods fail although it is ready. `remembered`: this was known before, and is not known now.
-    `declared`: its cluster is not observed, so it counts as it is declared.
+    `accepted`: all its engine workloads exist on the cluster. `ready`: they and the picker are available as desired.
+    `serving`: requests are answered; this stays true during a rollout, when `ready` is false. `message`: what is
+    missing, or which pods fail although it is ready. `remembered`: the state is the last known one, not the current
+    one. `declared`: its cluster is not observed, so it is assumed to be as declared.
     """
 
     accepted: bool | None
@@ -53,46 +53,48 @@ class ReplicaState:
 
 
 DECLARED = ReplicaState(True, True, serving=True, declared=True)
-"""The state of a replica on a cluster whose objects are files: it is taken to be as it should be."""
+"""State of a replica on a cluster whose objects are files: it is assumed to be as desired."""
 
 
-def replica_state(replica: api.ModelReplica, desired: Sequence[Object], seen: ObservedCluster | None) -> ReplicaState:
+def replica_state(
+    replica: api.ModelReplica, desired: Sequence[Object], observed: ObservedCluster | None
+) -> ReplicaState:
     """Return the state of a ModelReplica that is composed into `desired` on its cluster."""
     cluster = replica.spec.cluster_name
-    if seen is None:
+    if observed is None:
         return ReplicaState(None, None, f"cluster {cluster} has not been observed")
-    if seen.unreachable:
-        return ReplicaState(None, None, f"cluster {cluster} did not answer: {cut(seen.unreachable)}")
+    if observed.unreachable:
+        return ReplicaState(None, None, f"cluster {cluster} did not answer: {cut(observed.unreachable)}")
     owner = Owner.of(replica)
     workloads = [value for value in desired if value["kind"] in WORKLOADS]
     engines = [
-        availability(value, seen.objects.like(value))
+        availability(value, observed.objects.like(value))
         for value in workloads
         if value["metadata"]["name"] != owner.picker_name
     ]
     pickers = [
-        any_availability(value, seen.objects.like(value))
+        any_availability(value, observed.objects.like(value))
         for value in workloads
         if value["metadata"]["name"] == owner.picker_name
     ]
-    refused = [finding for value in desired if value["kind"] == "HTTPRoute" if (finding := _refused(seen, value))]
-    accepted = bool(engines) and all(engine.there for engine in engines)
+    refused = [finding for value in desired if value["kind"] == "HTTPRoute" if (finding := _rejection(observed, value))]
+    accepted = bool(engines) and all(engine.exists for engine in engines)
     parts = [*engines, *pickers]
     serving = accepted and not refused and all(part.answers for part in parts)
     is_ready = serving and all(part.available for part in parts)
     missing = [] if is_ready else sorted(part.message for part in parts if part.message) + sorted(refused)
     failing = ""
     if accepted:
-        pods = seen.objects.labelled(
+        pods = observed.objects.labelled(
             "Pod", owner.workload_namespace, names.REPLICA_LABEL, names.label_value(owner.replica)
         )
         failing = pod_failures(pods)
     return ReplicaState(accepted, is_ready, "; ".join(filter(None, [*missing, failing])), serving)
 
 
-def _refused(seen: ObservedCluster, desired: Object) -> str:
-    """Return why the gateway of the cluster does not take a route; empty when it does, or has not said yet."""
-    route = seen.objects.like(desired)
+def _rejection(observed: ObservedCluster, desired: Object) -> str:
+    """Return the reason why the gateway of the cluster rejects a route; "" unless it does."""
+    route = observed.objects.like(desired)
     generation = number(route, "metadata", "generation")
     parents = [entries(parent, "conditions") for parent in entries(route, "status", "parents")]
     verdicts = {stated(conditions, "Accepted", generation) for conditions in parents}
@@ -101,14 +103,14 @@ def _refused(seen: ObservedCluster, desired: Object) -> str:
     messages = {
         text(entry, "message") for conditions in parents for entry in conditions if entry.get("type") == "Accepted"
     }
-    return f"HTTPRoute {desired['metadata']['name']} was refused by its gateway: {cut('; '.join(sorted(messages)))}"
+    return f"HTTPRoute {desired['metadata']['name']} was rejected by its gateway: {cut('; '.join(sorted(messages)))}"
 
 
 def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> ReplicaState:
-    """Return the state with what is not known now filled from the ModelReplica's status of before.
+    """Return the state with unknown fields filled from the ModelReplica's previous status.
 
-    So a cluster that does not answer for a while changes nothing. A replica that was not ready may have served all the
-    same, so that cannot be told.
+    A temporarily unreachable cluster thus changes nothing. A replica that was not ready may have been serving, so in
+    that case `serving` stays unknown.
     """
     if state.accepted is not None:
         return state
@@ -119,10 +121,10 @@ def remember(state: ReplicaState, previous: Mapping[str, Any] | None) -> Replica
 def model_replica(
     replica: api.ModelReplica, state: ReplicaState, previous: Mapping[str, Any] | None, *, waiting: str = ""
 ) -> Status[ModelReplicaStatus]:
-    """Return the status of a ModelReplica. `previous` is its status of before.
+    """Return the status of a ModelReplica. `previous` is its previous status.
 
-    `waiting` says why the cluster cannot take objects at all yet: it does not exist, or it is not known how to reach
-    it.
+    `waiting` is the reason why objects cannot be applied to the cluster yet: it does not exist, or there is no
+    connection for it.
     """
     conditions = _conditions(replica.spec.cluster_name, state, previous, waiting)
     return Status(conditions, api.construct(ModelReplicaStatus))

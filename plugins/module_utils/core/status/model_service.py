@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The status of a ModelService: the endpoints it leads to, its routes on the gateway, and its address."""
+"""Status of a ModelService: its endpoints, its routes on the gateway, and its address."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _RESOLVED = "EndpointsResolved"
 _ROUTING = "RoutingReady"
 
 
-class Member(Protocol):
-    """An endpoint that a service matches."""
+class MatchedEndpoint(Protocol):
+    """Endpoint that a service matches."""
 
     @property
     def endpoint(self) -> api.ModelEndpoint: ...
@@ -47,16 +47,16 @@ class Member(Protocol):
 
 
 class Resolution(Protocol):
-    """Endpoints that a service leads to; `tier` is the priority in use, None when no endpoint is usable."""
+    """Resolved endpoints of a service; `tier` is the priority in use, None when no endpoint is usable."""
 
     @property
-    def members(self) -> Sequence[Member]: ...
+    def members(self) -> Sequence[MatchedEndpoint]: ...
     @property
     def tier(self) -> int | None: ...
 
 
 def route_accepted(route: Object) -> bool:
-    """Return True when some gateway took an HTTPRoute as it is now (Gateway API, RouteParentStatus)."""
+    """Return True when a gateway accepted the current generation of an HTTPRoute (Gateway API, RouteParentStatus)."""
     generation = number(route, "metadata", "generation")
     return any(
         stated(entries(parent, "conditions"), "Accepted", generation) == "True"
@@ -76,9 +76,9 @@ def model_service(
 ) -> Status[ModelServiceStatus]:
     """Return the status of a ModelService.
 
-    `routes` are the objects that it is composed into; those of kind HTTPRoute count. `gateway` is the address of the
-    control gateway, "" while there is none. `control` is what was observed on the control cluster, None when it was
-    not. `accepted` returns True for an observed route that the gateway took.
+    `routes` are its composed objects; only those of kind HTTPRoute are used. `gateway` is the address of the control
+    gateway, "" while there is none. `control` are the observed objects of the control cluster, None when it was not
+    observed. `accepted` returns True for an observed route that the gateway accepted.
     """
     before = earlier(service.status, previous)
     desired = [value for value in routes if value["kind"] == "HTTPRoute"]
@@ -153,12 +153,12 @@ def _taken(route: Object, control: Objects, accepted: Callable[[Object], bool]) 
 
 
 def _unresolved(routes: Sequence[Object], control: Objects) -> str:
-    """Return what the gateway says of backends that it cannot find; requests for those fail, others do not."""
+    """Return the gateway's message about unresolved backends; requests for those fail, others do not."""
     found = set()
     for route in routes:
-        seen = control.like(route)
-        for parent in entries(seen, "status", "parents"):
+        observed = control.like(route)
+        for parent in entries(observed, "status", "parents"):
             conditions = entries(parent, "conditions")
-            if stated(conditions, "ResolvedRefs", number(seen, "metadata", "generation")) == "False":
+            if stated(conditions, "ResolvedRefs", number(observed, "metadata", "generation")) == "False":
                 found |= {text(entry, "message") for entry in conditions if entry.get("type") == "ResolvedRefs"}
     return f"Some backends are not resolved: {cut('; '.join(sorted(found)))}" if found else ""

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What of an object that was seen is worth keeping: what is read of it, and what does not change by itself.
+"""Projection of observed objects to the fields that are read and that do not change without an event.
 
-So observations of a large fleet stay small, and two looks at a fleet in which nothing happened are equal. Of objects
-that are not resources of this collection no pod template is kept, where somebody may have written a password.
+This keeps observations of a large fleet small, and two observations of an unchanged fleet equal. Pod templates of
+objects that are not resources of this collection are removed, as users may have written passwords into them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
     text,
 )
 
-Lean = dict[str, Any]
+Trimmed = dict[str, Any]
 
 _METADATA = ("name", "namespace", "generation", "labels", "annotations", "deletionTimestamp")
 _OWN_METADATA = (*_METADATA, "creationTimestamp", "uid", "finalizers")
@@ -40,26 +40,26 @@ _EVENTS = frozenset(
         "Unhealthy",
     }
 )
-"""Reasons of events that keep something from starting and appear nowhere in its status."""
+"""Reasons of events for failures to start that do not appear in the status of the object."""
 
 
-def lean(value: Object) -> Lean:
-    """An object without what nobody reads. Resources of this collection keep their spec and status as they are."""
+def trim(value: Object) -> Trimmed:
+    """Return an object without unused fields. Resources of this collection keep their spec and status unchanged."""
     group, kind, __, __ = identity(value)
     own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
-    found: Lean = {"apiVersion": value.get("apiVersion"), "kind": kind}
-    found["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
+    trimmed: Trimmed = {"apiVersion": value.get("apiVersion"), "kind": kind}
+    trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)
     spec = dict(fields(value, "spec")) if own else _SPECS.get(kind, _nothing)(fields(value, "spec"))
     status = dict(fields(value, "status")) if own else _STATUSES.get(kind, _status)(fields(value, "status"))
-    return {**found, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
+    return {**trimmed, **({"spec": spec} if spec else {}), **({"status": status} if status else {})}
 
 
-def with_events(value: Object, events: Iterable[Object]) -> Lean:
-    """A lean object with the latest of its Warning events that tells what nothing else does, as a condition."""
-    telling = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
-    if not telling:
+def with_events(value: Object, events: Iterable[Object]) -> Trimmed:
+    """Return a trimmed object with the latest of its relevant Warning events as a condition."""
+    relevant = [event for event in events if event.get("type") == "Warning" and event.get("reason") in _EVENTS]
+    if not relevant:
         return dict(value)
-    latest = max(telling, key=lambda event: (_when(event), text(event, "metadata", "name")))
+    latest = max(relevant, key=lambda event: (_when(event), text(event, "metadata", "name")))
     condition = {
         "type": EVENT_CONDITION,
         "status": "True",
@@ -71,12 +71,12 @@ def with_events(value: Object, events: Iterable[Object]) -> Lean:
 
 
 def _when(event: Object) -> str:
-    """The time of an event; RFC 3339 in UTC sorts as text."""
+    """Return the time of an event; RFC 3339 in UTC sorts as text."""
     times = (text(event, "series", "lastObservedTime"), text(event, "lastTimestamp"), text(event, "eventTime"))
     return next((time for time in times if time), text(event, "metadata", "creationTimestamp"))
 
 
-def _metadata(metadata: Object, kept: Iterable[str]) -> Lean:
+def _metadata(metadata: Object, kept: Iterable[str]) -> Trimmed:
     found = {key: metadata[key] for key in kept if metadata.get(key)}
     if "annotations" in found:
         annotations = {key: value for key, value in fields(metadata, "annotations").items() if key != LAST_APPLIED}
@@ -84,33 +84,35 @@ def _metadata(metadata: Object, kept: Iterable[str]) -> Lean:
     return {key: value for key, value in found.items() if value}
 
 
-def _nothing(_spec: Object) -> Lean:
+def _nothing(_spec: Object) -> Trimmed:
     return {}
 
 
-def _picked(*names: str) -> Callable[[Object], Lean]:
+def _picked(*names: str) -> Callable[[Object], Trimmed]:
     return lambda value: {name: value[name] for name in names if name in value}
 
 
-def _workload(spec: Object) -> Lean:
+def _workload(spec: Object) -> Trimmed:
     return {**_picked("replicas")(spec), **_claims(spec)}
 
 
-def _gateway(spec: Object) -> Lean:
+def _gateway(spec: Object) -> Trimmed:
     found = _picked("gatewayClassName")(spec)
     listeners = [_picked("protocol", "port", "hostname")(entry) for entry in entries(spec, "listeners")]
     return {**found, "listeners": listeners} if listeners else found
 
 
-def _claims(value: Object) -> Lean:
-    """The parts of a spec that name PersistentVolumeClaims which pods mount, wherever its pod templates are."""
-    found: Lean = {key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))}
+def _claims(value: Object) -> Trimmed:
+    """Return the parts of a spec that name PersistentVolumeClaims of pods, wherever its pod templates are."""
+    found: Trimmed = {
+        key: kept for key, inner in value.items() if isinstance(inner, Mapping) and (kept := _claims(inner))
+    }
     claims = [entry for entry in entries(value, "volumes") if fields(entry, "persistentVolumeClaim")]
     return {**found, "volumes": claims} if claims else found
 
 
-def _status(status: Object) -> Lean:
-    """A status without times, at any depth where conditions are."""
+def _status(status: Object) -> Trimmed:
+    """Return a status without the times of conditions, at any depth."""
     return {key: _timeless(value) for key, value in status.items() if key not in ("startTime", "completionTime")}
 
 
@@ -122,7 +124,7 @@ def _timeless(value: Any) -> Any:
     return value
 
 
-def _pod_status(status: Object) -> Lean:
+def _pod_status(status: Object) -> Trimmed:
     found = _picked("phase", "reason", "message")(status)
     if conditions := [_timeless(entry) for entry in entries(status, "conditions")]:
         found["conditions"] = conditions
@@ -132,8 +134,8 @@ def _pod_status(status: Object) -> Lean:
     return found
 
 
-def _container(status: Object) -> Lean:
-    """A container without its times and counts, which change while nothing is new."""
+def _container(status: Object) -> Trimmed:
+    """Return a container status without times and counts, which change without an event."""
     found = _picked("name", "ready")(status)
     for kind in ("state", "lastState"):
         state = {}
@@ -146,19 +148,19 @@ def _container(status: Object) -> Lean:
     return found
 
 
-def _waiting(state: Object) -> Lean:
-    # While it backs off from a crash, the kubelet counts seconds in the message.
+def _waiting(state: Object) -> Trimmed:
+    # The kubelet's message contains the back-off time.
     return (
         _picked("reason")(state) if state.get("reason") == "CrashLoopBackOff" else _picked("reason", "message")(state)
     )
 
 
-def _only_conditions(status: Object) -> Lean:
+def _only_conditions(status: Object) -> Trimmed:
     conditions = [_timeless(entry) for entry in entries(status, "conditions")]
     return {"conditions": conditions} if conditions else {}
 
 
-_SPECS: Mapping[str, Callable[[Object], Lean]] = {
+_SPECS: Mapping[str, Callable[[Object], Trimmed]] = {
     "CustomResourceDefinition": _picked("group"),
     "Deployment": _workload,
     "Gateway": _gateway,
@@ -168,7 +170,7 @@ _SPECS: Mapping[str, Callable[[Object], Lean]] = {
     "PersistentVolumeClaim": _picked("accessModes", "resources", "storageClassName", "volumeMode", "volumeName"),
     "Pod": _claims,
 }
-_STATUSES: Mapping[str, Callable[[Object], Lean]] = {
+_STATUSES: Mapping[str, Callable[[Object], Trimmed]] = {
     "CustomResourceDefinition": _only_conditions,
     "Pod": _pod_status,
 }

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Whether workloads on a cluster are available, and what keeps their pods from starting."""
+"""Availability of workloads on a cluster, and failures of their pods."""
 
 from __future__ import annotations
 
@@ -34,95 +34,98 @@ _STUCK = frozenset(
 )
 
 EVENT_CONDITION = "modelplane.ai/Event"
-"""A condition that no API server writes: an observer puts among those of an object what events alone tell of it."""
+"""Condition that observers add to an object for a failure that is reported by events only."""
 
 _PREEMPTION = re.compile(
     r"(?:\s*(?:still not schedulable|no new claims to deallocate|deallocation of one ResourceClaim completed))?"
     r"[,.]?\s*preemption:"
 )
 _NO_NODE = re.compile(r"0/(\d+) nodes are available: (\d+) node\(s\) didn't match Pod's node affinity/selector\.?$")
-_ADVICE = tuple(
-    (re.compile(pattern), advice)
-    for pattern, advice in (
+_HINTS = tuple(
+    (re.compile(pattern), hint)
+    for pattern, hint in (
         (
             "cannot allocate all claims",
-            "no node has enough free devices of the kind that its ResourceClaim asks for; compare the ResourceSlices "
-            "of the nodes with their InferenceClass, and see which ResourceClaims hold devices",
+            "no node has enough free devices of the kind that its ResourceClaim requests; compare the ResourceSlices "
+            "of the nodes with their InferenceClass, and check which ResourceClaims hold devices",
         ),
-        (r"device class (\S+) does not exist", r"is the DRA driver that brings DeviceClass \1 installed?"),
+        (r"device class (\S+) does not exist", r"install the DRA driver that provides DeviceClass \1"),
         (
             "ResourceClaim not created yet",
-            "the ResourceClaimTemplate is missing, or kube-controller-manager does not make claims of it",
+            "the ResourceClaimTemplate is missing, or kube-controller-manager does not create claims from it",
         ),
         (
             r"Insufficient (\S+?)(?=[,.]?(?:\s|$))",
-            r"less \1 is free than it requests; lower the request or take larger nodes",
+            r"less \1 is free than it requests; lower the request or use larger nodes",
         ),
         (
             r"persistentvolumeclaim|PersistentVolumeClaim",
-            "its volume is not bound; see the events of the PersistentVolumeClaim",
+            "its volume is not bound; check the events of the PersistentVolumeClaim",
         ),
         (r"untolerated taint", "tolerate the taint in the member's template, or remove it from the nodes"),
     )
 )
-"""What the scheduler says (reasons of its plugins, kube-scheduler 1.34 to 1.36), and what to do about it."""
+"""Patterns of the scheduler's messages (reasons of its plugins, kube-scheduler 1.34 to 1.36), and hints for them."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Of a workload: is it there, is it available as it is wanted now, and does any copy answer, of whatever revision.
-    `message` says what is missing."""
+    """Availability of a workload.
 
-    there: bool
+    `available`: the current revision is available as desired. `answers`: any copy is available, of whatever revision.
+    `message` names what is missing.
+    """
+
+    exists: bool
     available: bool
     answers: bool
     message: str = ""
 
 
-def availability(wanted: Object, seen: Object | None) -> Availability:
-    """What was seen of a Deployment or LeaderWorkerSet.
+def availability(desired: Object, observed: Object | None) -> Availability:
+    """Return the availability of a Deployment or LeaderWorkerSet.
 
     The Available condition alone is not enough: a Deployment of one pod that may be unavailable during a rollout
-    (maxUnavailable 1) is Available without any pod (API reference, DeploymentStatus). So one copy has to be there.
-    LeaderWorkerSets do not tell which generation their status is about (API v1); theirs is taken to be the current one.
+    (maxUnavailable 1) is Available without any pod (API reference, DeploymentStatus). So one copy has to be available.
+    LeaderWorkerSets do not have observedGeneration (API v1); their status is assumed to be current.
     """
-    name = f"{wanted['kind']} {wanted['metadata']['name']}"
-    if seen is None:
-        return Availability(False, False, False, f"{name} is not there yet")
-    copies = number(wanted, "spec", "replicas", default=1)
-    up = max(number(seen, "status", _AVAILABLE_COUNT[wanted["kind"]]), 0)
+    name = f"{desired['kind']} {desired['metadata']['name']}"
+    if observed is None:
+        return Availability(False, False, False, f"{name} does not exist yet")
+    copies = number(desired, "spec", "replicas", default=1)
+    up = max(number(observed, "status", _AVAILABLE_COUNT[desired["kind"]]), 0)
     answers = up > 0 or copies == 0
-    if is_true(seen, "Available") and answers:
+    if is_true(observed, "Available") and answers:
         return Availability(True, True, True)
     message = f"{name}: {up} of {copies} available"
-    if not _is_current(seen):
-        message = f"{name}: its latest change has not been looked at yet"
-    return Availability(True, False, answers, "; ".join([message, *_complaints(seen)]))
+    if not _is_current(observed):
+        message = f"{name}: its controller has not processed the latest change yet"
+    return Availability(True, False, answers, "; ".join([message, *_controller_messages(observed)]))
 
 
-def any_availability(wanted: Object, seen: Object | None) -> Availability:
-    """What was seen of a Deployment whose pods stand in for each other: it is available as long as one of them is.
+def any_availability(desired: Object, observed: Object | None) -> Availability:
+    """Return the availability of a Deployment with redundant pods: it is available as long as one of them is.
 
-    The Available condition of two pods wants both, and would take what is behind them out of service whenever a node
-    is drained.
+    The Available condition of a Deployment with two pods requires both, and would take the backends behind them out of
+    service whenever a node is drained.
     """
-    found = availability(wanted, seen)
-    if found.there and (is_true(seen, "Available") or (found.answers and _is_current(seen))):
+    strict = availability(desired, observed)
+    if strict.exists and (is_true(observed, "Available") or (strict.answers and _is_current(observed))):
         return Availability(True, True, True)
-    return found
+    return strict
 
 
-def _is_current(seen: Object | None) -> bool:
-    """Whether the status of an object is about its latest generation, as far as it tells."""
-    generation = number(seen, "metadata", "generation")
-    return number(seen, "status", "observedGeneration", default=generation) >= generation
+def _is_current(observed: Object | None) -> bool:
+    """Return True unless the status of an object is about an older generation."""
+    generation = number(observed, "metadata", "generation")
+    return number(observed, "status", "observedGeneration", default=generation) >= generation
 
 
-def _complaints(seen: Object) -> list[str]:
-    """What the controller of a workload says: pods that it may not make, progress that it no longer expects."""
-    conditions = entries(seen, "status", "conditions")
-    if seen.get("kind") == "LeaderWorkerSet" and not conditions:
-        return ["the LeaderWorkerSet controller has not looked at it: is it running?"]
+def _controller_messages(observed: Object) -> list[str]:
+    """Return the errors that the controller of a workload reports: pods that it cannot create, missing progress."""
+    conditions = entries(observed, "status", "conditions")
+    if observed.get("kind") == "LeaderWorkerSet" and not conditions:
+        return ["the LeaderWorkerSet controller has not processed it: is it running?"]
     return sorted(
         cut(text(entry, "message"))
         for entry in conditions
@@ -131,18 +134,18 @@ def _complaints(seen: Object) -> list[str]:
     )
 
 
-def unsettled(seen: Object) -> bool:
-    """Whether some pod of a Deployment, LeaderWorkerSet or Job, of whatever revision, may be other than ready."""
-    if seen.get("kind") == "Job":
-        return not is_true(seen, "Complete")
-    copies = number(seen, "spec", "replicas", default=1)
-    status = fields(seen, "status")
+def unsettled(observed: Object) -> bool:
+    """Return True when a pod of a Deployment, LeaderWorkerSet or Job, of whatever revision, may not be ready."""
+    if observed.get("kind") == "Job":
+        return not is_true(observed, "Complete")
+    copies = number(observed, "spec", "replicas", default=1)
+    status = fields(observed, "status")
     counts = [number(status, name) for name in ("replicas", "readyReplicas", "updatedReplicas")]
-    return not _is_current(seen) or any(count != copies for count in counts)
+    return not _is_current(observed) or any(count != copies for count in counts)
 
 
 def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
-    """What keeps pods from running, alike failures as one, the most frequent first; empty when nothing is known."""
+    """Return the failures of pods as text, equal ones grouped, the most frequent first; "" without known failures."""
     found: dict[str, list[str]] = {}
     for pod in pods:
         if "deletionTimestamp" in fields(pod, "metadata"):
@@ -156,7 +159,7 @@ def pod_failures(pods: Iterable[Object], limit: int = 3) -> str:
 
 
 def failures(pod: Object) -> list[str]:
-    """What keeps a pod from running, sorted; empty when it runs, or nobody knows."""
+    """Return the failures that keep a pod from running, sorted; empty when it runs or none is known."""
     found = set()
     for entry in entries(pod, "status", "conditions"):
         if entry.get("type") == "PodScheduled" and entry.get("status") != "True":
@@ -165,7 +168,7 @@ def failures(pod: Object) -> list[str]:
         return sorted(found)
     status = fields(pod, "status")
     if status.get("phase") == "Failed" and text(status, "reason"):
-        # The node's own verdict: Evicted, NodeShutdown, UnexpectedAdmissionError and the like.
+        # Reasons that the kubelet sets: Evicted, NodeShutdown, UnexpectedAdmissionError and the like.
         message = cut(text(status, "message"))
         found.add(f"{text(status, 'reason')}: {message}" if message else text(status, "reason"))
     for kind in ("initContainerStatuses", "containerStatuses"):
@@ -173,11 +176,11 @@ def failures(pod: Object) -> list[str]:
             failure = _container_failure(container)
             if failure:
                 found.add(f"container {text(container, 'name')}: {failure}")
-    return sorted(found) or told_by_events(pod)
+    return sorted(found) or event_messages(pod)
 
 
-def told_by_events(value: Object | None) -> list[str]:
-    """What an observer found among the events of an object (EVENT_CONDITION)."""
+def event_messages(value: Object | None) -> list[str]:
+    """Return the failures that observers found among the events of an object (EVENT_CONDITION)."""
     return [
         f"{text(entry, 'reason')}: {cut(text(entry, 'message'))}"
         for entry in entries(value, "status", "conditions")
@@ -186,26 +189,25 @@ def told_by_events(value: Object | None) -> list[str]:
 
 
 def _unscheduled(entry: Object) -> set[str]:
-    """Why no node was chosen for a pod (its condition PodScheduled), and what to do about it."""
+    """Return the reason why a pod is not scheduled (its condition PodScheduled), with a hint."""
     reason = text(entry, "reason")
     if reason == "SchedulingGated":
-        return {"SchedulingGated: somebody has to remove its scheduling gates"}
+        return {"SchedulingGated: its scheduling gates have to be removed"}
     if reason not in ("Unschedulable", "SchedulerError"):
         return set()
-    # What the scheduler tried by preemption says nothing that its reasons do not.
-    said = cut(_PREEMPTION.split(text(entry, "message"), maxsplit=1)[0]).rstrip(". ")
-    advice = _advice(said)
-    return {": ".join(part for part in (reason, said, advice) if part)}
+    # The part about preemption adds nothing to the reasons.
+    message = cut(_PREEMPTION.split(text(entry, "message"), maxsplit=1)[0]).rstrip(". ")
+    return {": ".join(part for part in (reason, message, _hint(message)) if part)}
 
 
-def _advice(said: str) -> str:
-    """What to do about what the scheduler says; empty where that is clear by itself, or not known."""
-    nowhere = _NO_NODE.search(said)
-    if nowhere and nowhere[1] == nowhere[2]:
+def _hint(message: str) -> str:
+    """Return a hint for a message of the scheduler; "" when there is none."""
+    no_node = _NO_NODE.search(message)
+    if no_node and no_node[1] == no_node[2]:
         return "no node has the labels that it selects; nodes of a pool need the label modelplane.ai/pool"
-    for pattern, advice in _ADVICE:
-        if found := pattern.search(said):
-            return found.expand(advice)
+    for pattern, hint in _HINTS:
+        if matched := pattern.search(message):
+            return matched.expand(hint)
     return ""
 
 
@@ -214,14 +216,14 @@ def _container_failure(container: Object) -> str:
     reason = text(waiting, "reason")
     ended = fields(container, "state", "terminated") or fields(container, "lastState", "terminated")
     if text(ended, "reason") == "OOMKilled":
-        return "OOMKilled: it needs more memory than it may have"
+        return "OOMKilled: it needs more memory than its limit"
     if reason not in _STUCK:
         if number(ended, "exitCode") and container.get("ready") is not True:
             # Between two crashes a container runs, or waits for its next start.
-            return f"it ended with exit code {number(ended, 'exitCode')}: see its logs"
+            return f"it terminated with exit code {number(ended, 'exitCode')}: check its logs"
         return ""
     if reason == "CrashLoopBackOff":
-        # The text of the kubelet counts seconds, and would change at every look.
+        # The kubelet's message contains a back-off time, and would differ in every observation.
         return f"CrashLoopBackOff: exit code {number(ended, 'exitCode')}" if ended else reason
     message = text(waiting, "message")
     return f"{reason}: {cut(message)}" if message else reason

@@ -1,6 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What engines claim that does not fit what they start, or will be slow. Nothing is said where nothing is sure."""
+"""Validation of the device claims of engines against their parallelism, libraries and topology.
+
+Cases that cannot be determined have no finding.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Fabric
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose import constants
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.engine_flags import (
     TENSOR,
@@ -21,42 +26,41 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 Kind = Literal["gpu", "network", "fabric", ""]
 
-EFA_DEVICE_CLASS = "efa.networking.k8s.aws"
-# Images of Docker Hub that have neither libfabric nor aws-ofi-nccl.
+_FABRICS = tuple(fabric for cloud in CLOUDS for fabric in cloud.fabrics)
+# Images of Docker Hub that have the libraries of none of these fabrics.
 _STOCK_IMAGES = ("vllm/vllm-openai", "lmsysorg/sglang")
 _DOCKER_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/")
-_BRINGS_LIBRARIES = re.compile(r"(?<![a-z])efa(?![a-z])|libfabric|aws-ofi", re.IGNORECASE)
 _NETWORK_LABELS = frozenset(("net", "nic", "rdma", "efa", "roce", "sriov"))
 _DOMAIN = re.compile(
     r"""\bdevice\.(?:attributes|capacity)\[\s*(["'])([^"'\\]+)\1|\bdevice\.driver\s*==\s*(["'])([^"'\\]+)\3"""
 )
-# With any of these, a device may match although it has not what the expression names.
+# With any of these, a device may match without the domains that the expression names.
 _UNSURE = re.compile(r"\|\||\?|!(?!=)|\bfalse\b")
 
 
 class Classes(Protocol):
-    """The InferenceClasses of a fleet."""
+    """InferenceClasses of a fleet."""
 
     def complete(self, kind: str) -> bool:
-        """Whether everything that was written of this kind could be read, and there is some."""
+        """Return True when there are resources of this kind and all are valid."""
 
     def of_kind(self, kind: str) -> Iterable[Any]:
-        """All resources of a kind."""
+        """Return all resources of a kind."""
 
 
 def named_domains(expression: str) -> set[str]:
-    """The drivers and the domains of attributes and capacities that a selector names."""
+    """Return the drivers and the domains of attributes and capacities that a selector names."""
     return {match[1] or match[3] for match in _DOMAIN.findall(expression)}
 
 
 def deployment_devices(deployment: Any, fleet: Classes) -> Iterator[Problem]:
-    """What does not fit in the claims of a ModelDeployment's engines."""
+    """Yield the problems of the claims of a ModelDeployment's engines."""
     spec = deployment.spec.template.spec
     return _engines(spec.engines, _split(spec), "spec.template.spec", fleet)
 
 
 def replica_devices(replica: Any, fleet: Classes) -> Iterator[Problem]:
-    """What does not fit in the claims of a ModelReplica's engines."""
+    """Yield the problems of the claims of a ModelReplica's engines."""
     return _engines(replica.spec.engines, _split(replica.spec), "spec", fleet)
 
 
@@ -68,16 +72,16 @@ def _engines(engines: Sequence[Any], split: bool, base: str, fleet: Classes) -> 
     for engine_index, engine in enumerate(engines):
         path = f"{base}.engines[{engine_index}]"
         yield from _parallelism(engine, path, fleet)
-        talks = split or any(member.role == constants.WORKER for member in engine.members)
+        communicates = split or any(member.role == constants.WORKER for member in engine.members)
         for index, member in enumerate(engine.members):
             place = f"{path}.members[{index}]"
-            if talks:
+            if communicates:
                 yield from _libraries(member, place, fleet)
             yield from _alignment(member, place, fleet)
 
 
 def _requests(member: Any) -> Sequence[Any]:
-    """The device requests of a member, of a deployment or placed."""
+    """Return the device requests of a member of a deployment or of a replica."""
     if hasattr(member, "node_selector"):
         return member.node_selector.devices if member.node_selector else ()
     return member.device_requests or ()
@@ -90,7 +94,7 @@ def _constraints(member: Any) -> Sequence[Any]:
 
 
 def _sure_domains(request: Any) -> set[str]:
-    """The domains that a device surely has which the request matches."""
+    """Return the domains that every device which the request matches has."""
     expressions = [selector.cel for selector in request.selectors or () if selector.cel]
     return {
         domain
@@ -102,7 +106,7 @@ def _sure_domains(request: Any) -> set[str]:
 
 
 def _kind(request: Any) -> Kind:
-    """The kind of device that a request is for; empty where its selectors do not tell."""
+    """Return the kind of device that a request is for; "" when its selectors do not determine it."""
     domains = _sure_domains(request)
     if domains and all(domain.startswith("gpu.") for domain in domains):
         return "gpu"
@@ -117,7 +121,7 @@ def _kind(request: Any) -> Kind:
 
 
 def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
-    """The axes that an engine starts with, against the GPUs that its pods claim."""
+    """Compare the parallelism of an engine with the GPUs that its pods claim."""
     index = [member.role != constants.WORKER for member in engine.members].index(True)
     container = engine.members[index].template.spec.containers[0]
     started = parallelism(CommandLine.of(container))
@@ -127,13 +131,13 @@ def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
         return
     pods = sum(pods for pods, __ in claimed)
     claim = "pod that claims GPUs has" if pods == 1 else f"{pods} pods that claim GPUs have"
-    message = f"takes {_count(started.devices, 'GPU')}, and the {claim} {total} (engine {engine.name})"
+    message = f"uses {_count(started.devices, 'GPU')}, but the {claim} {total} (engine {engine.name})"
     place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
     yield warning(message, place, _fitting(started, total, pods), str(started))
 
 
 def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
-    """(pods, GPUs each) of the members that claim GPUs; empty where nobody can tell."""
+    """Return (pods, GPUs each) of the members that claim GPUs; empty when that cannot be determined."""
     if any(
         device.claim == "Synthetic" and device.driver.startswith("gpu.")
         for inference_class in fleet.of_kind("InferenceClass")
@@ -152,28 +156,31 @@ def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
 
 
 def _fitting(started: Parallelism, total: int, pods: int) -> str:
-    """What to write so that both are the same."""
+    """Return the hint for making both numbers equal."""
     others = started.devices // started.axes.get(TENSOR, 1)
     tensor = f"{TENSOR}={total // others}" if total % others == 0 else ""
     count = f"count: {started.devices // pods} in its devices" if started.devices % pods == 0 else ""
     ways = " or ".join(way for way in (tensor, count) if way)
-    return f"Write {ways}" if ways else "Write axes whose product is the number of GPUs that all pods claim"
+    return f"Set {ways}" if ways else "Set axes whose product is the number of GPUs that all pods claim"
 
 
 # --- libraries of a fabric ---
 
 
 def _libraries(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
-    """Pods that talk over EFA need its libraries in their image."""
+    """Pods that talk over the fabric of a cloud need its libraries in their image."""
     container = member.template.spec.containers[0]
-    if not _is_stock(container.image) or not any(_is_efa(request, fleet) for request in _requests(member)):
+    if not _is_stock(container.image):
         return
     written = [*(container.command or ()), *(container.args or ())]
-    if any(_BRINGS_LIBRARIES.search(text) for text in written):
-        return
-    message = "has no libraries for EFA (libfabric, aws-ofi-nccl), so the pods will talk over TCP"
-    hint = "Use an image that has them, such as llm-d-aws or vLLM's of the AWS Deep Learning Containers"
-    yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
+    for each in _FABRICS:
+        if not any(_is_of(each, request, fleet) for request in _requests(member)):
+            continue
+        if any(each.pattern.search(text) for text in written):
+            continue
+        message = f"has no libraries for {each.type} ({each.libraries}), so the pods will use TCP"
+        hint = f"Use an image that has them, such as {each.images}"
+        yield warning(message, f"{path}.template.spec.containers[0].image", hint, short(container.image))
 
 
 def _is_stock(image: str) -> bool:
@@ -184,12 +191,12 @@ def _is_stock(image: str) -> bool:
     return f"{head}{slash}{tail.partition(':')[0]}" in _STOCK_IMAGES
 
 
-def _is_efa(request: Any, fleet: Classes) -> bool:
+def _is_of(fabric: Fabric, request: Any, fleet: Classes) -> bool:
     if _kind(request) == "fabric":
-        return any('"EFA"' in (selector.cel or "") for selector in request.selectors or ())
+        return any(f'"{fabric.type}"' in (selector.cel or "") for selector in request.selectors or ())
     class_name = getattr(request, "device_class_name", None)
     if class_name is not None:
-        return bool(class_name == EFA_DEVICE_CLASS)
+        return bool(class_name == fabric.device_class)
     if _kind(request) != "network" or not fleet.complete("InferenceClass"):
         return False
     domains = _sure_domains(request)
@@ -199,14 +206,14 @@ def _is_efa(request: Any, fleet: Classes) -> bool:
         for device in inference_class.spec.devices
         if device.driver in domains
     }
-    return named == {EFA_DEVICE_CLASS}
+    return named == {fabric.device_class}
 
 
 # --- alignment ---
 
 
 def _alignment(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
-    """GPUs and network cards that are part of a node's may be far from each other."""
+    """Warn of a claim for some of a node's GPUs and network cards that does not align them."""
     requests = _requests(member)
     gpus = [request for request in requests if _kind(request) == "gpu"]
     cards = [request for request in requests if _kind(request) == "network"]
@@ -218,20 +225,20 @@ def _alignment(member: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     nodes = [
         node
         for inference_class in fleet.of_kind("InferenceClass")
-        if (node := (_there(inference_class, gpus), _there(inference_class, cards)))
-        if node[0] >= _asked(gpus) and node[1] >= _asked(cards)
+        if (node := (_available(inference_class, gpus), _available(inference_class, cards)))
+        if node[0] >= _requested(gpus) and node[1] >= _requested(cards)
     ]
-    if not nodes or any(node[0] == _asked(gpus) or node[1] == _asked(cards) for node in nodes):
+    if not nodes or any(node[0] == _requested(gpus) or node[1] == _requested(cards) for node in nodes):
         return
     message = (
-        f"claims {_asked(gpus)} of {_of([node[0] for node in nodes])} GPUs of a node and {_asked(cards)} of "
-        f"{_of([node[1] for node in nodes])} network cards, which may be far from each other"
+        f"claims {_requested(gpus)} of {_of([node[0] for node in nodes])} GPUs of a node and {_requested(cards)} of "
+        f"{_of([node[1] for node in nodes])} network cards, which may be on different PCIe roots"
     )
     pair = f"{gpus[0].name}, {cards[0].name}"
     constraint = f"constraints: [{{requests: [{pair}], matchAttribute: resource.kubernetes.io/pcieRoot}}]"
-    hint = f"Write {constraint} beside devices"
-    if _asked(gpus) > 1:
-        hint = f"Ask for each GPU and its cards by requests of their own, each with {constraint}, or claim a whole node"
+    hint = f"Add {constraint} beside devices"
+    if _requested(gpus) > 1:
+        hint = f"Request each GPU and its cards separately, each with {constraint}, or claim a whole node"
     field = "nodeSelector" if hasattr(member, "node_selector") else "deviceRequests"
     yield warning(message, f"{path}.{field}", hint)
 
@@ -240,12 +247,12 @@ def _named(requests: Iterable[Any], names: Sequence[str]) -> bool:
     return any(request.name in names for request in requests)
 
 
-def _asked(requests: Iterable[Any]) -> int:
+def _requested(requests: Iterable[Any]) -> int:
     return sum(request.count for request in requests)
 
 
-def _there(inference_class: Any, requests: Sequence[Any]) -> int:
-    """How many devices of the drivers that requests name a node of a class has for claims."""
+def _available(inference_class: Any, requests: Sequence[Any]) -> int:
+    """Return the number of claimable devices of the requested drivers on a node of a class."""
     drivers = {domain for request in requests for domain in _sure_domains(request)}
     return sum(
         device.count for device in inference_class.spec.devices if device.claim == "DRA" and device.driver in drivers

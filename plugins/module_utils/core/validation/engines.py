@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What engines say that is valid by itself and cannot work: ports, variables, amounts."""
+"""Validation of engines beyond their schema: ports, variables, resources."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _UNKNOWN = 0
 
 
 def deployment_engines(deployment: Any, _fleet: object) -> Iterator[Problem]:
-    """What is wrong with the engines of a ModelDeployment."""
+    """Yield the problems of the engines of a ModelDeployment."""
     return _engines(deployment.spec.template.spec.engines, "spec.template.spec")
 
 
 def replica_engines(replica: Any, _fleet: object) -> Iterator[Problem]:
-    """What is wrong with the engines of a ModelReplica."""
+    """Yield the problems of the engines of a ModelReplica."""
     return _engines(replica.spec.engines, "spec")
 
 
@@ -40,16 +40,16 @@ def _engines(engines: Sequence[Any], base: str) -> Iterator[Problem]:
 
 
 def _variables(container: Any, path: str) -> Iterator[Problem]:
-    """Server-side apply merges `env` by name and refuses a name that is there twice."""
+    """Yield duplicate variables: server-side apply merges `env` by name and refuses duplicates."""
     first: dict[str, int] = {}
     for index, variable in enumerate(container.env or ()):
         if first.setdefault(variable.name, index) != index:
-            message = f"is given twice: also in env[{first[variable.name]}]"
+            message = f"is a duplicate of env[{first[variable.name]}]"
             yield Problem(message, f"{path}.env[{index}].name", short(variable.name), "Keep one of the two")
 
 
 def _amounts(container: Any, path: str) -> Iterator[Problem]:
-    """Kubernetes refuses a container that requests more than its own limit."""
+    """Yield invalid quantities, and requests above their limit, which Kubernetes refuses."""
     resources = container.resources
     if resources is None:
         return
@@ -63,7 +63,7 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
                 amounts.append(Quantity.parse(written))
             except QuantityError as error:
                 place = field_path(f"{path}.resources.{part}", wire)
-                yield Problem(f"is no amount that Kubernetes takes: {error}", place, short(written))
+                yield Problem(f"is not a valid quantity: {error}", place, short(written))
         if len(amounts) == 2 and amounts[0] > amounts[1]:
             place = field_path(f"{path}.resources.requests", wire)
             hint = f"Lower it, or raise or remove limits.{wire}"
@@ -71,16 +71,16 @@ def _amounts(container: Any, path: str) -> Iterator[Problem]:
 
 
 def _port(container: Any, decode: bool, path: str) -> Iterator[Problem]:
-    """What is wrong with the port that a serving container is told to listen on; a number it cannot tell is none."""
+    """Yield a wrong port of a serving container. An unknown port is not a problem."""
     line = CommandLine.of(container)
     port = engine_flags.port(line, _UNKNOWN)
     if port == _UNKNOWN:
         return
     field = "args" if engine_flags.port(line.fields[0], _UNKNOWN) == port else "command"
     if decode and port == constants.ENGINE_PORT:
-        message = f"a Decode engine cannot listen on port {port}: the sidecar in front of it does"
-        yield Problem(message, f"{path}.{field}", hint=f"Write --port={constants.DECODE_PORT}, or any other port")
+        message = f"a Decode engine cannot listen on port {port}: its sidecar listens there"
+        yield Problem(message, f"{path}.{field}", hint=f"Set --port={constants.DECODE_PORT}, or any other port")
     elif not decode and port != constants.ENGINE_PORT:
-        message = f"lets the engine listen on port {port}, where nothing asks for it"
-        hint = f"Probes and the InferencePool expect port {constants.ENGINE_PORT}: write --port={constants.ENGINE_PORT}"
+        message = f"makes the engine listen on port {port}, where it gets no requests"
+        hint = f"Probes and the InferencePool expect port {constants.ENGINE_PORT}: set --port={constants.ENGINE_PORT}"
         yield warning(message, f"{path}.{field}", hint)

@@ -1,9 +1,9 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What resources say about each other: references, selectors, and combinations that cannot work.
+"""Validation across resources: references, selectors, and invalid combinations.
 
-Everything here sees resources that are valid by themselves. Problems carry the identity of their resource and the
-canonical path. A reference to something that is written but invalid is not reported a second time.
+All resources here are valid by themselves. Problems have the identity of their resource and the canonical path. A
+reference to an invalid resource is not reported again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import Resource, wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import Device
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.selector import (
     MAX_LENGTH,
@@ -48,12 +50,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.t
 )
 
 GATEWAY_NAME = "default"
-PROVISIONED_SOURCES = ("EKS", "GKE")
 LATER_SOURCES = ("AKS", "Nebius", "Vultr")
-EFA_SOURCES = ("EKS", "Existing")
 
 COMPOSED_KINDS = frozenset({"ModelCache", "ModelDeployment", "ModelReplica"})
-"""Of what becomes objects in a namespace on workload clusters."""
+"""Kinds that are composed into objects in a namespace on workload clusters."""
 
 Selector = Mapping[str, str]
 Rule = Callable[[Any, "_Fleet"], Iterator[Problem]]
@@ -64,9 +64,9 @@ _MOST_SHOWN = 100
 
 
 class References:
-    """What resources say of each other.
+    """Validator of references between resources.
 
-    `resources` are valid by themselves; `invalid` are the identities that were written with errors of their own.
+    `resources` are valid by themselves; `invalid` are the identities of invalid resources.
     """
 
     def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
@@ -74,7 +74,7 @@ class References:
         self._fleet = _Fleet(resources, invalid)
 
     def problems(self) -> Iterator[Problem]:
-        """All problems between the resources."""
+        """Yield all problems between the resources."""
         for resource in self._resources:
             ref = resource.ref
             for rule in _RULES.get(ref.kind, ()):
@@ -82,15 +82,15 @@ class References:
                     yield replace(problem, ref=ref)
 
     def problems_of_invalid(self, document: Mapping[str, Any], namespace: str) -> Iterator[Problem]:
-        """What can be told of a canonical document that has errors of its own: names it refers to, and selectors.
+        """Yield the problems of references and selectors in a canonical document that is itself invalid.
 
-        So that nobody mends one error to be told of the next.
+        All errors of a document are thus reported together.
         """
         for path, key, value in _texts(document, ""):
             if key == "cel" and ".selectors[" in path:
-                fault = self._fleet.selector_fault(value) if len(value) <= MAX_LENGTH else ""
-                if fault:
-                    yield Problem(f"is not a selector that Kubernetes would take: {fault}", path)
+                error = self._fleet.selector_error(value) if len(value) <= MAX_LENGTH else ""
+                if error:
+                    yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             elif key == "className" and path.startswith("spec.nodePools["):
                 yield from _class_reference(value, path, self._fleet)
             elif path.endswith("spec.modelCacheRef.name"):
@@ -98,7 +98,7 @@ class References:
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
-    """(path, key, text) of every text in a document."""
+    """Yield (path, key, text) of every string in a document."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             inner = field_path(path, key)
@@ -112,14 +112,16 @@ def _texts(value: Any, path: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _dangling(kind: str, message: str, path: str, value: str, hint: str, fleet: _Fleet) -> Problem:
-    """A name that nothing has. Where others of its kind are written, it is an error, most likely a misspelling. Where
-    there are none, they may be kept elsewhere (on the control cluster, in another folder), and it is a warning."""
+    """Return the problem of a reference to a missing resource.
+
+    It is an error, most likely a misspelling, when there are resources of that kind. Otherwise it is a warning, as they
+    may be elsewhere (on the control cluster, in another folder)."""
     severity: Severity = "error" if fleet.has(kind) else "warning"
     return Problem(message, path, value, hint, severity)
 
 
 class _Fleet:
-    """The resources, indexed so that every rule stays linear in what it looks at."""
+    """Index of the resources, which keeps every rule linear."""
 
     def __init__(self, resources: Sequence[Resource], invalid: Collection[Ref]) -> None:
         self._by_kind: dict[str, dict[Ref, Any]] = defaultdict(dict)
@@ -134,21 +136,21 @@ class _Fleet:
         return self._by_kind[kind].get(Ref(kind, namespace, name))
 
     def has(self, kind: str) -> bool:
-        """Whether any resource of the kind is written."""
+        """Return True when there is a resource of the kind, valid or not."""
         return bool(self._by_kind[kind]) or kind in self._invalid_kinds
 
     def is_invalid(self, kind: str, namespace: str, name: str) -> bool:
         return Ref(kind, namespace, name) in self._invalid
 
     def complete(self, kind: str) -> bool:
-        """Whether everything that was written of this kind could be read, and there is some."""
+        """Return True when there are resources of this kind and all are valid."""
         return bool(self._by_kind[kind]) and kind not in self._invalid_kinds
 
     def of_kind(self, kind: str) -> Iterable[Any]:
         return self._by_kind[kind].values()
 
     def names(self, kind: str, namespace: str) -> Sequence[str]:
-        """The names that exist, sorted."""
+        """Return the existing names, sorted."""
         return self._names.get((kind, namespace), ())
 
     @cached_property
@@ -160,7 +162,7 @@ class _Fleet:
         return found
 
     def sharing(self, namespace: str) -> Sequence[str]:
-        """The namespaces that are one on workload clusters with this one, itself among them, sorted."""
+        """Return the namespaces that map to the same namespace on workload clusters, including this one, sorted."""
         return self._sharing[workload_namespace(namespace)]
 
     @cached_property
@@ -171,8 +173,8 @@ class _Fleet:
             found[workload_namespace(namespace)].append(namespace)
         return found
 
-    def selector_fault(self, expression: str) -> str:
-        """What is wrong with a CEL selector, empty when it compiles."""
+    def selector_error(self, expression: str) -> str:
+        """Return the error of a CEL selector, "" when it compiles."""
         if expression not in self._compiled:
             try:
                 compile_selector(expression)
@@ -199,7 +201,7 @@ class _Fleet:
 
     @cached_property
     def cluster_labels(self) -> str:
-        """The labels that clusters have, in words."""
+        """Labels of clusters as text."""
         values: dict[str, list[str]] = defaultdict(list)
         for key, value in sorted(self._clusters_by_label):
             values[key].append(value)
@@ -210,7 +212,7 @@ class _Fleet:
 
     @cached_property
     def domains(self) -> frozenset[str]:
-        """The drivers of all devices of all classes, and the domains of their attributes and capacities."""
+        """Drivers of all devices of all classes, and the domains of their attributes and capacities."""
         found = set()
         for inference_class in self.of_kind("InferenceClass"):
             for device in inference_class.spec.devices:
@@ -222,9 +224,9 @@ class _Fleet:
 
     @cached_property
     def _endpoints(self) -> Mapping[tuple[str, str, str], list[Mapping[str, str]]]:
-        """Label sets of everything a service can select, by namespace and by each of its labels.
+        """Label sets of all endpoints that a service can select, by namespace and by each label.
 
-        Labels that are only known once replicas are placed are left out: see `_placement_is_possible`.
+        Labels that are not known before scheduling are left out: see `_placement_is_possible`.
         """
         found: dict[tuple[str, str, str], list[Mapping[str, str]]] = defaultdict(list)
         for resource, labels in self._label_sets():
@@ -242,19 +244,19 @@ class _Fleet:
             yield deployment, {**labels, DEPLOYMENT_LABEL: deployment.name}
 
     def selects_an_endpoint(self, namespace: str, selector: Selector) -> bool:
-        """Whether an endpoint that is written, or that a deployment will get, matches."""
+        """Return True when an endpoint of the manifests, or one that a deployment will get, matches."""
         fixed = {key: value for key, value in selector.items() if key not in (CLUSTER_LABEL, REPLICA_INDEX_LABEL)}
         if not self._placement_is_possible(selector):
             fixed = dict(selector)
         if not fixed:
             return any(resource.namespace == namespace for resource, _labels in self._label_sets())
-        # The deployment label is the one that tells most.
+        # The deployment label is the most selective one.
         first = DEPLOYMENT_LABEL if DEPLOYMENT_LABEL in fixed else min(fixed)
         candidates = self._endpoints.get((namespace, first, fixed[first]), ())
         return any(fixed.items() <= labels.items() for labels in candidates)
 
     def _placement_is_possible(self, selector: Selector) -> bool:
-        """Whether replicas may come to have these labels, whose values are only known once they are placed."""
+        """Return True when replicas may get these labels, whose values are not known before scheduling."""
         cluster, index = selector.get(CLUSTER_LABEL), selector.get(REPLICA_INDEX_LABEL)
         known = self._by_kind["InferenceCluster"]
         cluster_ok = cluster is None or not known or Ref("InferenceCluster", "", cluster) in known
@@ -262,22 +264,22 @@ class _Fleet:
 
 
 def _nearest(name: str, names: Sequence[str], kind: str) -> str:
-    """What to do about a name that is not among `names`, which are sorted."""
+    """Return the hint for a name that is not among `names`, which are sorted."""
     if not names:
-        return f"There is no {kind} here: add it to the manifests{_catalogue(name, kind)}"
-    # Comparing is slow, so that of many names only those around it in the alphabet are looked at.
+        return f"No {kind} exists: add it to the manifests{_catalogue(name, kind)}"
+    # Comparing is slow, so only names that are close in the alphabet are compared.
     at = bisect.bisect(names, name)
     close = nearest(name, names[max(0, at - _NEIGHBOURS) : at + _NEIGHBOURS])
-    exist = f"There is {some(names, _MOST_NAMED)}"
+    exist = f"Existing: {some(names, _MOST_NAMED)}"
     return f"Did you mean {close}? {exist}" if close else f"{exist}{_catalogue(name, kind)}"
 
 
 def _catalogue(name: str, kind: str) -> str:
-    """Where there may be a class of this name, when it is named as those that come with the collection."""
-    cloud = name.partition("-")[0]
-    if kind != "InferenceClass" or cloud not in ("eks", "gke"):
+    """Return the folder of the collection's classes for a name that is named like one of them."""
+    cloud = registry.BY_NAME.get(name.partition("-")[0])
+    if kind != "InferenceClass" or cloud is None:
         return ""
-    return f". Classes of {cloud.upper()} come with the collection, in playbooks/files/classes/{cloud}"
+    return f". Classes of {cloud.source} come with the collection, in playbooks/files/classes/{cloud.name}"
 
 
 def _match_labels(selector: Any) -> Selector:
@@ -290,15 +292,15 @@ def _pairs(selector: Selector) -> str:
 
 
 def _workload_namespace(resource: Any, fleet: _Fleet) -> Iterator[Problem]:
-    """Long names are cut, and a hash of 20 bits is not unique to whoever chooses names until it is met."""
+    """Yield namespaces with the same name on workload clusters: long names are cut, and their hash has 20 bits only."""
     sharing = fleet.sharing(resource.ref.namespace)
     if len(sharing) > 1:
         yield Problem(
-            f"namespaces {', '.join(sharing)} would be one on workload clusters, {workload_namespace(sharing[0])}, "
-            "and could reach what is the other's",
+            f"namespaces {', '.join(sharing)} would share one namespace on workload clusters, "
+            f"{workload_namespace(sharing[0])}, and could access each other's objects",
             "metadata.namespace",
             short(resource.ref.namespace),
-            "Give one of them another name",
+            "Rename one of them",
         )
 
 
@@ -316,7 +318,7 @@ def _cluster_source(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     source = cluster.spec.cluster.source
     if source in LATER_SOURCES:
-        hint = f"Sources that are built: {', '.join(PROVISIONED_SOURCES)}; or make it yourself and use Existing"
+        hint = f"Sources that are built: {', '.join(registry.BY_SOURCE)}; or make it yourself and use Existing"
         yield warning("is accepted, but no cluster is built from it", "spec.cluster.source", hint, short(source))
 
 
@@ -329,32 +331,39 @@ def _pool_classes(cluster: Any, fleet: _Fleet) -> Iterator[Problem]:
             yield from _provisioning(pool, inference_class, source, path)
         else:
             yield from _class_reference(pool.class_name, f"{path}.className", fleet)
-        if source in PROVISIONED_SOURCES and not pool.zones:
+        if source in registry.BY_SOURCE and not pool.zones:
             hint = f"{source} node pools need at least one: zones: [...]"
             yield warning("has no zones", path, hint, short(pool.name))
-        if pool.fabric is not None and pool.fabric.type == "EFA" and source not in EFA_SOURCES:
-            hint = f"EFA exists on AWS only: sources {' and '.join(EFA_SOURCES)}"
-            yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, "EFA")
+        home = _home(pool.fabric.type) if pool.fabric is not None else None
+        if home is not None and source not in (home.source, "Existing"):
+            fabric = pool.fabric.type
+            hint = f"{fabric} exists on {home.vendor} only: sources {home.source} and Existing"
+            yield warning(f"does not exist on {source}", f"{path}.fabric.type", hint, fabric)
     yield from _fabric_zones(cluster)
 
 
+def _home(fabric: str) -> Cloud | None:
+    """Return the only cloud that has a fabric of this type; None where there may be several."""
+    return next((cloud for cloud in registry.CLOUDS for each in cloud.fabrics if each.type == fabric), None)
+
+
 def _fabric_zones(cluster: Any) -> Iterator[Problem]:
-    """A fabric does not reach from one zone into another."""
+    """Yield pools whose fabric would span zones."""
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for index, pool in enumerate(cluster.spec.node_pools or ()):
         path = f"spec.nodePools[{index}]"
         fabric, zones = fabric_of(pool), sorted(set(pool.zones or ()))
-        if fabric is None or not zones or cluster.spec.cluster.source not in PROVISIONED_SOURCES:
+        if fabric is None or not zones or cluster.spec.cluster.source not in registry.BY_SOURCE:
             continue
         if len(zones) > 1:
-            message = f"are several, and no fabric ({fabric[0]}) reaches from one zone into another"
-            hint = f"Write one: zones: [{zones[0]}], and make a pool for each other one"
+            message = f"are several, but a fabric ({fabric[0]}) cannot span zones"
+            hint = f"Set one: zones: [{zones[0]}], and add a pool for each other zone"
             yield warning(message, f"{path}.zones", hint, ", ".join(zones))
             continue
         other, zone = first.setdefault(fabric, (pool.name, zones[0])) if fabric[1] else ("", zones[0])
         if zone != zones[0]:
-            message = f"is the fabric of pool {other} as well, which is in {zone}; this pool is in {zones[0]}"
-            hint = "Pools share a fabric within one zone only: give each zone's a name of its own"
+            message = f"is also the fabric of pool {other}, which is in {zone}; this pool is in {zones[0]}"
+            hint = "Pools can share a fabric within one zone only: name a fabric for each zone"
             yield warning(message, f"{path}.fabric", hint, short(fabric[1]))
 
 
@@ -368,10 +377,10 @@ def _class_reference(name: str, path: str, fleet: _Fleet) -> Iterator[Problem]:
 def _class_devices(inference_class: Any, fleet: _Fleet) -> Iterator[Problem]:
     del fleet
     for index, device in enumerate(inference_class.spec.devices):
-        fault = Device.from_wire(wire(device)).invalid
-        if fault:
+        error = Device.from_wire(wire(device)).invalid
+        if error:
             hint = "Write quantities and versions as Kubernetes does: 81559Mi, 9.0.0"
-            yield Problem(f"is not a device that Kubernetes takes: {fault}", f"spec.devices[{index}]", hint=hint)
+            yield Problem(f"is not a valid device of Kubernetes: {error}", f"spec.devices[{index}]", hint=hint)
 
 
 def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> Iterator[Problem]:
@@ -379,7 +388,7 @@ def _provisioning(pool: Any, inference_class: Any, source: str, path: str) -> It
         return
     provisioning, block = inference_class.spec.provisioning, source.lower()
     if provisioning is None or getattr(provisioning, block) is None:
-        message = f"names a class that cannot be built on {source}: it has no spec.provisioning.{block}"
+        message = f"names a class that cannot be provisioned on {source}: it has no spec.provisioning.{block}"
         hint = f"Add that block to the class, or choose a class for {source}"
         yield Problem(message, f"{path}.className", short(pool.class_name), hint)
     elif provisioning.provider != source:
@@ -407,8 +416,8 @@ def _deployment_cache(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     if template.model_cache_ref is None:
         for index, engine in enumerate(template.engines):
             if any(member.role == "Worker" for member in engine.members):
-                message = f"engine {engine.name} spans several nodes, and the deployment has no modelCacheRef"
-                hint = "Without a cache every pod downloads the model by itself: add a ModelCache and refer to it"
+                message = f"engine {engine.name} spans several nodes, but the deployment has no modelCacheRef"
+                hint = "Without a cache every pod downloads the model itself: add a ModelCache and refer to it"
                 yield warning(message, f"spec.template.spec.engines[{index}]", hint)
 
 
@@ -433,8 +442,8 @@ def _deployment_clusters(deployment: Any, fleet: _Fleet) -> Iterator[Problem]:
     cached = _match_labels(cache.spec.cluster_selector) if cache else {}
     for key in sorted(own.keys() & cached.keys()):
         if own[key] != cached[key]:
-            message = f"disagrees with ModelCache {reference.name}, whose value {cached[key]!r} wins"
-            hint = "Give both the same value, or only one of them the key"
+            message = f"differs from ModelCache {reference.name}, whose value {cached[key]!r} takes precedence"
+            hint = "Set the same value in both, or the key in only one of them"
             yield warning(message, f'{path}["{key}"]', hint, short(own[key]))
     if own:
         yield from _no_cluster({**own, **cached}, path, fleet)
@@ -461,9 +470,9 @@ def _selectors(requests: Iterable[Any], base: str, fleet: _Fleet) -> Iterator[Pr
             if selector.cel is None:
                 continue
             path = f"{base}[{request_index}].selectors[{index}].cel"
-            fault = fleet.selector_fault(selector.cel)
-            if fault:
-                yield Problem(f"is not a selector that Kubernetes would take: {fault}", path)
+            error = fleet.selector_error(selector.cel)
+            if error:
+                yield Problem(f"is not a valid selector of Kubernetes: {error}", path)
             else:
                 yield from _unknown_domains(selector.cel, path, fleet)
 
@@ -473,7 +482,7 @@ def _unknown_domains(expression: str, path: str, fleet: _Fleet) -> Iterator[Prob
         return
     for domain in sorted(named_domains(expression) - fleet.domains - {FABRIC_DRIVER}):
         hint = f"Domains of the classes are {some(sorted(fleet.domains))}"
-        yield warning("asks for a domain that no InferenceClass has", path, hint, short(domain))
+        yield warning("names a domain that no InferenceClass has", path, hint, short(domain))
 
 
 def _replica_references(replica: Any, fleet: _Fleet) -> Iterator[Problem]:

@@ -95,7 +95,7 @@ def test_errors_tell_all_that_is_wrong_and_no_value(tmp_path: Path) -> None:
     assert found == {}
     for line in (
         "west: fleet_connection.kubconfig is not a known key. Did you mean kubeconfig?",
-        "west: fleet_connection.eks must be a mapping of keys",
+        "west: fleet_connection.eks must be a mapping",
         "north: fleet_connection.token must be text, is a list",
     ):
         assert line in output, output

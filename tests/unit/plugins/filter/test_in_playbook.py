@@ -105,5 +105,5 @@ def test_errors_name_every_problem(played: dict[str, Any]) -> None:
     impossible, mixed = played["messages"]
     assert "- expert: is not a known field" in impossible
     assert "- dataLocal: data 6 does not divide" in impossible
-    assert "- spec.workers: cannot stand beside spec.engines" in mixed
-    assert "- spec.nodeSelector: cannot stand beside spec.engines" in mixed
+    assert "- spec.workers: cannot be combined with spec.engines" in mixed
+    assert "- spec.nodeSelector: cannot be combined with spec.engines" in mixed

@@ -213,7 +213,7 @@ FILES: dict[str, tuple[str, str]] = {
     "two ways": ("control: {kubeconfig: k, server: 'https://k'}\n", "kubeconfig and server are different ways"),
     "the control host's name": ("resources: [c.yaml]\ncontrol_host: west\n", "set control_host to another name"),
     "a mapping of manifests": ("resources: {a: b}\n", "Invalid value provided for 'list'"),
-    "text as a connection": ("control: t0p-secret\n", "control must be a mapping of keys"),
+    "text as a connection": ("control: t0p-secret\n", "control must be a mapping"),
     "a name of Ansible's": ("resources: [all.yaml]\n", "InferenceCluster all cannot be a host"),
 }
 

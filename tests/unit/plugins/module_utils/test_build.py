@@ -178,7 +178,7 @@ def test_a_deployment_that_is_gone_takes_its_objects_along(fleet: Fleet) -> None
     (fleet.manifests / "qwen.yaml").unlink()
     outcome = fleet.run()
     assert states(outcome) == ["kept", "removed"]
-    assert "its deployment is gone" in "\n".join(table.table(outcome.plan))
+    assert "its deployment was deleted" in "\n".join(table.table(outcome.plan))
     assert not [path for path in fleet.files() if "qwen" in path]
     assert fleet.objects("Namespace")
 
@@ -340,7 +340,7 @@ def test_services_are_told_with_their_endpoints_weights_and_notes(fleet: Fleet) 
     assert [line.split() for line in lines] == [
         ["team/chat", "/team/chat/", "1", "of", "2"],
         ["to:", replica, "(weight", "1)"],
-        ["standing", "by:", "spare"],
+        ["on", "standby:", "spare"],
         ["team/lost", "/team/lost/", "0", "of", "0"],
         ["withheld", "until", "an", "endpoint", "is", "usable:", "it", "has", "no", "endpoint"],
     ]
@@ -356,8 +356,8 @@ def test_an_endpoint_inside_is_an_error_with_its_line(fleet: Fleet) -> None:
     (problem,) = error.value.problems
     assert str(problem) == (
         f"{fleet.manifests / 'services.yaml'}:10, document 2, ModelEndpoint team/spare, spec.url: the host of the url, "
-        "metadata.google.internal, is the metadata service of a cloud. Name a host outside, or let who runs the fleet "
-        "add metadata.google.internal to fleet_endpoint_hosts"
+        "metadata.google.internal, is the metadata service of a cloud. Use an external host, or ask the operator of "
+        "the fleet to add metadata.google.internal to fleet_endpoint_hosts"
     )
 
 

@@ -163,7 +163,7 @@ def test_a_host_that_is_no_cluster_stops_the_run(fleet: Fleet, host: str, hint: 
     with pytest.raises(StoreError) as error:
         fleet.run(hosts=("east", host))
     assert str(error.value).startswith(
-        f"{host}: a host of workload_clusters, and no InferenceCluster of the fleet. {hint}"
+        f"{host}: a host of workload_clusters, but not an InferenceCluster of the fleet. {hint}"
     )
     assert str(fleet.folder) not in str(error.value)
     assert before == {path: path.read_bytes() for path in fleet.built.rglob("*") if path.is_file()}

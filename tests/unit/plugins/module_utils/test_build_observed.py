@@ -122,7 +122,7 @@ def test_an_edit_reaches_one_cluster_after_the_other(fleet: Fleet) -> None:
 
 
 def test_a_cluster_that_has_not_got_its_edit_yet_is_not_through_with_it(fleet: Fleet) -> None:
-    """As after a run that was killed, or was refused by that cluster, before it came there."""
+    """As after a run that was killed, or was rejected by that cluster, before it came there."""
     fleet.settle()
     older = {identity(value): up(value) for value in fleet.objects("clusters/east")}
     fleet.edit("v0.23.0", "v0.24.0")

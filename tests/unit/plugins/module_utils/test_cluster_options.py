@@ -16,10 +16,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     control_connection,
     forks,
 )
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     SecretRef,
 )
 
@@ -62,10 +62,10 @@ def test_entries_become_connections() -> None:
     limits: dict[str, Any] = {"timeout": 5.0, "retries": 0}
     assert connections(params) == {
         "a": Connection("a", kubeconfig="/k", context="c", proxy="http://p", **limits),
-        "b": Connection("b", eks=Eks("x", "r"), **limits),
-        "c": Connection("c", gke=Gke("p", "l", "x"), verify=False, **limits),
+        "b": Connection("b", login=Eks("x", "r"), **limits),
+        "c": Connection("c", login=Gke("p", "l", "x"), verify=False, **limits),
         "d": Connection("d", secret=SecretRef("n", "s", "config"), **limits),
-        "e": Connection("e", gke=Gke("", "l", "x"), **limits),
+        "e": Connection("e", login=Gke("", "l", "x"), **limits),
     }
     assert control_connection(params) == Connection("control", standard=True, **limits)
     assert control_connection({"control": None}) is None
@@ -77,6 +77,10 @@ def test_entries_become_connections() -> None:
     [
         ({"clusters": [{"name": "a"}, {"name": "a"}]}, "clusters[1].name: there are two clusters a"),
         ({"clusters": [{"name": ""}]}, "clusters[0].name is empty"),
+        (
+            {"clusters": [{"name": "a", "eks": {"cluster": "x"}, "gke": {"cluster": "x", "location": "l"}}]},
+            "a: eks and gke are given. Give one way to reach the cluster",
+        ),
         ({"clusters": [], "timeout": 0}, "timeout: "),
         ({"clusters": [], "timeout": float("inf")}, "timeout: "),
         ({"clusters": [], "timeout": float("nan")}, "timeout: "),

@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names as gke_names
 from hypothesis import given
 from hypothesis import strategies as st
 
+gke_name = functools.partial(gke_names.cluster_name, "modelplane-system")
 SECRET = {"namespace": "modelplane-system", "name": "west", "key": "kubeconfig"}
 EKS = {"cluster": "prod", "region": "us-west-2"}
 GKE = {"project": "my-project", "location": "us-central1", "cluster": "prod"}
@@ -147,9 +150,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"fleet_target": "kubernets"},
         'fleet_target is "kubernets": it must be kubernetes or directory',
     ),
-    "target not said": ({"fleet_kubeconfig": "/k"}, "fleet_kubeconfig is set, and fleet_target is not"),
-    "no way": (kubernetes(), "nothing says how to reach the cluster"),
-    "no way but a proxy": (kubernetes(fleet_connection={"proxy": "http://p"}), "nothing says how to reach"),
+    "target not said": ({"fleet_kubeconfig": "/k"}, "fleet_kubeconfig is set, but fleet_target is not"),
+    "no way": (kubernetes(), "there is no connection to the cluster"),
+    "no way but a proxy": (kubernetes(fleet_connection={"proxy": "http://p"}), "there is no connection to"),
     "unknown key": (
         kubernetes(fleet_connection={"kubeconf": "/k"}),
         "kubeconf is not a known key. Did you mean kubeconfig",
@@ -166,21 +169,21 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "context of a server": (
         kubernetes(fleet_connection={"server": "https://k", "context": "c"}),
-        "context is a part of a kubeconfig, and cannot stand beside server",
+        "context selects from a kubeconfig, and cannot be combined with server",
     ),
     "token for EKS": (
         kubernetes(fleet_connection={"eks": EKS, "token": "t"}),
-        "token goes with server, and cannot stand beside eks",
+        "token needs server, and cannot be combined with eks",
     ),
     "token alone": (
         kubernetes(fleet_connection={"token": "t0p-secret"}),
-        "token goes with server, and cannot stand alone",
+        "token needs server",
     ),
     "two CAs": (
         kubernetes(fleet_connection={"server": "https://k", "ca_file": "/a", "ca_text": "b"}),
-        "ca_file and ca_text are the same thing",
+        "ca_file and ca_text are alternatives",
     ),
-    "text as a connection": (kubernetes(fleet_connection="t0p-secret"), "fleet_connection must be a mapping of keys"),
+    "text as a connection": (kubernetes(fleet_connection="t0p-secret"), "fleet_connection must be a mapping"),
     "number as a path": (kubernetes(fleet_connection={"kubeconfig": 7}), "kubeconfig must be text: write it in quotes"),
     "mapping as a shorthand": (kubernetes(fleet_kubeconfig={"a": "t0p-secret"}), "fleet_kubeconfig must be text"),
     "verify": (
@@ -254,7 +257,7 @@ BAD_CONTROLS: dict[str, tuple[dict[str, Any], str]] = {
         "fleet_control.secret is on the control cluster itself",
     ),
     "unknown key": ({"fleet_control": {"kubecfg": "x"}}, "fleet_control.kubecfg is not a known key"),
-    "no way": ({"fleet_control": {"verify": True}}, "does not say how to reach the control cluster"),
+    "no way": ({"fleet_control": {"verify": True}}, "has no connection to the control cluster"),
     "two ways": ({"fleet_control": {"eks": EKS, "gke": GKE}}, "eks and gke are different ways"),
     "list": ({"fleet_control_kubeconfig": ["/k"]}, "fleet_control_kubeconfig must be text, is a list"),
 }
@@ -352,7 +355,7 @@ def test_what_a_manifest_tells(
 
 
 def test_names_in_google_cloud_fit() -> None:
-    assert len(connections.gke_name("a-cluster-name-that-is-much-longer-than-the-limit-allows-x")) == 40
+    assert len(gke_name("a-cluster-name-that-is-much-longer-than-the-limit-allows-x")) == 40
 
 
 @given(

@@ -29,8 +29,8 @@ def test_what_is_in_order() -> None:
 @pytest.mark.parametrize(
     ("fleet", "line"),
     [
-        ({"fleet_biuld": "x"}, r"control: fleet_biuld is no variable .* Did you mean fleet_build\?"),
-        ({"fleet_mascot": "x"}, r"control: fleet_mascot is no variable .* Give one of your own another name"),
+        ({"fleet_biuld": "x"}, r"control: fleet_biuld is not a variable .* Did you mean fleet_build\?"),
+        ({"fleet_mascot": "x"}, r"control: fleet_mascot is not a variable .* Rename your own variables"),
         ({"fleet_invalid": "ignore"}, r"control: value of fleet_invalid must be one of: fail, hold, got: ignore"),
         ({"fleet_forks": "many"}, r"control: argument 'fleet_forks' is of type .*str.*int.*"),
         ({"fleet_images": {"pikcer": "x"}}, r"control: unknown key fleet_images\.pikcer.*"),
@@ -39,13 +39,16 @@ def test_what_is_in_order() -> None:
         ({"fleet_network_sources": {"gateway": []}}, r"control: fleet_network_sources\.gateway is empty, .*"),
         (
             {"fleet_network_sources": {"gateway": ["ok"], "metrics": ["Not ok"]}},
-            r"control: fleet_network_sources\.metrics: 'Not ok' is no name of a namespace",
+            r"control: fleet_network_sources\.metrics: 'Not ok' is not a valid name of a namespace",
         ),
-        ({"fleet_endpoint_hosts": ["http://a.svc"]}, r"control: fleet_endpoint_hosts: 'http://a.svc' is none of .*"),
-        ({"fleet_wait": -5}, r"control: fleet_wait is -5, and must be at least 0"),
-        ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1, and must be at least 0"),
-        ({"fleet_forks": "0"}, r"control: fleet_forks is 0, and must be at least 1"),
-        ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf, .*"),
+        (
+            {"fleet_endpoint_hosts": ["http://a.svc"]},
+            r"control: fleet_endpoint_hosts: 'http://a.svc' is neither a host .*",
+        ),
+        ({"fleet_wait": -5}, r"control: fleet_wait is -5 and must be at least 0"),
+        ({"fleet_stream_grace": -1}, r"control: fleet_stream_grace is -1 and must be at least 0"),
+        ({"fleet_forks": "0"}, r"control: fleet_forks is 0 and must be at least 1"),
+        ({"fleet_timeout": float("inf")}, r"control: fleet_timeout is inf .*"),
         ({"fleet_name": "Bad_Name"}, r"control: fleet_name must be lower case letters.*"),
         ({"fleet_build": ""}, r"control: fleet_build is not set.*"),
         ({"fleet_resources": []}, r"control: fleet_resources is not set.*"),
@@ -69,7 +72,7 @@ def test_all_clusters_are_told_at_once() -> None:
     assert "fleet_region" in found[0]
     assert "fleet_drained" in found[1]
     assert "kubernets" in found[2]
-    assert "nothing says how to reach" in found[3]
+    assert "there is no connection to" in found[3]
 
 
 def test_the_guide_lists_every_variable() -> None:
@@ -86,7 +89,7 @@ def test_variables_of_roles_are_known_too() -> None:
     given = {"serving_stack_stats": None, "serving_stack_state": None, "serving_stack_versions": None, "serving": None}
     found = inventory_variables.problems("control", {**FLEET, **given}, {}, build=True, of_roles=of_roles)
     assert found == [
-        "control: serving_stack_stats is no variable of modelplane.fleet's roles. Did you mean serving_stack_states?"
+        "control: serving_stack_stats is not a variable of modelplane.fleet's roles. Did you mean serving_stack_states?"
     ]
     assert problems(**given) == []
 
@@ -94,7 +97,7 @@ def test_variables_of_roles_are_known_too() -> None:
 EAST = {"workload_clusters": ["east"]}
 CONTROL = {"control_plane": ["control"]}
 MEANT = r"the inventory has a group {}, which no playbook .* Did you mean {}\?"
-NOTHING = r"nothing of the fleet is a host of the inventory: .*{}.*"
+NOTHING = r"the inventory has no host of the fleet: .*{}.*"
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.modules import gke_preflight_info
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_preflight_info
 from ansible_collections.modelplane.fleet.tests.gcp.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
@@ -43,8 +43,8 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 def login(gcp: Double, path: str, **more: Any) -> Json:
     """The result of a module that only asks who we are, and for the project. It never has a secret in it."""
-    given = {**gcp.credentials, "credentials_file": path, **more}
-    result = run_module(gke_preflight_info, given)
+    given = {"provider": "gke", **gcp.credentials, "credentials_file": path, **more}
+    result = run_module(cloud_preflight_info, given)
     content = Path(path).read_text() if Path(path).exists() else ""
     held = [line for line in content.split("\\n") if len(line) > 40] if "PRIVATE KEY" in content else []
     assert not [line for line in (*held, "ya29.") if line in json.dumps(result)]
@@ -78,15 +78,15 @@ def test_a_key(gcp: Double) -> None:
 
 def test_a_key_that_the_environment_names(gcp: Double, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", gcp.key_file())
-    well(run_module(gke_preflight_info, {"endpoints": gcp.credentials["endpoints"]}))
+    well(run_module(cloud_preflight_info, {"provider": "gke", "endpoints": gcp.credentials["endpoints"]}))
 
 
 def test_a_token_that_ends_is_made_anew(gcp: Double) -> None:
-    given = gcp.credentials
-    well(run_module(gke_preflight_info, given))
+    given = {"provider": "gke", **gcp.credentials}
+    well(run_module(cloud_preflight_info, given))
     gcp.expire_tokens()
     gcp.forget_calls()
-    well(run_module(gke_preflight_info, given))
+    well(run_module(cloud_preflight_info, given))
     told = [(each["operation"], each["error"]) for each in gcp.calls()]
     assert told == [("projects.get", "UNAUTHENTICATED"), ("token", ""), ("projects.get", "")]
 
@@ -147,7 +147,7 @@ def test_a_key_whose_token_server_is_not_there(gcp: Double, tmp_path: Path) -> N
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: no token for {WE} (credentials file {path}): ")
     assert "refused" in result["msg"]
-    assert result["msg"].endswith("Look at the network, the DNS, HTTPS_PROXY and NO_PROXY")
+    assert result["msg"].endswith("Check the network, the DNS, HTTPS_PROXY and NO_PROXY")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_the_token_of_the_provider_is_not_there(gcp: Double, tmp_path: Path) -> 
     result = login(gcp, written(tmp_path, config))
     assert result["failed"]
     assert "/nowhere/token" in result["msg"]
-    assert result["msg"].endswith("Look at credential_source in the file")
+    assert result["msg"].endswith("Check credential_source in the file")
 
 
 def test_a_provider_that_google_does_not_know(gcp: Double, tmp_path: Path) -> None:
@@ -250,16 +250,16 @@ def test_a_token_server_of_federation_that_is_not_there(gcp: Double, tmp_path: P
     result = login(gcp, written(tmp_path, config))
     assert result["failed"]
     assert result["msg"].startswith(f"log in to Google: no token for {WE} ")
-    assert result["msg"].endswith("Look at the network, the DNS, HTTPS_PROXY and NO_PROXY")
+    assert result["msg"].endswith("Check the network, the DNS, HTTPS_PROXY and NO_PROXY")
 
 
 # The metadata server. google-auth reads where it is once a process, so each of these has one of its own.
 
 RUN = """
 import json, sys
-from ansible_collections.modelplane.fleet.plugins.modules import gke_preflight_info
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_preflight_info
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
-print(json.dumps(run_module(gke_preflight_info, json.loads(sys.argv[1]))))
+print(json.dumps(run_module(cloud_preflight_info, json.loads(sys.argv[1]))))
 """
 
 
@@ -273,7 +273,7 @@ def on_machine(gcp: Double, folder: Path, **more: str) -> Json:
         **gcp.metadata_environment,
         **more,
     }
-    given = json.dumps({"endpoints": gcp.credentials["endpoints"]})
+    given = json.dumps({"provider": "gke", "endpoints": gcp.credentials["endpoints"]})
     command = [sys.executable, "-c", RUN, given]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert run.returncode == 0, run.stderr

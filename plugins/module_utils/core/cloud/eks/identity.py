@@ -28,6 +28,11 @@ _READ = (
     "eks:DescribeNodegroup",
 )
 _SCALE = ("autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup")
+_MOUNT = (
+    "elasticfilesystem:ClientMount",
+    "elasticfilesystem:ClientRootAccess",
+    "elasticfilesystem:ClientWrite",
+)
 _SYSTEM = "kube-system"
 
 POD_IDENTITIES = (
@@ -65,6 +70,20 @@ def policies(namespace: str, name: str) -> list[dict[str, Any]]:
     scale = _allow(_SCALE, Resource=["*"], Condition={"StringEquals": own})
     document = _document(_allow(_READ, Resource=["*"]), scale)
     return [{"key": "autoscaler", "name": names.role_name(namespace, name, "autoscaler"), "document": document}]
+
+
+def file_system_policy() -> dict[str, Any]:
+    """Return the policy of the file system: clients in the VPC mount it by its mount targets and by TLS, as the driver
+    does (Amazon EFS User Guide, "Resource-based policy examples")."""
+    everyone = {"AWS": "*"}
+    mounted = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    plain = {
+        "Effect": "Deny",
+        "Principal": everyone,
+        "Action": "*",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
+    return _document(_allow(_MOUNT, Principal=everyone, Condition=mounted), plain)
 
 
 def _document(*statements: dict[str, Any]) -> dict[str, Any]:

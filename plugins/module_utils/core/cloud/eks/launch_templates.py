@@ -47,7 +47,11 @@ def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
     """The launch template of a pool of the EKSCluster of that name, but for its network interfaces."""
     data: dict[str, Any] = {
         "InstanceType": pool["instanceType"],
-        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"]}}],
+        "BlockDeviceMappings": [
+            {"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"], "Encrypted": True}}
+        ],
+        # Pods do not reach the credentials of their node.
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
     }
     if reservation(pool):
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
@@ -63,9 +67,8 @@ def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def complete_data(template: Mapping[str, Any], groups: Sequence[str]) -> dict[str, Any]:
-    """The whole data of a launch template of a plan; `groups` are the IDs of the security groups for EFA and of the
-    cluster, which exist only once the cluster does.
+def complete_data(template: Mapping[str, Any], groups: Sequence[Any]) -> dict[str, Any]:
+    """Return the data of a launch template of a plan. `groups`: the security groups for EFA and of the cluster.
 
     Both are on every interface: once a template lists interfaces, EKS adds its own group no more, without which a node
     does not reach the API server. Only the first card's interface carries IP: a second one with an address keeps the

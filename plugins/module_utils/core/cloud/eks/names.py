@@ -5,9 +5,6 @@ where it has fixed ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY, child_name
 
 CLUSTER_TAG = "modelplane.ai/cluster"
@@ -42,8 +39,3 @@ def launch_template_name(name: str, pool: str) -> str:
 def tags(cluster: str, fleet: str) -> dict[str, str]:
     """What everything in AWS carries that is made for the EKS cluster of that AWS name."""
     return {CLUSTER_TAG: cluster, MANAGED_BY_TAG: MANAGED_BY, FLEET_TAG: fleet}
-
-
-def identity_tags(plan: Mapping[str, Any]) -> dict[str, str]:
-    """The tags of what IAM has: it counts in all regions, and says which of them its cluster is in."""
-    return {**plan["tags"], REGION_TAG: plan["region"]}

@@ -38,22 +38,17 @@ def subnets(name: str, zones: Sequence[str], cidrs: Sequence[str]) -> list[dict[
 
 
 def security_groups(name: str, vpc_cidr: str, *, efa: bool) -> list[dict[str, Any]]:
-    """The security groups. What they do not allow is refused: the one of EFS lets nothing out.
+    """Return the security groups. What their rules do not allow is refused: that of EFS lets nothing out.
 
-    EFA bypasses the operating system, and needs to be allowed in both directions within its own group. Ports are empty
-    where the protocol is all of them (`-1`).
+    EFA bypasses the operating system, and needs to be allowed in both directions within its own group.
     """
-    nfs = {"proto": "tcp", "ports": [NFS_PORT, NFS_PORT], "cidr_ip": vpc_cidr}
-    groups = [_group("efs", name, _EFS_DESCRIPTION, [nfs], [])]
+    groups = [_group("efs", name, _EFS_DESCRIPTION, [f"tcp {NFS_PORT} {vpc_cidr}"], [])]
     if efa:
-        itself = {"proto": "-1", "ports": [], "self": True}
-        groups.append(_group("efa", name, _EFA_DESCRIPTION, [itself], [dict(itself)]))
+        groups.append(_group("efa", name, _EFA_DESCRIPTION, ["all self"], ["all self"]))
     return groups
 
 
-def _group(
-    key: str, name: str, description: str, ingress: list[dict[str, Any]], egress: list[dict[str, Any]]
-) -> dict[str, Any]:
+def _group(key: str, name: str, description: str, ingress: list[str], egress: list[str]) -> dict[str, Any]:
     return {
         "key": key,
         "name": f"{name}-{key}",

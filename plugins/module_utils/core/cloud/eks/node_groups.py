@@ -31,7 +31,9 @@ def node_group(name: str, pool: Mapping[str, Any], zones: Sequence[str]) -> dict
         "instance_types": [] if templated else [pool["instanceType"]],
         "disk_size": None if templated else pool["diskSizeGb"],
         "launch_template": names.launch_template_name(name, pool["name"]) if templated else "",
-        "capacity_type": CAPACITY_BLOCK if launch_templates.reservation(pool) else "",
+        "capacity_type": CAPACITY_BLOCK
+        if launch_templates.reservation(pool)
+        else pool.get("capacityType", "ON_DEMAND"),
         "zones": list(pool.get("zones") or zones),
         "min_size": least,
         "max_size": most,

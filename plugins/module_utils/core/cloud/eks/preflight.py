@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What would keep a planned EKS cluster from being made: a look at AWS in, problems and warnings out."""
+"""Preflight of a planned EKS cluster: what was read of AWS in, problems and warnings out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BLOCK = "CAPACITY_BLOCK"
 
 @dataclass(frozen=True)
 class Found:
-    """What AWS said. None stands for what could not be read.
+    """Answers of AWS. None stands for what could not be read.
 
     `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the zones that subnets of the
     cluster have already, by range. `offerings`: the zones that have each instance type, of those asked for.
@@ -76,7 +76,7 @@ def quota_code(instance_type: str) -> str:
 
 
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
-    """What is wrong with a plan where AWS is as found, in the order of the plan.
+    """Return what is wrong with a plan where AWS is as found, in the order of the plan.
 
     `others` are the other clusters of the fleet: name, region, cidr. What concerns a node group that is there already
     is a warning, as nothing is made for it.
@@ -125,7 +125,7 @@ def _zones(plan: Wire, found: Found) -> Iterator[Line]:
 
 
 def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
-    """What is wrong with one node group."""
+    """Return what is wrong with one node group."""
     there = group["name"] in found.node_groups
     for line in (
         *_offered(group, found),
@@ -149,17 +149,17 @@ def _offered(group: Wire, found: Found) -> Iterator[Line]:
                 hint = nearest_key(zone, found.zones)
                 yield Line(f"{_place(group)}: zone {zone} is not available to this account in {found.region}. {hint}")
     if found.types is not None and kind not in found.types:
-        yield Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Look for a typing error")
+        yield Line(f"{_place(group)}: there is no instance type {kind} in {found.region}. Check it for a typing error")
         return
     if found.offerings is None:
         return
     having = found.offerings.get(kind, frozenset())
-    told = f"It is offered in {', '.join(sorted(having))}" if having else "No zone of this region offers it"
+    offered = f"It is offered in {', '.join(sorted(having))}" if having else "No zone of this region offers it"
     lacking = [zone for zone in group["zones"] if zone not in having and (found.zones is None or zone in found.zones)]
     if not lacking:
         return
     if gpu or len(lacking) == len(group["zones"]):
-        yield Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {told}")
+        yield Line(f"{_place(group)}: {kind} is not offered in {', '.join(lacking)}. {offered}")
 
 
 def _machine(group: Wire, found: Found) -> Iterator[Line]:
@@ -203,7 +203,7 @@ def _reservation(group: Wire, found: Found) -> Iterator[Line]:
         return
     reservation, place = found.reservations[name], f"{_place(group)}: capacity reservation {name}"
     if reservation is None:
-        yield Line(f"{place} does not exist in {found.region} for this account. Look at the id and the region")
+        yield Line(f"{place} does not exist in {found.region} for this account. Check the id and the region")
         return
     kind = reservation.get("ReservationType")
     if group["capacity_type"] == _BLOCK and kind != "capacity-block":
@@ -252,13 +252,13 @@ def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
         now = sum(_vcpus(g, found) * g["desired_size"] for g in groups if g["name"] not in found.node_groups)
         most = sum(_vcpus(group, found) * group["max_size"] for group in groups)
         names = ", ".join(group["name"] for group in groups)
-        told = f'the account\'s quota "{QUOTAS[code]}" in {found.region} is {quota:g} vCPUs'
+        limit = f'the account\'s quota "{QUOTAS[code]}" in {found.region} is {quota:g} vCPUs'
         ask = "Ask for more in Service Quotas (EC2)"
         if now > quota:
-            yield Line(f"node pools {names}: start with {now} vCPUs, and {told}. {ask}, or lower nodeCount")
+            yield Line(f"node pools {names}: start with {now} vCPUs, and {limit}. {ask}, or lower nodeCount")
         elif most > quota:
             yield Line(
-                f"node pools {names}: may grow to {most} vCPUs, and {told}, with what else runs there. {ask} before "
+                f"node pools {names}: may grow to {most} vCPUs, and {limit}, with what else runs there. {ask} before "
                 "they grow",
                 problem=False,
             )

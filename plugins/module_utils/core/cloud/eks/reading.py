@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSNetworking
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import needs_template
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import launch_template_name
@@ -24,6 +25,7 @@ class Read(reading.Cluster):
     subnet_cidrs: tuple[str, ...]
     own_cidrs: bool
     zones: tuple[str, ...]
+    settings: EKSClusterSettings
 
     def pool_zones(self) -> set[str]:
         """Return the zones that pools ask for."""
@@ -44,6 +46,7 @@ def read(cluster: Mapping[str, Any]) -> Read:
         subnet_cidrs=_ranges(networking),
         own_cidrs="subnet_cidrs" in networking.model_fields_set,
         zones=tuple(networking.zones or ()),
+        settings=resource.spec,
     )
 
 

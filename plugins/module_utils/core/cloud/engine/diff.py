@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Field, Kind
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import UNKNOWN, has_unknown
 
 
 @dataclass(frozen=True)
 class Change:
     """One field that differs. `update`: the update of the provider that changes it. When none can (`action` is
-    immutable), it is empty, and `remediation` says what to do."""
+    immutable), it is empty, and `remediation` says what to do. `effect`: what the update does beside it, for people."""
 
     field: str
     action: Literal["update", "immutable"]
@@ -23,6 +23,7 @@ class Change:
     after: Any
     update: str = ""
     remediation: str = ""
+    effect: str = ""
 
     def __str__(self) -> str:
         text = f"{self.field} from {_text(self.before)} to {_text(self.after)}"
@@ -33,6 +34,20 @@ def diff(kind: Kind, actual: Actual, desired: Mapping[str, Any]) -> list[Change]
     """Return the fields in which an object is not as its body (`desired`) says, in the order of the table of kinds."""
     changes = (_change(each, actual, desired) for each in kind.fields if at(desired, each.path) is not None)
     return [change for change in changes if change is not None]
+
+
+def changed(kind: Kind, actual: Actual, changes: Sequence[Change]) -> dict[str, Any]:
+    """Return an object as it is expected after its changes, for what refers to it."""
+    expected = {**actual, **(dict.fromkeys(kind.computed, UNKNOWN) if changes else {})}
+    places = {each.path: each.actual or each.path for each in kind.fields}
+    for change in changes:
+        *parents, last = places[change.field].split(".")
+        place = expected
+        for parent in parents:
+            place[parent] = dict(place.get(parent) or {})
+            place = place[parent]
+        place[last] = change.after
+    return expected
 
 
 def at(value: Any, path: str) -> Any:
@@ -46,14 +61,18 @@ def _change(field: Field, actual: Actual, desired: Mapping[str, Any]) -> Change 
     before, after = at(actual, field.actual or field.path), at(desired, field.path)
     if has_unknown(after):
         # Compared once it is known; an update is to be expected.
-        return Change(field.path, "update", before, after, update=field.update) if field.update else None
+        return _update(field, before, after) if field.update else None
     if field.same(before, after):
         return None
     before = field.compared(before, after)
     if field.update and (field.possible is None or field.possible(before, after)):
-        return Change(field.path, "update", before, after, update=field.update)
+        return _update(field, before, after)
     remediation = field.remediation.format(before=_text(before), after=_text(after))
     return Change(field.path, "immutable", before, after, remediation=remediation)
+
+
+def _update(field: Field, before: Any, after: Any) -> Change:
+    return Change(field.path, "update", before, after, update=field.update, effect=field.effect)
 
 
 def _text(value: Any) -> str:

@@ -35,6 +35,11 @@ def problem(graph: Needs) -> str:
     return ""
 
 
+def order(graph: Needs) -> list[str]:
+    """Return the keys, each after what it needs."""
+    return list(TopologicalSorter(graph).static_order())
+
+
 def reverse(graph: Needs) -> dict[str, list[str]]:
     """Return the order of deletion: each key with those that need it."""
     return {key: [other for other, needed in graph.items() if key in needed] for key in graph}

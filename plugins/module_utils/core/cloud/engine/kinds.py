@@ -52,7 +52,8 @@ class Field:
     `path`: its place in the body, with dots. `same`: whether the actual value is as desired. `actual`: its place in
     the actual state, when that is another. `update`: the update of the provider that changes it, or REPLACE; empty
     when none does. `compared`: the part of the actual value that is compared. `possible`: whether an update can turn
-    one value into the other. `remediation`: what to do when none can, with {before} and {after} in it.
+    one value into the other. `remediation`: what to do when none can, with {before} and {after} in it. `effect`: what
+    the update does beside it, for people ("all its nodes are replaced").
     """
 
     path: str
@@ -62,23 +63,30 @@ class Field:
     compared: Callable[[Any, Any], Any] = compare.narrowed
     possible: Compare | None = None
     remediation: str = ""
+    effect: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """A kind of object.
 
-    `title`: its name in messages. `owner`: the field (with dots) with the owner labels: a mapping, a list of
-    `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
+    `title`: its name in messages. `id`: the field of the actual state that identifies objects of this kind, where
+    they can be renamed; empty where their names do. `owner`: the field (with dots) with the owner labels: a mapping, a
+    list of `{"Key": .., "Value": ..}`, or a text such as a description; empty when objects of this kind have no owner.
     `status`: the field with the word for its state; empty for a kind without states. `phases`: what these words come
-    to; any other is `changing`. `part_of`: the kind of object in the same scope that takes it along when it is
-    deleted, and may create it. `never_deleted`: it stays when everything else is deleted.
+    to; any other is `changing`. `part_of`: the kind of object that takes it along when it is deleted, and may create
+    it; the `parent` of a part is the scope of that object. `never_deleted`: it stays when everything else is deleted.
+    `uses`: kinds of objects that cannot be deleted while an unlisted object of this kind uses them. `computed`: fields
+    of the actual state that any update may change.
     """
 
     title: str
+    id: str = ""
     fields: tuple[Field, ...] = ()
     owner: str = ""
     status: str = ""
     phases: Mapping[str, Phase] = field(default_factory=dict)
     part_of: str = ""
     never_deleted: bool = False
+    uses: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()

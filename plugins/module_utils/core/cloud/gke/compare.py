@@ -20,7 +20,7 @@ _OWN_LABELS = (
     "gke-no-default-nvidia",
     "nvidia.com/gpu.present",
 )
-"""What labels of nodes begin with that only a plan sets: one that it does not want goes. Others stay."""
+"""Beginning of labels of nodes that only a plan sets: one that it does not have goes. Others stay."""
 _GOOGLE_TAINTS = (
     "nvidia.com/",
     "cloud.google.com/",
@@ -29,17 +29,17 @@ _GOOGLE_TAINTS = (
     "google.com/",
     "sandbox.gke.io/",
 )
-"""What keys of taints begin with that GKE itself sets."""
+"""Beginnings of keys of taints that GKE itself sets."""
 _ALIASES = ("latest", "-")
 
 
 def node_labels(have: Any, want: Any) -> bool:
-    """Labels of nodes: those that are wanted, and no other that only a plan sets."""
+    """Labels of nodes: those that are desired, and no other that only a plan sets."""
     return with_node_labels(have, want) == dict(have or {})
 
 
 def with_node_labels(have: Any, want: Any) -> dict[str, str]:
-    """The labels that nodes should have: those that are wanted, and those of others."""
+    """The labels that nodes should have: those that are desired, and those of others."""
     others = {key: held for key, held in (have or {}).items() if not key.startswith(_OWN_LABELS)}
     return {**others, **want}
 
@@ -94,14 +94,14 @@ def _networks(config: Any) -> set[tuple[str, str]]:
 
 
 def version(have: Any, want: Any) -> bool:
-    """A version of Kubernetes: what is there is the one that is wanted, or newer, as its channel brings newer ones.
+    """A version of Kubernetes: what is there is the one that is desired, or newer, as its channel installs newer ones.
 
     `1.35` is all of `1.35.4-gke.1000`. Aliases name what is newest at the time, and are fulfilled by any.
     """
     if want in _ALIASES:
         return True
-    wanted = numbers(want)
-    return numbers(have)[: len(wanted)] >= wanted
+    desired = numbers(want)
+    return numbers(have)[: len(desired)] >= desired
 
 
 def numbers(version_text: Any) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def numbers(version_text: Any) -> tuple[int, ...]:
 
 
 def wider(have: Any, want: Any) -> bool:
-    """Whether a range is within another, as which it can grow."""
+    """Return whether a range is within another, as which it can grow."""
     try:
         return addresses.within(addresses.network(str(have)), addresses.network(str(want)))
     except addresses.AddressError:
@@ -118,7 +118,7 @@ def wider(have: Any, want: Any) -> bool:
 
 
 def ranges(have: Any, want: Any) -> bool:
-    """Secondary ranges of a subnetwork: those that are wanted; others stay."""
+    """Secondary ranges of a subnetwork: those that are desired; others stay."""
     held = _by(have, "rangeName")
     return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in want)
 
@@ -130,7 +130,7 @@ def own_ranges(have: Any, want: Any) -> Any:
 
 
 def more_ranges(have: Any, want: Any) -> bool:
-    """Whether those that are wanted are there already, or not at all: one that is there cannot be changed."""
+    """Return whether those that are desired are there already, or not at all: one that is there cannot be changed."""
     held = _by(have, "rangeName")
     return all(
         entry["rangeName"] not in held or held[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
@@ -157,7 +157,7 @@ def own_taints(have: Any, _want: Any) -> Any:
 
 
 def with_taints(have: Any, want: Any) -> list[dict[str, Any]]:
-    """The taints that nodes should have: those that are wanted, and those that GKE itself sets."""
+    """The taints that nodes should have: those that are desired, and those that GKE itself sets."""
     google = [dict(entry) for entry in have or () if entry["key"].startswith(_GOOGLE_TAINTS)]
     taken = {(entry["key"], entry.get("effect")) for entry in want}
     return [*(entry for entry in google if (entry["key"], entry.get("effect")) not in taken), *map(dict, want)]

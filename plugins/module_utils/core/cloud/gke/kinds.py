@@ -22,7 +22,7 @@ iam-member       cloudresourcemanager  POST P:setIamPolicy with what     the sam
 
 The modules beside this one are pure, too: requests.py has the calls that find, create, update, list and delete an
 object, compare.py what is compared Google's way, policies.py members of a policy, operations.py operations,
-leftovers.py what a cluster left, advice.py what to do about an error.
+orphans.py what a cluster left, hints.py what to do about an error.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SERVICES = {
     "cloudresourcemanager": "https://cloudresourcemanager.googleapis.com",
     "file": "https://file.googleapis.com",
 }
-"""The services that are used, and where they are unless somebody says otherwise. Paths are added to these."""
+"""The services that are used, and where they are unless the arguments say otherwise. Paths are added to these."""
 VERSIONS = {name: "compute/v1" if name == "compute" else "v1" for name in SERVICES}
-"""What paths of a service begin with."""
+"""Beginnings of the paths of services."""
 
 Operations = Literal["compute", "container", "serviceusage", "file", ""]
 
@@ -58,8 +58,8 @@ _PHASES: Mapping[str, Phase] = {
     "STOPPING": "deleting",
 }
 """Of clusters and node pools."""
-_ANEW = "or remove the cluster and provision it anew"
-_NETWORK = f"Google cannot change it. Set it back, {_ANEW}"
+_AGAIN = "or remove the cluster and provision it again"
+_NETWORK = f"Google cannot change it. Set it back, {_AGAIN}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,9 @@ class Kind(kinds.Kind):
     update_only: tuple[str, ...] = ()
 
 
-_DATAPATH = f"Google cannot change it. Remove spec.datapathProvider, {_ANEW}"
-_POOL_ANEW = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
+_DATAPATH = f"Google cannot change it. Remove spec.datapathProvider, {_AGAIN}"
+_RENEWED = "all its nodes are replaced"
+_NEW_POOL = "Google cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
 
 KINDS: dict[str, Kind] = {
     "network": Kind(
@@ -103,7 +104,7 @@ KINDS: dict[str, Kind] = {
                 update="expand",
                 possible=google.wider,
                 remediation="The range of nodes can only grow. Set spec.networking.nodeCidr back to {before}, "
-                f"{_ANEW}",
+                f"{_AGAIN}",
             ),
             Field(
                 "secondaryIpRanges",
@@ -112,7 +113,7 @@ KINDS: dict[str, Kind] = {
                 compared=google.own_ranges,
                 possible=google.more_ranges,
                 remediation="Google cannot change a range that is in use. Set spec.networking.podCidr and serviceCidr "
-                f"back, {_ANEW}",
+                f"back, {_AGAIN}",
             ),
         ),
     ),
@@ -173,28 +174,28 @@ KINDS: dict[str, Kind] = {
         operations="container",
         update_only=("version",),
         fields=(
-            Field("config.oauthScopes", compare.superset, remediation=_POOL_ANEW),
+            Field("config.oauthScopes", compare.superset, remediation=_NEW_POOL),
             Field("config.resourceLabels", compare.labels, update="labels of machines"),
             Field("config.labels", google.node_labels, update="labels", compared=google.own_node_labels),
             Field("config.taints", google.taints, update="taints", compared=google.own_taints),
-            Field("config.machineType", update="machine"),
-            Field("config.diskSizeGb", update="machine"),
-            Field("config.imageType", update="machine"),
-            Field("config.accelerators", google.accelerators, update="machine"),
+            Field("config.machineType", update="machine", effect=_RENEWED),
+            Field("config.diskSizeGb", update="machine", effect=_RENEWED),
+            Field("config.imageType", update="machine", effect=_RENEWED),
+            Field("config.accelerators", google.accelerators, update="machine", effect=_RENEWED),
             Field("config.gvnic", compare.subset, update="gvnic"),
-            Field("config.serviceAccount", google.node_account, remediation=_POOL_ANEW),
-            Field("config.spot", remediation=_POOL_ANEW),
-            Field("config.flexStart", remediation=_POOL_ANEW),
-            Field("config.maxRunDuration", remediation=_POOL_ANEW),
-            Field("config.reservationAffinity", compare.subset, remediation=_POOL_ANEW),
-            Field("config.shieldedInstanceConfig", compare.subset, remediation=_POOL_ANEW),
-            Field("placementPolicy", compare.subset, remediation=_POOL_ANEW),
-            Field("networkConfig.acceleratorNetworkProfile", remediation=_POOL_ANEW),
-            Field("networkConfig.additionalNodeNetworkConfigs", google.networks, remediation=_POOL_ANEW),
+            Field("config.serviceAccount", google.node_account, remediation=_NEW_POOL),
+            Field("config.spot", remediation=_NEW_POOL),
+            Field("config.flexStart", remediation=_NEW_POOL),
+            Field("config.maxRunDuration", remediation=_NEW_POOL),
+            Field("config.reservationAffinity", compare.subset, remediation=_NEW_POOL),
+            Field("config.shieldedInstanceConfig", compare.subset, remediation=_NEW_POOL),
+            Field("placementPolicy", compare.subset, remediation=_NEW_POOL),
+            Field("networkConfig.acceleratorNetworkProfile", remediation=_NEW_POOL),
+            Field("networkConfig.additionalNodeNetworkConfigs", google.networks, remediation=_NEW_POOL),
             Field("upgradeSettings", compare.subset, update="upgrade settings"),
             Field("locations", compare.members, update="locations"),
             Field("autoscaling", compare.subset, update="autoscaling"),
-            Field("version", google.version, update="version"),
+            Field("version", google.version, update="version", effect=_RENEWED),
         ),
     ),
     "service-account": Kind(
@@ -237,6 +238,6 @@ LEFT: dict[str, Kind] = {
     "filestore": _left("instances", "Filestore instance", "file"),
     "firewall": _left("firewalls", "firewall rule"),
 }
-"""What no plan has, as a cluster makes it: it is looked for and deleted when the cluster is gone (leftovers.py)."""
+"""Kinds that no plan has, as a cluster makes it: it is found and deleted when the cluster is gone (orphans.py)."""
 
 EVERY: dict[str, Kind] = {**KINDS, **LEFT}

@@ -51,7 +51,7 @@ def key_secret(name: str) -> str:
 
 
 def labels(cluster: str, fleet: str) -> dict[str, str]:
-    """What everything in Google Cloud carries that is made for the GKE cluster of that name there."""
+    """Return what everything in Google Cloud carries that is made for the GKE cluster of that name there."""
     return {CLUSTER_LABEL: cluster, MANAGED_BY_LABEL: MANAGED_BY, FLEET_LABEL: label_value(fleet)}
 
 
@@ -63,6 +63,6 @@ def label_value(text: str) -> str:
     return f"{fit[: _LABEL_LIMIT - 6]}-{sha256(text.encode()).hexdigest()[:5]}"
 
 
-def description(marks: Mapping[str, str]) -> str:
+def description(labels: Mapping[str, str]) -> str:
     """The mark as the description of what has no labels."""
-    return " ".join(f"{key}={marks[key]}" for key in MARK)
+    return " ".join(f"{key}={labels[key]}" for key in MARK)

@@ -16,8 +16,8 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 IMAGE_TYPE = "COS_CONTAINERD"
 DRIVER_VERSION = "DEFAULT"
 DRA_LABEL = "cloud.google.com/gke-nvidia-gpu-dra-driver"
-"""Tells the autoscaler of GKE that nodes of the pool will publish their GPUs in ResourceSlices. Without it, a pool of
-no nodes never grows for a pod that claims one."""
+"""Label by which the autoscaler of GKE knows that nodes of the pool will publish their GPUs in ResourceSlices. Without
+it, a pool of no nodes never grows for a pod that claims one."""
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 

@@ -20,7 +20,7 @@ _CODES = (
 
 
 def path(resource: Mapping[str, Any], operation: Operation) -> str:
-    """Where an operation on an object is read, below the base URL of its service."""
+    """Return where an operation on an object is read, below the base URL of its service."""
     service = EVERY[resource["kind"]].service
     name = str(operation["name"])
     if service == "container":
@@ -37,17 +37,17 @@ def of(resource: Mapping[str, Any], operations: Iterable[Operation]) -> list[Ope
 
 
 def is_operation(kind: str, answer: Operation) -> bool:
-    """Whether the answer to a change is an operation to wait for."""
+    """Return whether the answer to a change is an operation to wait for."""
     return bool(EVERY[kind].operations) and "name" in answer and not done(answer)
 
 
 def done(operation: Operation) -> bool:
-    """Whether an operation is over, well or not."""
+    """Return whether an operation is over, well or not."""
     return operation.get("status") == "DONE" or operation.get("done") is True
 
 
 def errors(operation: Operation) -> list[tuple[str, str]]:
-    """What went wrong in an operation: codes and messages; none when it went well."""
+    """Return what went wrong in an operation: codes and messages; none when it went well."""
     error = operation.get("error")
     if not error:
         return []
@@ -68,7 +68,7 @@ def causes(actual: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def progress(operation: Operation) -> str:
-    """How far an operation is, in a few words."""
+    """Return how far an operation is, in a few words."""
     status = str(operation.get("status") or ("DONE" if operation.get("done") else "RUNNING"))
     percent = operation.get("progress")
     if isinstance(percent, int) and not done(operation):

@@ -11,10 +11,15 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import faults, names, node_pools, reading
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.faults import GkeError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
+    names,
+    node_pools,
+    reading,
+    validation,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
 FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"
@@ -36,26 +41,26 @@ class Options:
 
 
 def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """What is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in faults.found(cluster, faults.neighbours(others))]
+    """Return what is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
+    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
 
 
 def plan(
     cluster: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
-    """What a GKECluster (wire form) becomes, in `project` unless it says one itself.
+    """Return what a GKECluster (wire form) becomes, in `project` unless it says one itself.
 
-    Raises GkeError with all that is wrong with it.
+    Raises InvalidClusterError with all that is wrong with it.
     """
     chosen = options or Options()
-    faulty = faults.found(cluster)
-    if faulty:
-        raise GkeError(faulty)
+    findings = validation.problems(cluster)
+    if findings:
+        raise InvalidClusterError(findings)
     read = reading.read(cluster)
     project = read.project or project
-    faulty = [*faults.of_project(read, project), *faults.of_options(chosen.labels)]
-    if faulty:
-        raise GkeError(faulty)
+    findings = [*validation.of_project(read, project), *validation.of_options(chosen.labels)]
+    if findings:
+        raise InvalidClusterError(findings)
     name = names.cluster_name(read.namespace, read.name)
     labels = {**chosen.labels, **names.labels(name, fleet)}
     email = names.email(names.account_id(read.namespace, read.name), project)
@@ -86,7 +91,7 @@ def plan(
 def _resources(
     read: reading.Read, project: str, name: str, labels: Mapping[str, str], email: str
 ) -> list[dict[str, Any]]:
-    """What is made, each after what it needs."""
+    """Return what is made, each after what it needs."""
     inside, region = f"projects/{project}", f"projects/{project}/regions/{read.region}"
     location = f"projects/{project}/locations/{read.region}"
     mark = names.description(labels)

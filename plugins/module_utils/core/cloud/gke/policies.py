@@ -15,7 +15,7 @@ Policy = Mapping[str, Any]
 
 
 def has(policy: Policy, role: str, member: str) -> bool:
-    """Whether a member has a role without a condition."""
+    """Return whether a member has a role without a condition."""
     return any(member in (binding.get("members") or ()) for binding in _plain(policy, role))
 
 
@@ -60,5 +60,5 @@ def _plain(policy: Policy, role: str) -> list[Any]:
 
 
 def _deleted(entry: str, member: str) -> bool:
-    """Whether an entry is what is left of a member (`deleted:serviceAccount:EMAIL?uid=1`)."""
+    """Return whether an entry is what is left of a member (`deleted:serviceAccount:EMAIL?uid=1`)."""
     return entry.partition("?")[0] == f"deleted:{member}"

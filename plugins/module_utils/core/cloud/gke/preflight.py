@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What would keep a planned GKE cluster from being made: a look at Google Cloud in, problems and warnings out."""
+"""Preflight of a planned GKE cluster: what was read of Google Cloud in, problems and warnings out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CPUS, _ADDRESSES, _DISKS, _ALL_GPUS, _NETWORKS = (
     *("GPUS_ALL_REGIONS", "NETWORKS"),
 )
 _DISK_GB = 100
-"""What GKE gives a node that asks for none."""
+"""Disk that GKE gives a node that asks for none."""
 _ZONES = 3
 """In how many zones of its region GKE has the nodes of a pool that names none."""
 _SHARED_CPUS = ("e2", "f1", "g1", "n1")
@@ -43,7 +43,7 @@ _ASK = "Ask for more in the Google Cloud console (IAM & Admin, Quotas & System L
 
 @dataclass(frozen=True)
 class Found:
-    """What Google said. None stands for what could not be read.
+    """Answers of Google. None stands for what could not be read.
 
     `apis`: those that are enabled. `permissions`: those of rights.EVERY that we have. `node_account`: the address of
     the service account that nodes run as, empty when it is not known; `node_account_there` and `may_act_as_it`: whether
@@ -94,7 +94,7 @@ def missing_apis(plan: Wire, apis: Iterable[str]) -> list[str]:
 
 
 def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = (), *, key: bool = True) -> Verdict:
-    """What is wrong with a plan where Google Cloud is as found, in the order of the plan.
+    """Return what is wrong with a plan where Google Cloud is as found, in the order of the plan.
 
     `account`: who we are, as far as that is known. `others` are the ranges of other clusters of the fleet: name,
     region, cidr. `key`: whether a key of the service account is to be made. What concerns what is there already is a
@@ -135,7 +135,7 @@ def _rights(plan: Wire, found: Found, account: str, *, key: bool) -> Iterator[Li
     making, removing = rights.lacking(rights.MAKING, held), rights.lacking(rights.REMOVING, held)
     if making:
         yield Line(f"{place}: {who} {_lacks(making)}", problem=not found.version)
-    # Roles that are to be given anyway are told once.
+    # Roles that are to be given anyway are named once.
     removing = {role: permissions for role, permissions in removing.items() if role not in making}
     if removing:
         yield Line(f"{place}: removing the cluster needs more: {who} {_lacks(removing)}", problem=False)
@@ -190,24 +190,24 @@ def _region(plan: Wire, found: Found) -> Iterator[Line]:
 
 
 def _version(plan: Wire, found: Found) -> Iterator[Line]:
-    wanted = plan["version"]
-    if found.versions is None or (found.version and compare.version(found.version, wanted)):
+    desired = plan["version"]
+    if found.versions is None or (found.version and compare.version(found.version, desired)):
         return
-    if any(_is(offered, wanted) for offered in found.versions):
+    if any(_is(offered, desired) for offered in found.versions):
         return
-    minor = ".".join(wanted.split(".")[:2])
+    minor = ".".join(desired.split(".")[:2])
     # What manifests have room for: without `-gke.1000`.
     near = {offered.partition("-")[0] for offered in found.versions if _is(offered, minor)}
-    told = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
+    versions = near or {".".join(offered.split(".")[:2]) for offered in found.versions}
     yield Line(
-        f"spec.kubernetesVersion: GKE does not offer Kubernetes {wanted} on the channel {CHANNEL} in {plan['region']}. "
-        f"It offers {', '.join(sorted(told, key=compare.numbers))}"
+        f"spec.kubernetesVersion: GKE does not offer Kubernetes {desired} on the channel {CHANNEL} in {plan['region']}"
+        f". It offers {', '.join(sorted(versions, key=compare.numbers))}"
     )
 
 
-def _is(version: str, wanted: str) -> bool:
-    """Whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
-    numbers = compare.numbers(wanted)
+def _is(version: str, desired: str) -> bool:
+    """Return whether a version (`1.35.4-gke.1000`) is one that is meant (`1.35`)."""
+    numbers = compare.numbers(desired)
     return compare.numbers(version)[: len(numbers)] == numbers
 
 
@@ -215,7 +215,7 @@ def _is(version: str, wanted: str) -> bool:
 
 
 def _pool(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
-    """What is wrong with one node pool."""
+    """Return what is wrong with one node pool."""
     there = pool["name"] in found.pools
     for line in (*_zones(plan, pool, found), *_machine(plan, pool, found), *_offered(plan, pool, found)):
         yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not there)
@@ -227,8 +227,8 @@ def _zones(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     known = zones_of(plan["region"], found.zones)
     for zone in pool.get("locations") or ():
         if zone not in known:
-            told = f"zone {zone} does not exist in {plan['region']}, or is not up"
-            yield Line(f"{told}. {nearest_key(zone, known)}")
+            problem = f"zone {zone} does not exist in {plan['region']}, or is not up"
+            yield Line(f"{problem}. {nearest_key(zone, known)}")
 
 
 def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
@@ -238,17 +238,17 @@ def _machine(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
         return
     machine = _any(found.machines, kind)
     if machine is None:
-        yield Line(f"there is no machine type {kind} in {plan['region']}. Look for a typing error, or at the region")
+        yield Line(f"there is no machine type {kind} in {plan['region']}. Check it for a typing error, and the region")
         return
     if machine.get("architecture") == "ARM64":
         yield Line(f"{kind} has Arm processors, and what runs on the nodes is for x86. Take another machine type")
     own = [(each["guestAcceleratorType"], int(each["guestAcceleratorCount"])) for each in _built_in(machine)]
-    for wanted, count in _gpus(pool):
-        if own and (wanted, count) not in own:
+    for desired, count in _gpus(pool):
+        if own and (desired, count) not in own:
             comes = ", ".join(f"{number} {gpu}" for gpu, number in own)
-            yield Line(f"{kind} comes with {comes}, and the pool asks for {count} {wanted}. Write what it comes with")
+            yield Line(f"{kind} comes with {comes}, and the pool asks for {count} {desired}. Write what it comes with")
         elif not own and _family(kind) != _ATTACHING:
-            yield Line(f"{kind} takes no GPUs. Take a machine type that comes with {wanted}, or one of the N1 series")
+            yield Line(f"{kind} takes no GPUs. Take a machine type that comes with {desired}, or one of the N1 series")
     if own and not _gpus(pool):
         yield Line(f"{kind} comes with GPUs, and the pool has none. Take another machine type, or make its role GPU")
 
@@ -309,7 +309,7 @@ def _any(types: Types, kind: str) -> Wire | None:
 
 
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
-    """What the pools take of quotas, in the order of these. Which ones Google counts is not certain, so all is a
+    """Return what the pools take of quotas, in the order of these. Which ones Google counts is not certain, so all is a
     warning: when it comes to it, Google refuses clearly."""
     for place, quotas in sorted(found.quotas.items(), key=lambda entry: entry[0] == GLOBAL):
         where = "for all regions" if place == GLOBAL else f"in {place}"
@@ -317,11 +317,11 @@ def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
             if metric == _NETWORKS:
                 yield from _network_quota(plan, found, place, limit, usage)
             elif (metric == _ALL_GPUS) == (place == GLOBAL):
-                told = f"the quota {metric} of project {plan['project']} {where} is {limit:g}"
-                yield from _quota(plan, found, metric, told, limit, usage)
+                bound = f"the quota {metric} of project {plan['project']} {where} is {limit:g}"
+                yield from _quota(plan, found, metric, bound, limit, usage)
 
 
-def _quota(plan: Wire, found: Found, metric: str, told: str, limit: float, usage: float) -> Iterator[Line]:
+def _quota(plan: Wire, found: Found, metric: str, bound: str, limit: float, usage: float) -> Iterator[Line]:
     taken = {pool["name"]: _demand(plan, pool, found)[metric] for pool in pools(plan)}
     wanting = [pool for pool in pools(plan) if taken[pool["name"]]]
     new = [pool for pool in wanting if pool["name"] not in found.pools]
@@ -331,12 +331,12 @@ def _quota(plan: Wire, found: Found, metric: str, told: str, limit: float, usage
         used = f", of which {usage:g} are in use" if usage else ""
         names = ", ".join(pool["name"] for pool in new)
         lower = "or lower nodeCount and minNodeCount"
-        yield Line(f"node pools {names}: start with {now}, and {told}{used}. {_ASK}, {lower}", problem=False)
+        yield Line(f"node pools {names}: start with {now}, and {bound}{used}. {_ASK}, {lower}", problem=False)
     elif most > limit:
         names = ", ".join(pool["name"] for pool in wanting)
         more = "with what else runs there"
         yield Line(
-            f"node pools {names}: may grow to {most}, and {told}, {more}. {_ASK} before they grow", problem=False
+            f"node pools {names}: may grow to {most}, and {bound}, {more}. {_ASK} before they grow", problem=False
         )
 
 
@@ -350,7 +350,7 @@ def _network_quota(plan: Wire, found: Found, place: str, limit: float, usage: fl
 
 
 def _demand(plan: Wire, pool: Wire, found: Found) -> Counter[str]:
-    """What one node takes of quotas, by metric. A node has an address that is reached from outside, and an SSD."""
+    """Return what one node takes of quotas, by metric. A node has an address reached from outside, and an SSD."""
     kind = _machine_type(pool)
     cpus = int((_any(found.machines, kind) or {}).get("guestCpus") or 0)
     own = f"{_family(kind).upper()}_{_CPUS}"

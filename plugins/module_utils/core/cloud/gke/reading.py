@@ -17,7 +17,7 @@ KIND = "GKECluster"
 
 @dataclass(frozen=True)
 class Read(reading.Cluster):
-    """What a GKECluster says. `project` is empty when it does not say one."""
+    """A GKECluster with all defaults. `project` is empty when it does not say one."""
 
     project: str
     node_cidr: str
@@ -27,7 +27,7 @@ class Read(reading.Cluster):
 
 
 def read(cluster: Mapping[str, Any]) -> Read:
-    """What a GKECluster (wire form) says. Raises InvalidResource."""
+    """Return what a GKECluster (wire form) says. Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or GKENetworking()
     return Read(

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Which calls of Google's REST APIs find, make, change, list and delete an object.
+"""Calls of Google's REST APIs that find, create, change, list and delete an object.
 
 A call changes nothing by being built: whoever sends it waits for its operation (operations.py) before the next one.
 """
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, at
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, policies
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, VERSIONS
 
 Found = Mapping[str, Any]
@@ -45,7 +45,7 @@ def find(resource: Resource) -> Request:
 
 
 def present(kind: str, have: Found | None) -> bool:
-    """Whether what was found is there: an API is always found, enabled or not."""
+    """Return whether what was found is there: an API is always found, enabled or not."""
     return bool(have) and (kind != "service" or (have or {}).get("state") == "ENABLED")
 
 
@@ -69,8 +69,8 @@ def create(resource: Resource, have: Found | None = None) -> Request:
 
 
 def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[Request]:
-    """The calls that make an object what is wanted, in their order. What is immutable has none."""
-    wanted = {change.update for change in changes if change.update}
+    """Return the calls that make an object what is desired, in their order. What is immutable has none."""
+    desired = {change.update for change in changes if change.update}
     return [
         Request(
             EVERY[resource["kind"]].service,
@@ -81,7 +81,7 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
             fingerprint,
         )
         for name, update in _UPDATES[resource["kind"]].items()
-        if name in wanted
+        if name in desired
         for method, suffix, body, purpose, fingerprint in update(have, resource["body"], changes)
     ]
 
@@ -138,7 +138,7 @@ def _request(
     return Request(EVERY[resource["kind"]].service, method, place, body, purpose or f"read {title(resource)}")
 
 
-# Updates: of what is there, what is wanted and the changes, the calls: method, what is added to the path, body, what it
+# Updates: of what exists, what is desired and the changes, the calls: method, what is added to the path, body, what it
 # changes, and the field of the body that is a fingerprint.
 
 _Call = tuple[str, str, dict[str, Any], str, str]
@@ -187,9 +187,9 @@ def _desired(key: str, field: str, purpose: str) -> _Update:
 
 def _cluster_version(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """One minor version after the other, as GKE has it."""
-    wanted = want["initialClusterVersion"]
-    (major, minor), (__, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(wanted)[:2]
-    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), wanted]:
+    desired = want["initialClusterVersion"]
+    (major, minor), (__, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(desired)[:2]
+    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), desired]:
         purpose = f"upgrade the control plane to {version}"
         yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""
 
@@ -202,7 +202,7 @@ def _pool_version(_have: Found, want: Found, _changes: Sequence[Change]) -> Iter
 
 
 def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:
-    """What a machine is made of goes together: some machine types are only to be had with some accelerators."""
+    """Parts of a machine go together: some machine types are only to be had with some accelerators."""
     changed = {change.field.removeprefix("config.") for change in changes if change.update == "machine"}
     config = want["config"]
     body: dict[str, Any] = {}
@@ -212,7 +212,7 @@ def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_
     if "diskSizeGb" in changed:
         # A number of 64 bits here, and of 32 where the pool is made.
         body["diskSizeGb"] = str(config["diskSizeGb"])
-    yield "PUT", "", body, "make the nodes anew with other machines", ""
+    yield "PUT", "", body, "replace the nodes by other machines", ""
 
 
 def _upgrade_settings(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
@@ -248,7 +248,7 @@ def _locations(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterato
 
 
 def _autoscaling(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    """The autoscaler brings no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
+    """The autoscaler moves no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
     be all that is done, the bounds still differ the next time."""
     bounds = want["autoscaling"]
     least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
@@ -304,4 +304,4 @@ _UPDATES: dict[str, dict[str, _Update]] = {
     "service-account": {"names": _names},
     "iam-member": {},
 }
-"""The updates of each kind, in the order in which they are done: what makes nodes anew comes before what they carry."""
+"""The updates of each kind, in the order in which they are done: what replaces nodes comes before what they carry."""

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What whoever makes a cluster in a project needs there: APIs that are enabled, and rights."""
+"""Rights and enabled APIs that creating and removing a cluster in a project needs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The proxies that can run the control gateway. A further proxy is a file beside traefik.py and a line below."""
+"""Registry of the proxies that can run the control gateway. A new proxy is a file beside traefik.py and a line here."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gate
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.gateway.traefik import TRAEFIK
 
 BACKENDS: Mapping[str, GatewayBackend] = {"Traefik": TRAEFIK}
-"""By `spec.backend` of the InferenceGateway."""
+"""Proxies by `spec.backend` of the InferenceGateway."""
 
 
 def backend_of(gateway: api.InferenceGateway | None) -> GatewayBackend:
     """Return the proxy of an InferenceGateway.
 
-    Services may be there before the gateway is; their routes are then those of Traefik, which is the default.
+    Services may exist before the gateway does; their routes are then those of Traefik, which is the default.
     """
     return BACKENDS[gateway.spec.backend] if gateway else TRAEFIK
 

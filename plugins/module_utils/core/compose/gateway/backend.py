@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""The interface of a proxy that runs the control gateway."""
+"""Interface of a proxy that runs the control gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import 
 
 @dataclass(frozen=True)
 class HelmRelease:
-    """A Helm chart to install on the control cluster; `name` is that of the release, `repository` a URL."""
+    """Helm release on the control cluster. `name` is that of the release, `repository` a URL."""
 
     name: str
     chart: str
@@ -26,7 +26,7 @@ class HelmRelease:
 
 @dataclass(frozen=True)
 class ServicePort:
-    """A port of a Service."""
+    """Port of a Service."""
 
     namespace: str
     name: str
@@ -34,32 +34,32 @@ class ServicePort:
 
 
 def gateway_listener(listener: Mapping[str, Any]) -> Object:
-    """A listener of a Gateway for routes of all namespaces, from one of ours in its wire form."""
-    found = {**listener, "allowedRoutes": {"namespaces": {"from": "All"}}}
+    """Return a listener of a Gateway for routes of all namespaces, from a listener of this API in its wire format."""
+    composed = {**listener, "allowedRoutes": {"namespaces": {"from": "All"}}}
     if listener.get("tls"):
         references = [{"group": "", "kind": "Secret", **each} for each in listener["tls"]["certificateRefs"]]
-        found["tls"] = {"mode": "Terminate", "certificateRefs": references}
-    return found
+        composed["tls"] = {"mode": "Terminate", "certificateRefs": references}
+    return composed
 
 
 class GatewayBackend(Protocol):
-    """A proxy that runs the control gateway. It has to rewrite paths and hosts per backend of a route (extended
-    features of Gateway API) and to originate TLS by BackendTLSPolicy."""
+    """Proxy that runs the control gateway. It has to support rewriting of paths and hosts per backend of a route
+    (extended features of Gateway API) and BackendTLSPolicy."""
 
     @property
     def namespace(self) -> str:
-        """Where the proxy's pods run."""
+        """Namespace of the proxy's pods."""
 
     @property
     def parent(self) -> Mapping[str, str]:
-        """The parentRef by which routes attach to the gateway."""
+        """ParentRef with which routes attach to the gateway."""
 
     @property
     def own_service(self) -> ServicePort:
-        """The Service by which the gateway's listener is reached inside of the cluster."""
+        """Service of the gateway's listener inside the cluster."""
 
     def objects(self, gateway: api.InferenceGateway) -> tuple[Object, ...]:
-        """Return the objects of an InferenceGateway. All are good to apply once `releases` are installed."""
+        """Return the objects of an InferenceGateway. They can be applied once `releases` are installed."""
 
     def releases(self, gateway: api.InferenceGateway) -> tuple[HelmRelease, ...]:
-        """Return what has to be installed for it, in this order."""
+        """Return the Helm releases that it needs, in the order of installation."""

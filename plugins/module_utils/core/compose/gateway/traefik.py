@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Traefik as the control gateway: chart, GatewayClass, Gateway, and MetalLB where no cloud gives addresses."""
+"""Traefik as the control gateway: chart, GatewayClass, Gateway, and MetalLB where no cloud assigns addresses."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _CLASS = "traefik"
 _CONTROLLER = "traefik.io/gateway-controller"
 _WEB = "web"
 _WEB_PORT = 8000
-"""A listener has the port of Traefik's entry point `web`, not that of the Service in front of it."""
+"""Port of Traefik's entry point `web`, which listeners have to name instead of the port of the Service."""
 _SECURE = "websecure"
 _SECURE_PORT = 8443
-"""As `web`, of listeners for HTTPS."""
+"""Port of the entry point for HTTPS listeners."""
 
 STREAM_GRACE_SECONDS = 600
-"""How long a pod that is going lets token streams finish. Traefik's own default is 10 seconds."""
+"""Time that a terminating pod waits for token streams. The default of Traefik is 10 seconds."""
 _STOP_SECONDS = STREAM_GRACE_SECONDS + 30
 
 _METALLB = "metallb"
@@ -46,7 +46,7 @@ _POOL = "modelplane"
 
 @dataclass(frozen=True)
 class Traefik:
-    """Traefik, from version 3.6 (charts from 38) on."""
+    """Traefik 3.6 or newer (charts from 38 on)."""
 
     namespace: str = NAMESPACE
     parent: Mapping[str, str] = field(
@@ -86,11 +86,11 @@ TRAEFIK = Traefik()
 
 
 def traefik_values(listeners: Sequence[GatewayListener] = ()) -> dict[str, Any]:
-    """Return the values of the Traefik chart, with listeners for HTTPS, which are all of one port.
+    """Return the values of the Traefik chart. `listeners` are those for HTTPS, which share one port.
 
-    Two pods on two nodes, of which one at a time may be evicted, and which let streams finish before they go. Traefik's
-    timeouts stay as they are: the one on reading a request (60 seconds) ends with the request's body and never cuts a
-    response, which the traffic tests show with a stream longer than that; on writing a response there is none.
+    Two pods run on two nodes; one at a time may be evicted, and they let streams finish before they terminate. The
+    default timeouts of Traefik stay: the one for reading a request (60 seconds) ends with the request's body and never
+    cuts a response (the traffic tests stream for longer than that); there is none for writing a response.
     """
     ports: dict[str, Any] = {_WEB: _entry_point()}
     if listeners:
@@ -126,13 +126,13 @@ def traefik_values(listeners: Sequence[GatewayListener] = ()) -> dict[str, Any]:
 
 
 def _entry_point() -> dict[str, Any]:
-    # Load balancers need a moment to see that a pod is going.
+    # Load balancers need a moment to drop a terminating pod.
     life = {"requestAcceptGraceTimeout": "10s", "graceTimeOut": f"{STREAM_GRACE_SECONDS}s"}
     return {"transport": {"lifeCycle": life}}
 
 
 def _address_pool(gateway: api.InferenceGateway) -> str:
-    """Return the addresses that MetalLB gives, or "" where a cloud does."""
+    """Return the addresses that MetalLB assigns, or "" where a cloud does."""
     settings = gateway.spec.traefik
     if settings is None or settings.load_balancer != "MetalLB" or settings.metallb is None:
         return ""

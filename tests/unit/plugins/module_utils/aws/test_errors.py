@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code, passing
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 
@@ -32,7 +32,7 @@ def test_no_connection() -> None:
     assert raised.value.code == "EndpointConnectionError"
     assert "https://ec2.us-west-2.amazonaws.com/" in str(raised.value)
     assert "HTTPS_PROXY" in str(raised.value)
-    assert passing(raised.value)
+    assert raised.value.passing
 
 
 def test_what_is_no_fault_of_aws_goes_through() -> None:
@@ -43,8 +43,8 @@ def test_what_is_no_fault_of_aws_goes_through() -> None:
 
 
 def test_busy_is_no_lasting_fault() -> None:
-    assert passing(refused("ThrottlingException", "Rate exceeded"))
-    assert not passing(refused("AccessDeniedException", "no"))
+    assert refused("ThrottlingException", "Rate exceeded").passing
+    assert not refused("AccessDeniedException", "no").passing
 
 
 def test_signed_requests_and_blobs_do_not_show() -> None:
@@ -61,3 +61,38 @@ def test_signed_requests_and_blobs_do_not_show() -> None:
     assert "xxx" not in str(blob)
     assert "AKIAIOSFODNN7EXAMPLE" not in str(refused("InvalidClientTokenId", "The key AKIAIOSFODNN7EXAMPLE is unknown"))
     assert len(refused("Strange", "y" * 5000).message) == 1000
+
+
+MEANINGS = {
+    "absent": (
+        "NoSuchEntity",
+        "ResourceNotFoundException",
+        "InvalidVpcID.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "NatGatewayNotFound",
+        "PolicyNotFound",
+        "FileSystemNotFound",
+    ),
+    "exists": (
+        "EntityAlreadyExists",
+        "FileSystemAlreadyExists",
+        "MountTargetConflict",
+        "InvalidGroup.Duplicate",
+        "InvalidSubnet.Conflict",
+        "RouteAlreadyExists",
+        "InvalidLaunchTemplateName.AlreadyExistsException",
+    ),
+    "busy": ("FileSystemInUse", "IncorrectMountTargetState", "IncorrectState", "ConcurrentModification"),
+    "": ("AccessDenied", "DependencyViolation", "ResourceInUseException"),
+}
+
+
+@pytest.mark.parametrize("meaning", MEANINGS)
+def test_the_meaning_of_codes(meaning: str) -> None:
+    for code in MEANINGS[meaning]:
+        error = refused(code, "Because.")
+        found = {name for name in ("absent", "exists", "busy", "outdated") if getattr(error, name)}
+        assert found == ({meaning} if meaning else set()), code
+        # Who knows more of the call may know better.
+        error.meaning = "outdated"
+        assert (error.outdated, error.absent, error.exists, error.busy, error.passing) == (True, *[False] * 4)

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import from_params
-from ansible_collections.modelplane.fleet.plugins.modules import eks_cluster
+from ansible_collections.modelplane.fleet.plugins.modules import cloud_resources
+from ansible_collections.modelplane.fleet.tests.aws.double import Double
 from ansible_collections.modelplane.fleet.tests.module_run import run_module
 
 KEYS = {"access_key": "AKIAIOSFODNN7EXAMPLE", "secret_key": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
@@ -112,7 +115,7 @@ def test_arguments_that_do_not_go_together(params: dict[str, str], told: str) ->
 
 
 def test_a_module_says_so_and_fails() -> None:
-    result = run_module(eks_cluster, {"name": "west", "region": "us-wets-2", **KEYS})
+    result = run_module(cloud_resources, {"provider": "eks", "resources": [], "region": "us-wets-2", **KEYS})
     assert result["failed"]
     assert "Did you mean us-west-2?" in result["msg"]
 
@@ -121,7 +124,48 @@ def test_without_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] in ("botocore", "boto3")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "botocore", None)
-    result = run_module(eks_cluster, {"name": "west", "region": "us-west-2"})
+    result = run_module(cloud_resources, {"provider": "eks", "resources": [], "region": "us-west-2"})
     assert result["failed"]
     assert "boto3" in result["msg"]
     assert sys.executable in result["msg"]
+
+
+# A role
+
+
+@pytest.fixture
+def role(aws: Double) -> str:
+    statement = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    arn: str = aws.client("iam").create_role(RoleName="fleet", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    return arn
+
+
+@pytest.mark.parametrize("profile", [False, True], ids=["keys", "profile"])
+def test_a_role_is_assumed_and_its_credentials_are_renewed(aws: Double, role: str, profile: bool, nobody: Path) -> None:
+    given = {**aws.credentials, "role_arn": role}
+    if profile:
+        keys = "".join(f"aws_{key}_id = {given.pop(key)}\n" for key in ("access_key",))
+        nobody.write_text(f"[profile prod]\n{keys}aws_secret_access_key = {given.pop('secret_key')}\n")
+        given["profile"] = "prod"
+    account = from_params(given)
+
+    def assumed() -> int:
+        return sum(call["operation"] == "AssumeRole" for call in aws.calls())
+
+    identity = account.client("sts").get_caller_identity()
+    assert identity["Arn"].endswith(":assumed-role/fleet/modelplane-fleet")
+    assert (account.client("ec2").describe_addresses()["Addresses"], assumed()) == ([], 1)
+    # Clients that exist get new credentials, too.
+    account._session.get_credentials()._expiry_time = datetime.now(UTC)
+    assert (account.client("ec2").describe_addresses()["Addresses"], assumed()) == ([], 2)
+
+
+def test_a_role_that_cannot_be_assumed(aws: Double, role: str) -> None:
+    message = "User: arn:aws:iam::123456789012:user/ci is not authorized to perform: sts:AssumeRole"
+    aws.refuse(operation="AssumeRole", code="AccessDenied", message=message, status=403)
+    report = fault(**aws.credentials, role_arn=role)
+    assert report.startswith(f"the role {role} cannot be assumed: AccessDenied: {message}")
+    assert "Its trust policy has to name the principal" in report
+    aws.refuse(operation="AssumeRole", code="Throttling", message="Rate exceeded", status=400, times=99)
+    assert "Its trust policy" not in fault(**aws.credentials, role_arn=role)

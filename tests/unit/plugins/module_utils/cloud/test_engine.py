@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import reconciler
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.engine import Engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
@@ -37,9 +38,13 @@ class RefusedError(CloudError):
 
     cloud = "The cloud"
 
+    def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
+        super().__init__(what, message, code=code, hint=hint, passing=passing)
+        self.too_early = "its account to be known" if code == "TooEarly" else ""
+
     @property
     def absent(self) -> bool:
-        return self.code == "NotFound"
+        return self.code in ("NotFound", "TooEarly")
 
     @property
     def exists(self) -> bool:
@@ -56,20 +61,30 @@ class RefusedError(CloudError):
 
 class Memory:
     """A provider whose objects are in `there`, by their names. `refuse`: codes with which the next calls of that title
-    are refused. `before`: called before a call of that title."""
+    are refused. `before`: called before a call of that title. `later`: fields that a call that creates does not take.
+    A group takes its members along when it is deleted, and an update gives it a new version."""
 
     owners = Owners("cluster", "manager", "fleet", "us", "tags", "fleet_name")
     error: type[CloudError] = RefusedError
     kinds: Mapping[str, Kind] = {
-        "net": Kind(title="network", owner="Tags", fields=(Field("Range", remediation="Set it back to {before}"),)),
+        "net": Kind(
+            title="network", id="Id", owner="Tags", fields=(Field("Range", remediation="Set it back to {before}"),)
+        ),
         "group": Kind(
             title="group",
             owner="Tags",
             status="Status",
             phases=PHASES,
-            fields=(Field("Net", update="net"), Field("Size", update="size"), Field("Labels", update="labels")),
+            uses=("net",),
+            computed=("Version",),
+            fields=(
+                Field("Net", update="net"),
+                Field("Size", update="size", effect="its nodes restart"),
+                Field("Labels", update="labels"),
+            ),
         ),
         "rule": Kind(title="rule", owner="Tags", fields=(Field("Port", update=REPLACE),)),
+        "member": Kind(title="member", part_of="group", fields=(Field("Version", update="version"),)),
     }
 
     def __init__(self) -> None:
@@ -78,6 +93,7 @@ class Memory:
         self.refuse: dict[str, list[str]] = {}
         self.before: dict[str, Callable[[], Any]] = {}
         self.unseen: Counter[str] = Counter()
+        self.later: tuple[str, ...] = ()
         self.lock = threading.Lock()
 
     def title(self, resource: Resource) -> str:
@@ -101,16 +117,28 @@ class Memory:
         if actual.get("Region") and len(list(listed)) > 0:
             yield f"{self.title(resource)} is elsewhere"
 
+    def warnings(self, resource: Resource, actual: Actual) -> Iterator[str]:
+        if actual.get("Old"):
+            yield f"{self.title(resource)} is old"
+
     def creation(self, resource: Resource) -> Action:
         def create() -> None:
             assert not has_unknown(resource["body"])
-            self.there[resource["name"]] = {**resource["body"], "Id": f"id-{resource['name']}"}
+            body = {key: value for key, value in resource["body"].items() if key not in self.later}
+            self.there[resource["name"]] = {**body, "Id": f"id-{resource['name']}", "Kind": resource["kind"]}
+            if resource["kind"] == "group":
+                self.there[resource["name"]]["Version"] = "1"
+            elif resource["kind"] == "member":
+                self.there[resource["name"]]["Group"] = resource["parent"]
 
         return self._action(f"create {resource['name']}", create)
 
     def updates(self, resource: Resource, _actual: Actual, changes: Sequence[Change]) -> list[Action]:
         def update(change: Change) -> None:
-            self.there[resource["name"]][change.field] = change.after
+            found = self.there[resource["name"]]
+            found[change.field] = change.after
+            if resource["kind"] == "group":
+                found["Version"] = str(int(found["Version"]) + 1)
 
         return [
             self._action(f"set {each.field} of {resource['name']} from {each.before}", lambda each=each: update(each))
@@ -118,7 +146,12 @@ class Memory:
         ]
 
     def deletion(self, resource: Resource, _actual: Actual) -> list[Action]:
-        return [self._action(f"delete {resource['name']}", lambda: self.there.pop(resource["name"]))]
+        def delete() -> None:
+            del self.there[resource["name"]]
+            for name in [name for name, found in self.there.items() if found.get("Group") == resource["name"]]:
+                del self.there[name]
+
+        return [self._action(f"delete {resource['name']}", delete)]
 
     def creation_under_way(self, _resource: Resource) -> Operation | None:
         return None
@@ -127,8 +160,8 @@ class Memory:
         if resource["kind"] != "net":
             return
         for name, found in self.there.items():
-            kind = "group" if "Size" in found else "net"
-            yield entry(name, kind, {"Tags": found["Tags"]}, ["net"] if kind == "group" else []), found
+            if "Tags" in found:
+                yield entry(name, found.get("Kind", "net"), {"Tags": found["Tags"]}), found
 
     def _action(self, title: str, change: Callable[[], Any]) -> Action:
         def send() -> Operation | None:
@@ -157,14 +190,31 @@ def group(name: str = "group", **body: Any) -> Resource:
     return entry(name, "group", {"Net": {"ref": "net", "field": "Id"}, "Size": 2, **body})
 
 
-def engine(cloud: Memory, *listed: Resource, check: bool = False, until_done: bool = True) -> tuple[Engine, Changes]:
+def member(name: str = "member", of: str = "group", **body: Any) -> Resource:
+    found = entry(name, "member", {"Version": {"ref": of, "field": "Version"}, **body})
+    del found["body"]["Tags"]
+    return {**found, "parent": of}
+
+
+def engine(
+    cloud: Memory, *listed: Resource, check: bool = False, until_done: bool = True, kinds: Sequence[str] = ()
+) -> tuple[Engine, Changes]:
     changes = Changes(check)
     wait = Wait(5.0, 0.0, lambda _line: None, RefusedError)
-    return Engine(cloud, listed, changes, wait, until_done=until_done), changes
+    return Engine(cloud, listed, changes, wait, until_done=until_done, kinds=kinds), changes
 
 
-def present(cloud: Memory, *listed: Resource, purge: bool = False) -> dict[str, Any]:
-    return engine(cloud, *listed)[0].present(purge=purge)
+def present(cloud: Memory, *listed: Resource, purge: bool = False, **more: Any) -> dict[str, Any]:
+    return engine(cloud, *listed, **more)[0].present(purge=purge)
+
+
+def result(
+    cloud: Memory, *listed: Resource, absent: bool = False, purge: bool = False, **more: Any
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return the diff, the actions and the warnings of a run."""
+    run, changes = engine(cloud, *listed, **more)
+    (run.absent if absent else run.present)(purge=purge)
+    return changes.result()["diff"], changes.actions, changes.warnings
 
 
 @pytest.fixture
@@ -323,3 +373,133 @@ def test_without_waiting_the_next_run_goes_on(cloud: Memory) -> None:
 def test_lists_that_cannot_be(cloud: Memory, listed: list[Resource], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         engine(cloud, *listed)
+
+
+# Kinds and parts
+
+
+def test_kinds_that_are_not_named_are_read_only(cloud: Memory) -> None:
+    first = [net(), group()]
+    assert present(cloud, *first, kinds=["net"])["group"] == {}
+    assert cloud.calls == ["create net"]
+    present(cloud, *first)
+    cloud.there["group"].update(Size=9, Status="ACTIVE")
+    cloud.there["net"]["Range"] = "10.9.0.0/16"
+    # What would be refused in the others is no matter of this run.
+    assert result(cloud, *first, kinds=["group"], check=True)[0]["after"] == {"group": {"Size": 2}}
+    cloud.there["extra"] = {**cloud.there["net"], "Id": "id-extra"}
+    cloud.calls.clear()
+    present(cloud, *first, kinds=["group"], purge=True)
+    assert cloud.calls == ["set Size of group from 9"]
+    assert engine(cloud, *first, kinds=["group"])[0].absent() == ["group"]
+    assert set(cloud.there) == {"net", "extra"}
+    with pytest.raises(RefusedError, match=r"there is no kind gruop\. Did you mean group\?"):
+        engine(cloud, net(), kinds=["gruop"])
+
+
+def test_parts_are_created_again_with_their_parent_and_deleted_with_it(cloud: Memory) -> None:
+    listed = [net(), group("a", Status="ACTIVE"), group("b"), member("of-a", "a"), member("of-b", "b")]
+    present(cloud, *listed)
+    cloud.there["a"]["Status"] = "FAILED"
+    cloud.calls.clear()
+    diff, actions, _ = result(cloud, *listed, check=True)
+    assert (list(diff["after"]), actions) == (["a", "of-a"], ["create group a", "create member of-a"])
+    assert result(cloud, *listed)[1] == actions
+    assert cloud.calls == ["delete a", "create a", "create of-a"]
+    cloud.calls.clear()
+    checked = result(cloud, *listed, absent=True, check=True)
+    assert cloud.calls == []
+    run, changes = engine(cloud, *listed)
+    assert sorted(run.absent()) == ["a", "b", "net"]
+    assert sorted(changes.actions) == sorted(checked[1]) == ["delete group a", "delete group b", "delete network net"]
+    assert (sorted(cloud.calls[:2]), cloud.calls[2:], cloud.there) == (["delete a", "delete b"], ["delete net"], {})
+
+
+# Preview
+
+
+def test_check_mode_foresees_what_updates_of_others_change(cloud: Memory) -> None:
+    listed = [net(), group(), member()]
+    present(cloud, *listed)
+    changed = [net(), group(Size=3), member()]
+    diff, actions, _ = result(cloud, *changed, check=True)
+    # Which version an update gives is not known before.
+    assert diff["after"] == {"group": {"Size": 3}, "member": {"Version": UNKNOWN}}
+    assert actions == ["update group group: Size; its nodes restart", "update member member: Version"]
+    diff, again, _ = result(cloud, *changed)
+    assert diff["after"] == {"group": {"Size": 3}, "member": {"Version": "2"}}
+    assert again == actions
+    assert result(cloud, *changed) == result(cloud, *changed, check=True) == ({"before": {}, "after": {}}, [], [])
+
+
+def test_a_creation_is_completed_by_updates(cloud: Memory) -> None:
+    cloud.later = ("Labels",)
+    listed = [net(), group(Labels={"a": "1"})]
+    diff, actions, _ = result(cloud, *listed)
+    assert cloud.calls == ["create net", "create group", "set Labels of group from None"]
+    assert actions == ["create network net", "create group group"]
+    assert diff["after"]["group"]["Labels"] == {"a": "1"}
+    # One that another run has created so far is completed, too.
+    del cloud.there["group"]["Labels"]
+    cloud.calls.clear()
+    assert result(cloud, *listed)[1] == ["update group group: Labels"]
+    assert cloud.calls == ["set Labels of group from None"]
+
+
+def test_warnings_are_of_the_state_and_of_the_provider(made: Memory) -> None:
+    made.there["net"]["Old"] = True
+    for check in (True, False):
+        assert result(made, net(), group(), check=check)[2] == ["network net is old"]
+
+
+# Unlisted objects
+
+
+def test_absent_deletes_what_is_not_listed_too(made: Memory) -> None:
+    made.there["other"] = {**made.there["group"], "Id": "id-other"}
+    made.there["theirs"] = {**made.there["other"], "Tags": {**OWNER, "fleet": "blue"}}
+    listed = [net(), group()]
+    checked = result(made, *listed, absent=True, purge=True, check=True)
+    run, changes = engine(made, *listed)
+    assert run.absent(purge=True) == ["net", "group"]
+    assert changes.result()["diff"] == checked[0]
+    assert sorted(changes.actions) == ["delete group group", "delete group other", "delete network net"]
+    # A group uses a network, listed or not.
+    assert (sorted(made.calls[:2]), made.calls[2]) == (["delete group", "delete other"], "delete net")
+    assert list(made.there) == ["theirs"]
+
+
+def test_unlisted_ones_stay_while_one_that_uses_them_cannot_be_deleted(made: Memory) -> None:
+    other = entry("main", "net", {"Range": "10.1.0.0/16"})
+    made.there["main"] = {**other["body"], "Id": "id-main"}
+    made.refuse["delete group"] = ["Denied"]
+    with pytest.raises(RefusedError, match="unlisted net was not begun, as it needs unlisted group"):
+        present(made, other, purge=True)
+    assert set(made.there) == {"main", "group", "net"}
+
+
+def test_an_object_that_was_renamed_is_not_unlisted(made: Memory) -> None:
+    """It is found by something else than its name, and known by its id."""
+    made.there["renamed"] = made.there["net"]
+    assert result(made, net(), group(), purge=True) == ({"before": {}, "after": {}}, [], [])
+
+
+# Calls that are too early
+
+
+@pytest.mark.parametrize("title", ["create group", "set Size of group from 2"])
+def test_calls_that_are_too_early_are_sent_again_and_end_with_the_error_of_the_cloud(
+    made: Memory, title: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if title.startswith("create"):
+        del made.there["group"]
+    listed = [net(), group(Size=3)]
+
+    monkeypatch.setattr(reconciler, "_NEW_SECONDS", 0.0)
+    made.refuse[title] = ["TooEarly"] * 1_000_000
+    with pytest.raises(RefusedError, match=f"{title}: TooEarly: refused"):
+        present(made, *listed)
+    monkeypatch.undo()
+    made.refuse[title] = ["TooEarly"] * 3
+    present(made, *listed)
+    assert made.calls[0] == title

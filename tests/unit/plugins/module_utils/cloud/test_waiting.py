@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable, Iterator
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.aws import waiting as aws_waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import waiting
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
@@ -77,4 +76,4 @@ def test_other_errors_end_it() -> None:
 def test_of_aws() -> None:
     busy = AwsError("look", "Rate exceeded", code="ThrottlingException")
     with pytest.raises(AwsError, match=r"Rate exceeded.*AWS goes on"):
-        aws_waiting.wait_for(looks(busy), timeout=0, delay=0, what="west")
+        waiting.wait_for(looks(busy), timeout=0, delay=0, what="west", error=AwsError)

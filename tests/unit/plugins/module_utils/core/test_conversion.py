@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import (
     Canonical,
-    FormError,
+    ConversionError,
     canonical,
     written_path,
 )
@@ -37,7 +37,7 @@ def engines(result: Canonical) -> Any:
 
 
 def problems_of(document: Any) -> dict[str, str]:
-    with pytest.raises(FormError) as caught:
+    with pytest.raises(ConversionError) as caught:
         canonical(document)
     return {problem.path: problem.message for problem in caught.value.problems}
 
@@ -315,23 +315,29 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "T-7 engines beside workers": (
         changed(engines=[]),
-        {"spec.workers": "cannot stand beside spec.engines", "spec.nodeSelector": "cannot stand beside spec.engines"},
+        {
+            "spec.workers": "cannot be combined with spec.engines",
+            "spec.nodeSelector": "cannot be combined with spec.engines",
+        },
     ),
     "T-7 template beside workers": (
         changed(template={}),
-        {"spec.workers": "cannot stand beside spec.template", "spec.nodeSelector": "cannot stand beside spec.template"},
+        {
+            "spec.workers": "cannot be combined with spec.template",
+            "spec.nodeSelector": "cannot be combined with spec.template",
+        },
     ),
     "T-7 template beside engines": (
         deployment("{template: {spec: {}}, engines: [], clusterSelector: {}}"),
-        {"spec.engines": "beside spec.template", "spec.clusterSelector": "beside spec.template"},
+        {"spec.engines": "combined with spec.template", "spec.clusterSelector": "combined with spec.template"},
     ),
     "T-7 decode beside workers": (
         changed(decode={"workers": WORKERS}, prefill={"workers": WORKERS, "nodeSelector": {}}),
-        {"spec.workers": "beside spec.decode", "spec.nodeSelector": "beside spec.decode"},
+        {"spec.workers": "combined with spec.decode", "spec.nodeSelector": "combined with spec.decode"},
     ),
     "T-7 decode without prefill": (
         {**deployment("{}"), "spec": {"decode": {"workers": WORKERS}}},
-        {"spec.decode": "decode needs prefill"},
+        {"spec.decode": "requires spec.prefill"},
     ),
     "T-8": (
         changed(prefill={}),
@@ -365,7 +371,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "template missing": (changed(workers__template=...), {"spec.workers.template": "template is missing"}),
     "template in two ways": (
         changed(workers__template={"spec": {"containers": [{"name": "engine"}]}, "containers": []}),
-        {"spec.workers.template.containers": "stands beside"},
+        {"spec.workers.template.containers": "cannot be combined with"},
     ),
     "engine beside template": (changed(engine={"image": "i"}), {"spec.engine": "both are given"}),
     "resources in two ways": (
@@ -396,7 +402,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {
             "spec.poolSelector": "earlier design",
             "spec.parallelism": "earlier design",
-            "spec.engine": "says nothing without spec.workers",
+            "spec.engine": "has no effect without spec.workers",
         },
     ),
     "earliest words in a block": (
@@ -409,7 +415,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
             "spec.prefill.nodeSelector": "needs nodeSelector",
         },
     ),
-    "prefill alone": (deployment("prefill: {}"), {"spec.prefill": "says nothing without spec.workers"}),
+    "prefill alone": (deployment("prefill: {}"), {"spec.prefill": "has no effect without spec.workers"}),
     "model source": (changed(model={"name": "x"}), {"spec.model": "earlier design"}),
     "everything at once": (
         changed(

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import Canonical, FormError, canonical
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import (
+    Canonical,
+    ConversionError,
+    canonical,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,7 +90,7 @@ def test_any_document_is_converted_or_refused_and_conversion_is_idempotent(docum
     before = repr(document)
     try:
         result = canonical(document)
-    except FormError as error:
+    except ConversionError as error:
         problems = error.problems
     else:
         assert repr(document) == before
@@ -104,5 +108,5 @@ def test_any_value_is_converted_or_refused(spec: Any, document: Any) -> None:
     for value in (document, {"kind": "ModelDeployment", "spec": spec}, {"kind": "InferenceClass", "spec": spec}):
         try:
             assert isinstance(canonical(value), Canonical)
-        except FormError:
+        except ConversionError:
             continue

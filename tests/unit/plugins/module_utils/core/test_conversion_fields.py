@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import FormError, canonical, written_path
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.conversion import (
+    ConversionError,
+    canonical,
+    written_path,
+)
 
 
 def problems_of(document: Any) -> dict[str, str]:
-    with pytest.raises(FormError) as caught:
+    with pytest.raises(ConversionError) as caught:
         canonical(document)
     return {problem.path: problem.message for problem in caught.value.problems}
 
@@ -86,7 +90,7 @@ REFUSED_FIELDS: dict[str, tuple[str, str, dict[str, str]]] = {
     "flat class": (
         "InferenceClass",
         "{attributes: {a: b}, capacity: {c: d}}",
-        {"spec.attributes": "in flat form", "spec.capacity": "in flat form"},
+        {"spec.attributes": "describes a whole node", "spec.capacity": "describes a whole node"},
     ),
     "resources and devices": (
         "InferenceClass",

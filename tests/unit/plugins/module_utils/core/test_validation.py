@@ -98,7 +98,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             f"{POOL}.className",
             8,
             "InferenceClass that does not exist",
-            "There is no InferenceClass here",
+            "No InferenceClass exists",
             id="no class at all",
         ),
         pytest.param(
@@ -116,7 +116,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             f"{POOL}.className",
             8,
             "InferenceClass that does not exist",
-            "There is l4. Classes of EKS come with the collection, in playbooks/files/classes/eks",
+            "Existing: l4. Classes of EKS come with the collection, in playbooks/files/classes/eks",
             id="class of the collection, beside others",
         ),
         pytest.param(
@@ -175,7 +175,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "spec.template.spec.modelCacheRef.name",
             10,
             "does not exist in namespace team",
-            "There is no ModelCache here",
+            "No ModelCache exists",
             id="cache elsewhere",
         ),
         pytest.param(
@@ -209,7 +209,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "warning",
             'spec.template.spec.clusterSelector.matchLabels["modelplane.ai/region"]',
             9,
-            "value 'west' wins",
+            "value 'west' takes precedence",
             "",
             id="selectors disagree",
         ),
@@ -319,7 +319,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             f"{CONTAINER}.args",
             20,
             "listen on port 9000",
-            "write --port=8000",
+            "set --port=8000",
             id="port of a Unified engine",
         ),
         pytest.param(
@@ -328,7 +328,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             f"{CONTAINER}.command",
             20,
             "listen on port 9000",
-            "write --port=8000",
+            "set --port=8000",
             id="port in a script",
         ),
         pytest.param(
@@ -337,7 +337,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             f"{CONTAINER}.args",
             22,
             "listen on port 8001",
-            "write --port=8000",
+            "set --port=8000",
             id="port of a Prefill engine",
         ),
         pytest.param(
@@ -345,7 +345,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "error",
             CONTAINER.replace("engines[0]", "engines[1]") + ".args",
             32,
-            "cannot listen on port 8000: the sidecar",
+            "cannot listen on port 8000: its sidecar",
             "--port=8001",
             id="port of a Decode engine",
         ),
@@ -354,7 +354,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "error",
             f"{CONTAINER}.env[2].name",
             20,
-            "is given twice: also in env[0]",
+            "is a duplicate of env[0]",
             "Keep one",
             id="variable twice",
         ),
@@ -381,7 +381,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "error",
             f"{CONTAINER}.resources.limits.memory",
             20,
-            "no amount that Kubernetes takes",
+            "is not a valid quantity",
             "",
             id="absurd amount",
         ),
@@ -439,7 +439,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "warning",
             "spec.rewritePath",
             4,
-            "two slashes",
+            "consecutive slashes",
             "one slash",
             id="two slashes",
         ),
@@ -457,7 +457,7 @@ KEY = "credential: {apiKey: {secretRef: {name: key}}}"
             "warning",
             "spec.endpoints[1].selector.matchLabels",
             7,
-            "endpoints[0] matches all of them",
+            "endpoints[0] comes first and matches all of them",
             "Put it before endpoints[0]",
             id="wide before narrow",
         ),
@@ -623,7 +623,7 @@ def test_namespaces_that_would_be_one_on_workload_clusters_are_told_with_both_na
         ("metadata.namespace", "ModelCache"),
     ]
     for problem in loaded.errors:
-        assert f"namespaces {min(one, other)}, {max(one, other)} would be one" in problem.message
+        assert f"namespaces {min(one, other)}, {max(one, other)} would share one namespace" in problem.message
         assert workload_namespace(one) in problem.message
     # Their names are no trouble where nothing is composed into them.
     service = SERVICE.replace("namespace: team", f"namespace: {other}")
@@ -677,32 +677,32 @@ SELECTED = "spec.template.spec.engines[0].members[0].nodeSelector"
         (
             claiming(gpus(1), f"image: x, {SERVE}[--tensor-parallel-size=4]"),
             f"{CONTAINER}.args",
-            "takes 4 GPUs, and the pod that claims GPUs has 1 (engine main)",
-            "Write --tensor-parallel-size=1 or count: 4 in its devices",
+            "uses 4 GPUs, but the pod that claims GPUs has 1 (engine main)",
+            "Set --tensor-parallel-size=1 or count: 4 in its devices",
         ),
         (
             claiming(gpus(8), f"image: x, {SERVE}[-tp, '4', -pp, '4']"),
             f"{CONTAINER}.args",
-            "takes 16 GPUs, and the pod that claims GPUs has 8",
-            "Write --tensor-parallel-size=2 or count: 16",
+            "uses 16 GPUs, but the pod that claims GPUs has 8",
+            "Set --tensor-parallel-size=2 or count: 16",
         ),
         (
             pods(gpus(8), "image: x, command: [sglang, serve, --tp, '8']", 1),
             f"{CONTAINER}.command",
-            "takes 8 GPUs, and the 2 pods that claim GPUs have 16",
-            "Write --tensor-parallel-size=16 or count: 4",
+            "uses 8 GPUs, but the 2 pods that claim GPUs have 16",
+            "Set --tensor-parallel-size=16 or count: 4",
         ),
         (
             claiming(gpus(4) + cards(8), f"image: x, {SERVE}[-tp=4]"),
             SELECTED,
             "claims 4 of 8 GPUs of a node and 8 of 16 network cards",
-            "Ask for each GPU and its cards by requests of their own",
+            "Request each GPU and its cards separately",
         ),
         (
             claiming(gpus(1) + cards(1), "image: x"),
             SELECTED,
             "claims 1 of 8 GPUs of a node and 1 of 16 network cards",
-            "Write constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]",
+            "Add constraints: [{requests: [gpu, nic], matchAttribute: resource.kubernetes.io/pcieRoot}]",
         ),
         (
             pods(gpus(8) + cards(16), "image: 'docker.io/vllm/vllm-openai:v0.23.0'", 1),
@@ -795,12 +795,12 @@ def pools(*written: str) -> str:
 def test_a_fabric_does_not_leave_its_zone() -> None:
     problem = only(fleet(cluster=pools(POOLS)).problems)
     assert (problem.severity, problem.path, problem.line) == ("warning", f"{POOL}.zones", 9)
-    assert "no fabric (InfiniBand) reaches from one zone into another" in problem.message
+    assert "a fabric (InfiniBand) cannot span zones" in problem.message
     assert "zones: [us-west1-a]" in problem.hint
     one = change(POOLS, "[us-west1-a, us-west1-b]", "[us-west1-a]")
     problem = only(fleet(cluster=pools(one, SECOND)).problems)
     assert (problem.severity, problem.path) == ("warning", "spec.nodePools[1].fabric")
-    assert "is the fabric of pool gpu as well, which is in us-west1-a" in problem.message
+    assert "is also the fabric of pool gpu, which is in us-west1-a" in problem.message
     assert not fleet(cluster=pools(one, change(SECOND, "name: rail", "name: other"))).problems
     assert not fleet(cluster=pools(one, change(SECOND, "[us-west1-b]", "[us-west1-a]"))).problems
     assert not fleet(cluster=pools(change(POOLS, "    fabric: {type: InfiniBand, name: rail}\n", ""))).problems

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils._kubernetes import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Wait
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request as Call
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import client as google_client
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, from_answer, told
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.http.google_tokens import LoginError, Token
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import gke
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError, explained, from_answer
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError, Token
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant
 from ansible_collections.modelplane.fleet.tests.kube.certificates import Authority
 from ansible_collections.modelplane.fleet.tests.sick import MODES
@@ -316,8 +316,8 @@ def test_what_keeps_a_cluster_busy() -> None:
     assert error(400, message="x", status="FAILED_PRECONDITION").blocker == "another change"
 
 
-def test_advice_is_given_once() -> None:
-    said, hint = told([("GCE_STOCKOUT", "in a."), ("GCE_STOCKOUT", "in b"), ("", "")])
+def test_a_hint_is_given_once() -> None:
+    said, hint = explained([("GCE_STOCKOUT", "in a."), ("GCE_STOCKOUT", "in b"), ("", "")])
     assert said == "GCE_STOCKOUT: in a; GCE_STOCKOUT: in b"
     assert hint.count("take another machine type") == 1
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from pathlib import Path
@@ -17,12 +18,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors
     AlreadyExists,
     ApiError,
     Conflict,
+    ConnectionInvalid,
     Forbidden,
     Gone,
     Invalid,
     NotFound,
     NotServed,
-    ServerFault,
+    ServerError,
     Throttled,
     Unauthorized,
     Unreachable,
@@ -38,6 +40,7 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.kubern
     event,
     status,
 )
+from urllib3.exceptions import DependencyWarning
 
 pytestmark = pytest.mark.integration
 
@@ -253,7 +256,7 @@ def test_the_server_says_how_long_to_wait(server: Server, client: Client) -> Non
 
 def test_a_fault_that_stays_is_told(server: Server, client: Client) -> None:
     server.always = lambda _request: Reply(503, status(503, "ServiceUnavailable", "etcd is away"))
-    with pytest.raises(ServerFault, match="etcd is away"):
+    with pytest.raises(ServerError, match="etcd is away"):
         get(client)
     assert 2 <= len(server.asked) <= 4
 
@@ -404,6 +407,17 @@ def test_a_proxy_that_refuses_is_named_without_its_password(server: Server) -> N
     assert f"the proxy {proxy.url} does not connect to https://kube.test" in str(caught.value)
     assert "planted" not in repr(caught.value)
     proxy.stop()
+
+
+def test_a_socks_proxy_without_its_package(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "urllib3.contrib.socks", raising=False)
+    monkeypatch.setitem(sys.modules, "socks", None)
+    with (
+        connect(Connection("west", server=server.url, proxy="socks5h://127.0.0.1:1")) as client,
+        pytest.warns(DependencyWarning),
+        pytest.raises(ConnectionInvalid, match=r"needs the Python package PySocks\. pip install PySocks"),
+    ):
+        client.version()
 
 
 @pytest.mark.parametrize("rule", ["kube.test", ".test", "*.test", "other, kube.test:443", "*"])

@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.http import google_tokens
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes import eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import login as eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens as google_tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     connect,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, ConnectionInvalid
@@ -107,7 +107,7 @@ def cloud(tmp_path: Path) -> Iterator[Server]:
 
 
 def eks_connection(server: Server, authority: Authority, **more: Any) -> Connection:
-    return Connection("west", eks=Eks("prod", "eu-west-1", **more), server=server.url, ca_file=str(authority.path))
+    return Connection("west", login=Eks("prod", "eu-west-1", **more), server=server.url, ca_file=str(authority.path))
 
 
 # EKS
@@ -147,7 +147,7 @@ def test_where_a_cluster_of_eks_is(server: Server, authority: Authority, cloud: 
     found = {"endpoint": server.url, "certificateAuthority": {"data": base64.b64encode(authority.certificate).decode()}}
     cloud.script = [Reply(200, {"cluster": found})]
     server.always = as_eks("prod")
-    with connect(Connection("west", eks=Eks("prod", "eu-west-1", endpoint=cloud.url))) as client:
+    with connect(Connection("west", login=Eks("prod", "eu-west-1", endpoint=cloud.url))) as client:
         assert client.version() == (1, 36)
         assert client.version() == (1, 36)
         assert client.server == server.url
@@ -169,7 +169,7 @@ def test_where_a_cluster_of_eks_is(server: Server, authority: Authority, cloud: 
 def test_clusters_of_eks_that_are_not_to_be_had(cloud: Server, reply: Reply, told: str) -> None:
     cloud.script = [reply]
     with (
-        connect(Connection("west", eks=Eks("prod", "eu-west-1", endpoint=cloud.url))) as client,
+        connect(Connection("west", login=Eks("prod", "eu-west-1", endpoint=cloud.url))) as client,
         pytest.raises(ConnectionInvalid) as caught,
     ):
         client.version()
@@ -192,7 +192,7 @@ def test_accounts_that_are_not_to_be_had(
     for name in env:
         monkeypatch.delenv(name)
     with (
-        connect(Connection("west", eks=given, server="https://127.0.0.1:1", ca_text="x")) as client,
+        connect(Connection("west", login=given, server="https://127.0.0.1:1", ca_text="x")) as client,
         pytest.raises(ConnectionInvalid, match=told),
     ):
         client.version()
@@ -328,7 +328,7 @@ def test_a_token_of_google_serves_all_clusters_until_it_is_refused(
 ) -> None:
     google(cloud)
     server.always = as_gke("planted-1")
-    connection = Connection("w", gke=Gke("p", "l", "c", key_file), server=server.url, ca_file=str(authority.path))
+    connection = Connection("w", login=Gke("p", "l", "c", key_file), server=server.url, ca_file=str(authority.path))
     with connect(connection) as one, connect(connection) as two:
         assert one.version() == two.version() == (1, 36)
         assert cloud.asked == ["POST /token"]
@@ -364,7 +364,7 @@ def test_where_a_cluster_of_gke_is(server: Server, authority: Authority, cloud: 
     address = server.url.removeprefix("https://")
     google(cloud, Reply(200, {"endpoint": address, "masterAuth": {"clusterCaCertificate": ca}}))
     server.always = as_gke("planted-1")
-    with connect(Connection("west", gke=Gke("p", "europe-west4", "c", key_file, cloud.url))) as client:
+    with connect(Connection("west", login=Gke("p", "europe-west4", "c", key_file, cloud.url))) as client:
         assert client.version() == (1, 36)
     assert cloud.asked == ["POST /token", "GET /v1/projects/p/locations/europe-west4/clusters/c"]
     assert cloud.seen[-1].headers["authorization"] == "Bearer planted-1"
@@ -381,7 +381,7 @@ def test_certificates_of_google_can_be_those_of_a_proxy(
         ("", "CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
     ):
         with (
-            connect(Connection("west", gke=Gke("p", "l", "c", str(key), server.url, ca_file), retries=0)) as client,
+            connect(Connection("west", login=Gke("p", "l", "c", str(key), server.url, ca_file), retries=0)) as client,
             pytest.raises(ConnectionInvalid, match=told),
         ):
             client.version()
@@ -393,14 +393,14 @@ def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_giv
     monkeypatch.delenv("GOOGLE_CLOUD_PROJECT", raising=False)
     google(cloud)
     with (
-        connect(Connection("west", gke=Gke("", "l", "c", key_file, cloud.url))) as client,
+        connect(Connection("west", login=Gke("", "l", "c", key_file, cloud.url))) as client,
         pytest.raises(ConnectionInvalid, match="projects/p/locations/l/clusters/c"),
     ):
         client.version()
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps({**json.loads(Path(key_file).read_text()), "project_id": ""}))
     with (
-        connect(Connection("west", gke=Gke("", "l", "c", str(bare), cloud.url))) as client,
+        connect(Connection("west", login=Gke("", "l", "c", str(bare), cloud.url))) as client,
         pytest.raises(ConnectionInvalid, match="GKE: c: no project is given, and the credentials name none"),
     ):
         client.version()
@@ -418,7 +418,7 @@ def test_a_cluster_of_gke_is_in_the_project_of_the_credentials_unless_one_is_giv
 def test_clusters_of_gke_that_are_not_to_be_had(cloud: Server, key_file: str, reply: Reply | None, told: str) -> None:
     google(cloud, reply)
     with (
-        connect(Connection("west", gke=Gke("p", "l", "c", key_file, cloud.url))) as client,
+        connect(Connection("west", login=Gke("p", "l", "c", key_file, cloud.url))) as client,
         pytest.raises(ConnectionInvalid) as caught,
     ):
         client.version()
@@ -439,12 +439,12 @@ def test_key_files_that_are_none(tmp_path: Path, content: str | None, told: str)
     path = tmp_path / "some.json"
     if content is not None:
         path.write_text(content)
-    connection = Connection("west", gke=Gke("p", "l", "c", str(path)), server="https://127.0.0.1:1")
+    connection = Connection("west", login=Gke("p", "l", "c", str(path)), server="https://127.0.0.1:1")
     with connect(connection) as client, pytest.raises(ConnectionInvalid, match=told):
         client.version()
 
 
 def test_no_credentials_of_google() -> None:
-    connection = Connection("west", gke=Gke("p", "l", "c"), server="https://127.0.0.1:1")
+    connection = Connection("west", login=Gke("p", "l", "c"), server="https://127.0.0.1:1")
     with connect(connection) as client, pytest.raises(ConnectionInvalid, match="gcloud auth application-default login"):
         client.version()

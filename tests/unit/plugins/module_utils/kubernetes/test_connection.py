@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
-    Eks,
-    Gke,
     SecretRef,
     connect,
 )
@@ -53,7 +53,12 @@ def encoded(text: str | bytes) -> str:
 
 def config(server: Server, authority: Authority, user: dict[str, Any] | None = None, **cluster: Any) -> dict[str, Any]:
     """A kubeconfig with the context `main`."""
-    told = {"server": server.url, "certificate-authority-data": encoded(authority.certificate), **cluster}
+    return config_for(server.url, authority.certificate, user, **cluster)
+
+
+def config_for(url: str, ca: str | bytes, user: dict[str, Any] | None = None, **cluster: Any) -> dict[str, Any]:
+    """A kubeconfig with the context `main`, of a server by its URL and CA."""
+    told = {"server": url, "certificate-authority-data": encoded(ca), **cluster}
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -222,45 +227,61 @@ def test_acting_as_somebody_else(server: Server, authority: Authority) -> None:
 # What is wrong with a connection
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda made: made.pop("current-context"), "has no current-context"),
-        (lambda made: made.update({"current-context": "x"}), "has no context x. It has: main"),
-        (lambda made: made.update(contexts={}), "contexts is no list"),
-        (
-            lambda made: made.update(clusters=[]),
-            "contexts[name=main].context.cluster names a cluster",
-        ),
-        (lambda made: made.update(users=[]), "contexts[name=main].context.user names a user that is not there"),
-        (lambda made: made["clusters"][0]["cluster"].pop("server"), "clusters[name=c].cluster.server is missing"),
-        (lambda made: made["clusters"][0]["cluster"].update(server="ftp://x"), "begins with https or http://"),
-        (lambda made: made["clusters"][0]["cluster"].update(server="https://a:planted@x"), "more than an address"),
-        (
-            lambda made: made["clusters"][0]["cluster"].update({"certificate-authority-data": "planted!"}),
-            "clusters[name=c].cluster.certificate-authority-data is not base64",
-        ),
-        (lambda made: made["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": "yes"}), "neither true nor"),
-        (lambda made: made["users"][0]["user"].update(token=7), "users[name=u].user.token is no text"),
-        (lambda made: made["users"][0]["user"].update(token="planted\ntwo"), "user.token has characters"),
-        (lambda made: made["users"][0].update(user={"client-key-data": encoded("x")}), "client-certificate is missing"),
-        (lambda made: made["users"][0].update(user={"tokenFile": "token"}), "tokenFile is a relative path"),
-        (lambda made: made["users"][0].update(user={"exec": {}}), "users[name=u].user.exec.command is missing"),
-        (lambda made: made["users"][0].update(user={"exec": {"command": "x"}}), "apiVersion is none of"),
-        (lambda made: made["users"][0].update(user={"exec": {"command": "x", "env": [3]}}), "env[0] is no mapping"),
-        (lambda made: made["users"][0].update(user={"auth-provider": {"name": "oidc"}}), "no longer has"),
-        (lambda made: made["users"][0]["user"].update({"as-groups": ["a"]}), "as-groups is not supported"),
-        (lambda made: made.update(kind="Secret"), "is of another kind"),
-    ],
+INVALID_KUBECONFIGS: tuple[tuple[Any, str, str], ...] = (
+    (lambda made: made.pop("current-context"), "current-context", "has no current-context"),
+    (lambda made: made.update({"current-context": "x"}), "context", "has no context x. It has: main"),
+    (lambda made: made.update(contexts={}), "contexts", "contexts is no list"),
+    (lambda made: made.update(clusters=[]), "cluster", "contexts[name=main].context.cluster names a cluster"),
+    (lambda made: made.update(users=[]), "user", "contexts[name=main].context.user names a user that is not there"),
+    (lambda made: made["clusters"][0]["cluster"].pop("server"), "server", "clusters[name=c].cluster.server is missing"),
+    (lambda made: made["clusters"][0]["cluster"].update(server="ftp://x"), "server", "begins with https or http://"),
+    (
+        lambda made: made["clusters"][0]["cluster"].update(server="https://a:planted@x"),
+        "server",
+        "more than an address",
+    ),
+    (
+        lambda made: made["clusters"][0]["cluster"].update({"certificate-authority-data": "planted!"}),
+        "certificate-authority-data",
+        "clusters[name=c].cluster.certificate-authority-data is not base64",
+    ),
+    (
+        lambda made: made["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": "yes"}),
+        "insecure-skip-tls-verify",
+        "neither true nor",
+    ),
+    (lambda made: made["users"][0]["user"].update(token=7), "token", "users[name=u].user.token is no text"),
+    (lambda made: made["users"][0]["user"].update(token="planted\ntwo"), "token", "user.token has characters"),
+    (
+        lambda made: made["users"][0].update(user={"client-key-data": encoded("x")}),
+        "client-certificate",
+        "client-certificate is missing",
+    ),
+    (lambda made: made["users"][0].update(user={"tokenFile": "token"}), "tokenFile", "tokenFile is a relative path"),
+    (lambda made: made["users"][0].update(user={"exec": {}}), "command", "users[name=u].user.exec.command is missing"),
+    (lambda made: made["users"][0].update(user={"exec": {"command": "x"}}), "apiVersion", "apiVersion is none of"),
+    (
+        lambda made: made["users"][0].update(user={"exec": {"command": "x", "env": [3]}}),
+        "env",
+        "env[0] is no mapping",
+    ),
+    (lambda made: made["users"][0].update(user={"auth-provider": {"name": "oidc"}}), "auth-provider", "no longer has"),
+    (lambda made: made["users"][0]["user"].update({"as-groups": ["a"]}), "as-groups", "as-groups is not supported"),
+    (lambda made: made.update(kind="Secret"), "kind", "is of another kind"),
 )
-def test_faults_of_a_kubeconfig_are_named_by_field(
-    server: Server, authority: Authority, change: Any, told: str
+"""Changes to a kubeconfig, the field that is wrong then, and the message."""
+
+
+@pytest.mark.parametrize(("change", "field", "message"), INVALID_KUBECONFIGS)
+def test_errors_of_a_kubeconfig_name_the_field(
+    server: Server, authority: Authority, change: Any, field: str, message: str
 ) -> None:
     made = config(server, authority)
     change(made)
     with pytest.raises(ConnectionInvalid) as caught:
         text_of(made)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
+    assert field in str(caught.value)
     assert str(caught.value).startswith("cluster west: kubeconfig (given as text): ")
     assert "planted" not in repr(caught.value)
 
@@ -268,7 +289,7 @@ def test_faults_of_a_kubeconfig_are_named_by_field(
 @pytest.mark.parametrize(
     ("connection", "told"),
     [
-        ({}, "it is not told how to reach it"),
+        ({}, "no way to reach it is given"),
         ({"server": "https://x", "kubeconfig": "/x"}, "kubeconfig and server are given"),
         ({"kubeconfig": "/no/such/file"}, "kubeconfig /no/such/file: No such file or directory"),
         ({"kubeconfig": "/no\0/file"}, "cannot be read"),
@@ -454,7 +475,7 @@ def test_a_token_file_that_somebody_renews(server: Server, authority: Authority,
 
 def test_clouds_are_looked_up_with_the_first_request_only() -> None:
     for connection in (
-        Connection("west", eks=Eks("c", "eu-west-1")),
-        Connection("west", gke=Gke("p", "l", "c", credentials_file="/no/such/file")),
+        Connection("west", login=Eks("c", "eu-west-1")),
+        Connection("west", login=Gke("p", "l", "c", credentials_file="/no/such/file")),
     ):
         assert connect(connection).server == ""

@@ -22,7 +22,9 @@ def run(missing: str, code: str) -> str:
         "import sys",
         f"sys.modules[{missing!r}] = None",
         f"from {PACKAGE}.kubernetes.connection import *",
-        f"from {PACKAGE}._kubernetes import KUBERNETES_IMPORT_ERROR",
+        f"from {PACKAGE}.aws.login import Eks",
+        f"from {PACKAGE}.google.login import Gke",
+        f"from {PACKAGE}._urllib3 import URLLIB3_IMPORT_ERROR",
         f"from {PACKAGE}.arguments import cluster_options",
         f"from {PACKAGE}.kubernetes import lease, fanout",
         code,
@@ -37,9 +39,9 @@ def run(missing: str, code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("missing", ["kubernetes", "urllib3", "certifi"])
-def test_without_the_client_library(missing: str) -> None:
-    told = run(missing, "print(KUBERNETES_IMPORT_ERROR)")
+@pytest.mark.parametrize("missing", ["urllib3", "certifi"])
+def test_without_the_http_library(missing: str) -> None:
+    told = run(missing, "print(URLLIB3_IMPORT_ERROR)")
     assert "ModuleNotFoundError: " in told
     assert missing in told.splitlines()[-2]
 
@@ -47,8 +49,8 @@ def test_without_the_client_library(missing: str) -> None:
 @pytest.mark.parametrize(
     ("missing", "package", "way"),
     [
-        ("botocore", "boto3", "eks=Eks('c', 'r')"),
-        ("google", "google-auth", "gke=Gke('p', 'l', 'c')"),
+        ("botocore", "boto3", "login=Eks('c', 'r')"),
+        ("google", "google-auth", "login=Gke('p', 'l', 'c')"),
     ],
 )
 def test_without_a_cloud_library(missing: str, package: str, way: str) -> None:

@@ -18,7 +18,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.expec
     ExpectedCluster,
     expected,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import told_by_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import event_messages
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import Connection
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
@@ -182,7 +182,7 @@ def test_jobs_that_download() -> None:
     assert [(entry["kind"], entry["ready"], entry["message"]) for entry in look.workloads] == [
         ("Job", False, "it is not done yet")
     ]
-    assert look.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than it may have"]
+    assert look.failing_pods[0]["reasons"] == ["container hydrate: OOMKilled: it needs more memory than its limit"]
     lost = seen.showing(job, conditions=seen.conditions(Failed="True"))
     assert observe_cluster(MemoryClient([lost]), EAST).workloads[0]["message"] == "it failed: Failed is True"
     done = MemoryClient([claim, seen.showing(job, conditions=seen.conditions(Complete="True"))])
@@ -267,9 +267,9 @@ def test_why_a_volume_is_not_there() -> None:
         "message": 'storageclass.storage.k8s.io "rwx" not found',
     }
     (found,) = observe_cluster(MemoryClient([waits, event]), EAST).entry["objects"]
-    assert told_by_events(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
+    assert event_messages(found) == ['ProvisioningFailed: storageclass.storage.k8s.io "rwx" not found']
     bound = MemoryClient([{**waits, "status": {"phase": "Bound"}}, event])
-    assert told_by_events(observe_cluster(bound, EAST).entry["objects"][0]) == []
+    assert event_messages(observe_cluster(bound, EAST).entry["objects"][0]) == []
     assert not any(kind == "Event" for _, kind, *_ in bound.asked)
 
 
@@ -396,7 +396,7 @@ def test_a_gateway_without_an_address_is_looked_for_at_ports_of_nodes() -> None:
         assert "Node" not in {asked[1] for asked in client.asked}
     _, look = looked(NODE_PORT, *seen.control_gateway(), Node=DENIED)
     assert "addresses" not in look.entry["controller"]
-    assert "the address of the gateway was not looked for" in look.warnings[0]
+    assert "the address of the gateway was not read" in look.warnings[0]
 
 
 def test_pods_of_egress_proxies() -> None:

@@ -14,7 +14,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import (
     ApiError,
     Conflict,
-    ServerFault,
+    ServerError,
     Unexpected,
     Unreachable,
     from_answer,
@@ -141,7 +141,7 @@ def test_the_end_of_the_run_ends_all() -> None:
 
 
 def test_errors_are_one_sentence_with_what_to_do() -> None:
-    error = ServerFault("it broke.", cluster="west", action="read X", code=500, hint="Try later")
+    error = ServerError("it broke.", cluster="west", action="read X", code=500, hint="Try later")
     assert str(error) == "cluster west: read X: it broke. Try later"
-    assert repr(error) == "ServerFault('cluster west: read X: it broke. Try later')"
+    assert repr(error) == "ServerError('cluster west: read X: it broke. Try later')"
     assert str(ApiError("it broke", cluster="west")) == "cluster west: it broke"

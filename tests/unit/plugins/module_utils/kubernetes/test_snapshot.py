@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""A look at a cluster before anything is installed: what is asked, and what becomes of refusals."""
+"""Snapshots of a cluster before anything is installed: what is asked, and what becomes of refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.checks.snaps
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError, Forbidden, Unreachable
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import look
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.snapshot import take_snapshot
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.checks.places import (
     NVIDIA,
     RIGHTS,
@@ -91,7 +91,7 @@ def test_what_is_there_is_seen() -> None:
             record,
         ]
     )
-    snapshot = look(cluster, desired(), "modelplane-system/stack")
+    snapshot = take_snapshot(cluster, desired(), "modelplane-system/stack")
     assert snapshot.version == (1, 36)
     assert [value["metadata"]["name"] for value in snapshot.services] == ["web"]
     assert [value["spec"]["driver"] for value in snapshot.slices] == [NVIDIA]
@@ -103,7 +103,7 @@ def test_what_is_there_is_seen() -> None:
 
 def test_who_may_do_everything_is_asked_once() -> None:
     cluster = Authorizing()
-    look(cluster, desired())
+    take_snapshot(cluster, desired())
     (review,) = cluster.reviews
     everything = {"group": "*", "resource": "*", "verb": "*"}
     assert review == ("SelfSubjectAccessReview", {"resourceAttributes": everything})
@@ -111,7 +111,7 @@ def test_who_may_do_everything_is_asked_once() -> None:
 
 def test_others_are_asked_for_each_right() -> None:
     cluster = Authorizing(refused=[("*", "*"), ("bind", "clusterroles")])
-    snapshot = look(cluster, desired())
+    snapshot = take_snapshot(cluster, desired())
     assert len(cluster.reviews) == len(RIGHTS) + 1
     bind = Right("rbac.authorization.k8s.io", "clusterroles", "bind", "", "modelplane-workload-cluster-secrets")
     assert snapshot.denied == {EVERYTHING, bind}
@@ -121,46 +121,48 @@ def test_others_are_asked_for_each_right() -> None:
 
 def test_a_subresource_is_asked_for_as_one() -> None:
     cluster = Authorizing(refused=[("*", "*")])
-    look(cluster, desired(rights=(Right("", "pods/log", "get"),)))
+    take_snapshot(cluster, desired(rights=(Right("", "pods/log", "get"),)))
     assert cluster.reviews[1][1] == {"resourceAttributes": {"resource": "pods", "subresource": "log", "verb": "get"}}
 
 
 @pytest.mark.parametrize("kind", ["Node", "Secret", "StorageClass", "CustomResourceDefinition", "ResourceSlice"])
 def test_what_may_not_be_read_is_noted_and_the_rest_is_seen(kind: str) -> None:
     cluster = Authorizing([node("gpu-0", "gpu"), balancer("web")], faults={kind: forbidden(kind)})
-    snapshot = look(cluster, desired())
+    snapshot = take_snapshot(cluster, desired())
     assert snapshot.unread == {kind: f"list {kind}: may not list {kind}"}
     assert len(snapshot.services) == 1
 
 
 def test_kinds_that_are_not_served_are_none() -> None:
-    snapshot = look(Authorizing(unserved=[*OPENSHIFT, "GatewayClass", "ResourceSlice", "ResourceClaim"]), desired())
+    snapshot = take_snapshot(
+        Authorizing(unserved=[*OPENSHIFT, "GatewayClass", "ResourceSlice", "ResourceClaim"]), desired()
+    )
     assert (snapshot.devices, snapshot.unread) == (False, {})
 
 
 def test_a_cluster_that_does_not_answer_is_no_finding() -> None:
     with pytest.raises(Unreachable):
-        look(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), desired())
+        take_snapshot(Authorizing(faults={"Node": Unreachable("gone", cluster="east")}), desired())
 
 
 @pytest.mark.parametrize("unserved", [("ClusterVersion",), ("SecurityContextConstraints",), ()])
 def test_openshift_is_told_by_its_api_groups(unserved: tuple[str, ...]) -> None:
     constraint = thing("SecurityContextConstraints", "anyuid", "security.openshift.io/v1")
-    snapshot = look(Authorizing([constraint], unserved=unserved), desired())
+    snapshot = take_snapshot(Authorizing([constraint], unserved=unserved), desired())
     assert snapshot.openshift is not None
     assert snapshot.openshift.constraints == (frozenset() if unserved == OPENSHIFT[:1] else {"anyuid"})
     assert ("mp-ml-team-51733", "default", "modelplane-engines") in snapshot.openshift.refused
 
 
 def test_constraints_that_may_be_used() -> None:
-    snapshot = look(Authorizing(unserved=(), others=True), desired())
+    snapshot = take_snapshot(Authorizing(unserved=(), others=True), desired())
     assert snapshot.openshift is not None
     assert snapshot.openshift.refused == frozenset()
 
 
 def test_who_may_not_ask_for_others_is_told_so() -> None:
     kind = "SubjectAccessReview"
-    snapshot = look(Authorizing(unserved=(), faults={kind: forbidden(kind)}), desired())
+    snapshot = take_snapshot(Authorizing(unserved=(), faults={kind: forbidden(kind)}), desired())
     assert snapshot.openshift is not None
     assert (snapshot.openshift.refused, list(snapshot.unread)) == (frozenset(), [kind])
 

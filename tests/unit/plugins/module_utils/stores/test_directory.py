@@ -182,7 +182,7 @@ def test_nothing_is_written_through_names_of_files_that_are_half_written(tmp_pat
 
 def test_a_build_folder_inside_the_manifests_is_refused(tmp_path: Path) -> None:
     shutil.copytree(SAMPLE, tmp_path / "manifests")
-    with pytest.raises(StoreError, match="lies inside the manifests folder"):
+    with pytest.raises(StoreError, match="is inside the manifests folder"):
         build.build(settings(tmp_path / "manifests" / "build", tmp_path / "manifests"))
 
 
@@ -196,7 +196,7 @@ def test_a_replica_that_was_edited_by_hand_is_an_error(tmp_path: Path) -> None:
     build.build(settings(tmp_path))
     replica = next((tmp_path / "control").rglob("modelreplica-*.yaml"))
     replica.write_text(HEADER + "kind: [")
-    with pytest.raises(StoreError, match="no longer what was written there"):
+    with pytest.raises(StoreError, match="was modified"):
         build.build(settings(tmp_path))
 
 
@@ -318,7 +318,7 @@ def test_state_that_was_cut_off_is_named_and_never_counts_as_absent(settled: Fle
     before = files(settled.built)
     for name, text in state.items():
         path = settled.built / name
-        told = re.escape(f"{path} is no longer what was written there")
+        told = re.escape(f"{path} was modified")
         for cut in cuts(text):
             path.write_text(cut)
             with pytest.raises(StoreError, match=told):
@@ -405,7 +405,7 @@ def test_nothing_is_lost_of_what_cannot_be_made_again(tmp_path: Path) -> None:
     there = fleet.observations()
     fleet.observations = lambda: there  # type: ignore[method-assign]
     route.write_text("")
-    with pytest.raises(StoreError, match=re.escape(f"{route} is no longer what was written there")):
+    with pytest.raises(StoreError, match=re.escape(f"{route} was modified")):
         fleet.run(invalid="hold")
 
 
@@ -613,7 +613,7 @@ def test_state_that_somebody_wrote_by_hand_is_named(built: Path, tmp_path: Path,
     path = tmp_path / "build" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(HEADER + text)
-    with pytest.raises(StoreError, match=re.escape(f"{path} is no longer what was written there")):
+    with pytest.raises(StoreError, match=re.escape(f"{path} was modified")):
         build.build(settings(tmp_path / "build"))
 
 

@@ -115,6 +115,9 @@ ADDITIONS = {
     r"InferenceCluster spec\.cluster\.gke\.project": "the project may differ from that of the credentials",
     r"GKECluster spec\.project": "the project may differ from that of the credentials",
     r"EKSCluster spec\.networking\.zones(\[\])?": "GPUs are bought in a zone, and EKS takes no subnets in some",
+    r"(EKSCluster spec|InferenceCluster spec\.cluster\.eks)\.(logging|encryptionConfig)(\..*)?": "audits ask for both",
+    r"EKSCluster spec\.nodePools\[\]\.capacityType": "machines are bought in several ways",
+    r"InferenceCluster spec\.nodePools\[\]\.eks(\..*)?": "machines are bought in several ways",
     r"InferenceCluster spec\.nodePools\[\]\.gke(\..*)?": "machines are bought, placed and connected in several ways",
     r"GKECluster spec\.nodePools\[\]\.(spot|flexStart|maxRunDuration|reservationAffinity|upgradeSettings"
     r"|shieldedInstanceConfig|placementPolicy|gvnic|acceleratorNetworkProfile|additionalNodeNetworkConfigs)(\W.*)?": (

@@ -8,10 +8,10 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.applying.inventory import (
     PART_BYTES,
     Entry,
+    InventoryError,
     Key,
-    RecordError,
-    lines_of,
     of_parts,
+    readable_entries,
     to_parts,
 )
 from hypothesis import given
@@ -49,10 +49,10 @@ OTHER = to_parts(record(40, "ff"), 1000)
 BROKEN = {
     "a part is missing": (PARTS[1:], "parts"),
     "parts of two versions": ((OTHER[0], *PARTS[1:]), "different versions"),
-    "a line was changed": ((PARTS[0].replace("name-0", "name-X"), *PARTS[1:]), "changed by somebody else"),
+    "a line was changed": ((PARTS[0].replace("name-0", "name-X"), *PARTS[1:]), "changed by another manager"),
     "another format": (('["somebody/else",1,1,""]\n',), "this version"),
-    "no text at all": (("",), "no JSON list"),
-    "no JSON": (("hello\n",), "no JSON list"),
+    "no text at all": (("",), "not a JSON array"),
+    "no JSON": (("hello\n",), "not a JSON array"),
     "a line of another length": ((PARTS[0].splitlines()[0].replace(PARTS[0], ""),), "parts"),
 }
 
@@ -60,7 +60,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_record_that_is_not_whole_is_refused(name: str) -> None:
     parts, message = BROKEN[name]
-    with pytest.raises(RecordError, match=message):
+    with pytest.raises(InventoryError, match=message):
         of_parts(parts)
 
 
@@ -70,7 +70,7 @@ def test_no_parts_are_an_empty_record() -> None:
 
 
 def test_what_can_be_read_of_a_broken_record() -> None:
-    assert set(lines_of(PARTS[0] + "rubbish\n")) == set(lines_of(PARTS[0])) < set(record(40))
+    assert set(readable_entries(PARTS[0] + "rubbish\n")) == set(readable_entries(PARTS[0])) < set(record(40))
 
 
 def test_a_key_does_not_tell_versions_apart() -> None:

@@ -46,7 +46,7 @@ ACCEPTED = says("Accepted", "True", observedGeneration=2)
 RESOLVED = says("ResolvedRefs", "True", observedGeneration=2)
 
 CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
-    "not there": (None, "progressing", "not there"),
+    "not there": (None, "progressing", "does not exist"),
     "being deleted": (
         live("ConfigMap", {}, {}, deletionTimestamp="now", finalizers=["a/b"]),
         "progressing",
@@ -73,9 +73,9 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
         "progressing",
         "0 of 1 pods available",
     ),
-    "deployment not looked at": (deployment(observedGeneration=1), "progressing", "not been looked at"),
+    "deployment not looked at": (deployment(observedGeneration=1), "progressing", "not processed"),
     "deployment starting": (deployment(availableReplicas=1), "progressing", "1 of 2 pods available"),
-    "deployment rolling": (deployment(updatedReplicas=1), "progressing", "1 of them in the new form"),
+    "deployment rolling": (deployment(updatedReplicas=1), "progressing", "1 of them updated"),
     "deployment with old pods left": (deployment(replicas=3), "progressing", "2 of 2 pods available"),
     "deployment out of time": (deployment(2, LATE, availableReplicas=0), "failed", "ReplicaSet x has timed out"),
     "deployment that may make no pods": (
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
             {"readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "a", "updateRevision": "b"},
         ),
         "progressing",
-        "1 of them in the new form",
+        "1 of them updated",
     ),
     "stateful set that waits for its pods to be deleted": (
         live(
@@ -134,7 +134,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
     "gang rolling": (
         gang(2, AVAILABLE, says("UpdateInProgress", "True"), updatedReplicas=1),
         "progressing",
-        "1 of them in the new form",
+        "1 of them updated",
     ),
     "job": (live("Job", {}, {"conditions": [says("Complete", "True")]}), "ready", ""),
     "job at work": (live("Job", {}, {"active": 1, "failed": 2}), "progressing", "1 running, 2 failed before"),
@@ -172,8 +172,8 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
     "gateway nobody takes": (live("Gateway", {}, {}), "progressing", "no controller"),
     "gateway class": (live("GatewayClass", {}, {"conditions": [ACCEPTED]}), "ready", ""),
     "route": (parents("HTTPRoute", [ACCEPTED, RESOLVED]), "ready", ""),
-    "route nobody took": (parents("HTTPRoute"), "progressing", "its gateway has not taken it yet"),
-    "route that one of two gateways took": (parents("HTTPRoute", [ACCEPTED], refs=2), "progressing", "not taken"),
+    "route nobody took": (parents("HTTPRoute"), "progressing", "its gateway has not accepted it yet"),
+    "route that one of two gateways took": (parents("HTTPRoute", [ACCEPTED], refs=2), "progressing", "not accepted"),
     "route refused": (
         parents("HTTPRoute", [says("Accepted", "False", "NotAllowedByListeners", "no", observedGeneration=2)]),
         "progressing",
@@ -182,7 +182,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, str, str]] = {
     "route refused when it was another": (
         parents("HTTPRoute", [says("Accepted", "False", "NotAllowedByListeners", "no", observedGeneration=1)]),
         "progressing",
-        "not taken it yet",
+        "not accepted it yet",
     ),
     "route to what is not there": (
         parents("HTTPRoute", [ACCEPTED, says("ResolvedRefs", "False", "BackendNotFound", "x", observedGeneration=2)]),

@@ -58,28 +58,28 @@ def told(choices: Object | None = None, given: Object | None = None, **there: An
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a release of the same chart": (
         {"releases": [release("lws", "lws", "lws", "v0.7.0")]},
-        "error leader-worker-set: lws v0.7.0 is there as release lws in lws. Set "
-        "serving_stack_states.leader-worker-set to provided to use what is there, or remove it",
+        "error leader-worker-set: lws v0.7.0 is already installed as release lws in lws. Set "
+        "serving_stack_states.leader-worker-set to provided to use it, or remove it",
     ),
     "our name, and not ours": (
         {"releases": [release("mp-lws", "lws-system", "lws", "v0.8.0")]},
         "error leader-worker-set: release mp-lws in lws-system was not installed by this collection. Set "
-        "serving_stack_states.leader-worker-set to provided to use what is there, or remove it, or, if it is to become "
-        "part of the stack, name the component in serving_stack_adopt",
+        "serving_stack_states.leader-worker-set to provided to use it, or remove it, or, to make it part of the "
+        "stack, name the component in serving_stack_adopt",
     ),
     "CRDs that the chart wants to own": (
         {"definitions": {"certificates.cert-manager.io": ""}},
-        "error cert-manager: CustomResourceDefinition certificates.cert-manager.io is of somebody else. Set "
-        "serving_stack_states.cert-manager to provided to use what is there, or remove it, or, if it is to become part "
-        "of the stack, name the component in serving_stack_adopt",
+        "error cert-manager: CustomResourceDefinition certificates.cert-manager.io belongs to another owner. Set "
+        "serving_stack_states.cert-manager to provided to use it, or remove it, or, to make it part of the stack, "
+        "name the component in serving_stack_adopt",
     ),
     "another run": (
         {
             "releases": [release("mp-lws", "lws-system", "lws", "v0.8.0", status="pending-install")],
             "recorded": ["mp-lws"],
         },
-        "error leader-worker-set: release mp-lws in lws-system is pending-install since 10 seconds: another run works "
-        "on it, or was killed. It is recovered after 900 seconds (serving_stack_stuck_after)",
+        "error leader-worker-set: release mp-lws in lws-system has been pending-install for 10 seconds: another run "
+        "is working on it, or was killed. It is recovered after 900 seconds (serving_stack_stuck_after)",
     ),
 }
 
@@ -99,9 +99,9 @@ def test_a_component_that_is_adopted_is_no_conflict() -> None:
 
 
 def test_wrong_variables_are_told_one_by_one() -> None:
-    found = told(given={"planned": (), "problems": ("serving_stack_states.lws is no component", "and more")})
+    found = told(given={"planned": (), "problems": ("serving_stack_states.lws is not a component", "and more")})
     assert [line.partition(". ")[0] for line in found] == [
-        "error serving_stack: serving_stack_states.lws is no component",
+        "error serving_stack: serving_stack_states.lws is not a component",
         "error serving_stack: and more",
     ]
 
@@ -114,17 +114,17 @@ BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
             ],
             "definitions": {"prometheuses.monitoring.coreos.com": ""},
         },
-        ["warning prometheus: another owner runs it already: Deployment monitoring/operator"],
+        ["warning prometheus: another owner already runs it: Deployment monitoring/operator"],
     ),
     "a mirror's image, by digest": (
         {"workloads": [workload("Deployment", "lws", "manager", f"mirror:5000/k8s/lws/lws@sha256:{'0' * 64}")]},
-        ["warning leader-worker-set: another owner runs it already: Deployment lws/manager"],
+        ["warning leader-worker-set: another owner already runs it: Deployment lws/manager"],
     ),
     "CRDs that were left behind": (
         {"definitions": {"leaderworkersets.leaderworkerset.x-k8s.io": ""}},
         [
-            "warning leader-worker-set: its CustomResourceDefinitions are there "
-            "(leaderworkersets.leaderworkerset.x-k8s.io), and nothing that runs with them was seen"
+            "warning leader-worker-set: its CustomResourceDefinitions exist "
+            "(leaderworkersets.leaderworkerset.x-k8s.io), but no controller for them was observed"
         ],
     ),
     "something else": (
@@ -161,7 +161,7 @@ def test_our_own_stack_is_no_conflict() -> None:
 
 
 PROVIDED: dict[str, tuple[str, dict[str, str], str]] = {
-    "not there": ("leader-worker-set", {}, "none of its CustomResourceDefinitions is there"),
+    "not there": ("leader-worker-set", {}, "none of its CustomResourceDefinitions exists"),
     "there": ("leader-worker-set", {"leaderworkersets.leaderworkerset.x-k8s.io": ""}, ""),
     "without definitions": ("ai-gateway", {}, ""),
 }
@@ -170,7 +170,7 @@ PROVIDED: dict[str, tuple[str, dict[str, str], str]] = {
 @pytest.mark.parametrize(("key", "definitions", "expected"), PROVIDED.values(), ids=PROVIDED)
 def test_what_others_provide_has_to_be_there(key: str, definitions: dict[str, str], expected: str) -> None:
     found = told({"states": {key: "provided"}}, definitions=definitions)
-    where = f"error serving_stack_states.{key}: it is provided, and"
+    where = f"error serving_stack_states.{key}: it is set to provided, but"
     assert found == ([f"{where} {expected}. Install it, or set it to managed"] if expected else [])
 
 
@@ -185,8 +185,8 @@ def test_definitions_that_are_applied_are_not_taken_over(labels: dict[str, str],
     given = {"planned": inference_definitions(desired().planned)}
     there = {"objects": {POOLS: thing("CustomResourceDefinition", POOLS, labels=labels)}, "definitions": {POOLS: ""}}
     expected = (
-        f"error gaie-crds: CustomResourceDefinition {POOLS} is there and of another owner. Set "
-        "serving_stack_states.gaie-crds to provided to use what is there, or remove it"
+        f"error gaie-crds: CustomResourceDefinition {POOLS} already exists and has another owner. Set "
+        "serving_stack_states.gaie-crds to provided to use it, or remove it"
     )
     assert told(given=given, **there) == ([expected] if wrong else [])
 
@@ -194,8 +194,8 @@ def test_definitions_that_are_applied_are_not_taken_over(labels: dict[str, str],
 def test_definitions_that_others_are_to_apply_have_to_be_there() -> None:
     given = {"planned": inference_definitions(desired(choices={"states": {"gaie-crds": "provided"}}).planned)}
     (found,) = told(given=given, definitions={POOLS: ""})
-    missing = "CustomResourceDefinition inferenceobjectives.inference.networking.x-k8s.io is not there"
-    assert found.startswith(f"error serving_stack_states.gaie-crds: it is provided, and {missing}. ")
+    missing = "CustomResourceDefinition inferenceobjectives.inference.networking.x-k8s.io does not exist"
+    assert found.startswith(f"error serving_stack_states.gaie-crds: it is set to provided, but {missing}. ")
 
 
 def gateway_api(found: list[str]) -> list[str]:
@@ -207,18 +207,18 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "of somebody else": (
         {"objects": bundle("v1.5.1")},
         "chart",
-        ["its CustomResourceDefinitions are there (v1.5.1 standard): they were not installed by this stack"],
+        ["its CustomResourceDefinitions already exist (v1.5.1 standard): they were not installed by this stack"],
     ),
     "of GKE": (
         {"objects": bundle("v1.5.0"), "gateway_classes": [gke_class()]},
         "chart",
-        ["its CustomResourceDefinitions are there (v1.5.0 standard): GKE manages them"],
+        ["its CustomResourceDefinitions already exist (v1.5.0 standard): GKE manages them"],
     ),
     "guarded": (
         {"objects": bundle("v1.5.1"), "policies": [policy("safe-upgrades.gateway.networking.k8s.io"), policy("other")]},
         "chart",
         [
-            "its CustomResourceDefinitions are there (v1.5.1 standard): they were not installed by this stack, and "
+            "its CustomResourceDefinitions already exist (v1.5.1 standard): they were not installed by this stack, and "
             "safe-upgrades.gateway.networking.k8s.io refuses to change them"
         ],
     ),
@@ -226,20 +226,20 @@ GATEWAY_API: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         {"objects": bundle("v1.2.1")},
         "chart",
         [
-            "its CustomResourceDefinitions are there (v1.2.1 standard): they were not installed by this stack",
-            "its CustomResourceDefinitions are of v1.2.1, and Envoy Gateway is made for v1.5",
+            "its CustomResourceDefinitions already exist (v1.2.1 standard): they were not installed by this stack",
+            "its CustomResourceDefinitions have version v1.2.1, but Envoy Gateway needs v1.5",
         ],
     ),
     "external": ({"objects": bundle("v1.5.1")}, "external", []),
     "external and old": (
         {"objects": bundle("v1.4.0")},
         "external",
-        ["its CustomResourceDefinitions are of v1.4.0, and Envoy Gateway is made for v1.5"],
+        ["its CustomResourceDefinitions have version v1.4.0, but Envoy Gateway needs v1.5"],
     ),
     "external and not there": (
         {},
         "external",
-        [f"it is external, and CustomResourceDefinition {GATEWAYS}, {ROUTES} is not there"],
+        [f"it is external, but CustomResourceDefinition {GATEWAYS}, {ROUTES} does not exist"],
     ),
 }
 
@@ -249,7 +249,7 @@ def test_the_gateway_api(there: dict[str, Any], whose: str, expected: list[str])
     definitions = dict.fromkeys(there.get("objects", ()), "")
     found = told(given={"gateway_api_crds": whose}, definitions=definitions, **there)
     assert [line.partition(": ")[2].partition(". ")[0] for line in found] == expected
-    assert all(line.startswith("error" if "not there" in line else "warning") for line in found)
+    assert all(line.startswith("error" if "does not exist" in line else "warning") for line in found)
 
 
 GPUS = [node("system"), *(node(f"gpu-{index}", "gpu", gpus=8) for index in range(2))]
@@ -257,20 +257,20 @@ PLUGIN = workload("DaemonSet", "kube-system", "nvidia", "nvcr.io/nvidia/k8s-devi
 
 
 def test_a_device_plugin_hands_out_the_same_gpus() -> None:
-    expected = "warning DaemonSet kube-system/nvidia: it hands out the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. "
+    expected = "warning DaemonSet kube-system/nvidia: it allocates the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. "
     (found,) = told(nodes=GPUS, workloads=[PLUGIN])
     assert found.startswith(expected)
     (found,) = told(nodes=GPUS)
-    assert found.startswith("warning Node gpu-0, gpu-1: it hands out the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. ")
+    assert found.startswith("warning Node gpu-0, gpu-1: it allocates the GPUs of gpu-0, gpu-1 as nvidia.com/gpu. ")
     (found,) = told(workloads=[PLUGIN])
-    assert found.startswith("warning DaemonSet kube-system/nvidia: it hands out GPUs as nvidia.com/gpu. ")
+    assert found.startswith("warning DaemonSet kube-system/nvidia: it allocates GPUs as nvidia.com/gpu. ")
     nobody = {**PLUGIN, "status": {"desiredNumberScheduled": 0}}
     assert told(workloads=[nobody]) == []
 
 
 def test_a_device_plugin_does_not_matter_without_the_driver() -> None:
     amd = {"drivers": ["gpu.amd.com"]}
-    assert [line for line in told(amd, nodes=GPUS, workloads=[PLUGIN]) if "hands out" in line] == []
+    assert [line for line in told(amd, nodes=GPUS, workloads=[PLUGIN]) if "it allocates" in line] == []
 
 
 def test_gke_has_a_label_against_its_device_plugin() -> None:
@@ -292,7 +292,7 @@ def test_gke_has_a_label_against_its_device_plugin() -> None:
 def test_a_namespace_that_keeps_the_driver_out(level: str, labels: dict[str, str], wrong: bool) -> None:
     enforced = {"pod-security.kubernetes.io/enforce": level} if level else {}
     there = [thing("Namespace", "dra-driver-nvidia-gpu", labels={**labels, **enforced})]
-    expected = f"error Namespace dra-driver-nvidia-gpu: it was there before, and its Pod Security level {level} keeps "
+    expected = f"error Namespace dra-driver-nvidia-gpu: it already exists, and its Pod Security level {level} does "
     assert [line for line in told(namespaces=there) if line.startswith(expected)] == told(namespaces=there)
     assert bool(told(namespaces=there)) is wrong
 

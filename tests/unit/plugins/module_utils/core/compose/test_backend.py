@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.backend import (
     backend_name,
-    url_fault,
+    url_finding,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import (
+    InvalidUrl,
+    Target,
+    parse_url,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.options import Options
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import InvalidUrl, Target, parse_url
 from ansible_collections.modelplane.fleet.tests.schemas import KUBERNETES_VERSIONS, check
 from ansible_collections.modelplane.fleet.tests.written import (
     backend_host,
@@ -47,7 +51,7 @@ def endpoint(url: str, name: str = "together", **spec: Any) -> Object:
 def test_targets(url: str, target: Target, authority: str) -> None:
     assert parse_url(url) == target
     assert target.authority == authority
-    assert url_fault(url) == ""
+    assert url_finding(url) == ""
 
 
 @pytest.mark.parametrize(
@@ -69,37 +73,37 @@ def test_targets(url: str, target: Target, authority: str) -> None:
         ("http://user:hunter2@a.example", "user name or password"),
         ("http://a b.example", "spaces"),
         ("http://a.example\n", "spaces"),
-        ("http://a_b.example", "is no DNS name"),
-        ("http://-a.example", "is no DNS name"),
-        ("http://a..example", "is no DNS name"),
-        ("http://" + "a" * 64 + ".example", "is no DNS name"),
-        ("http://" + "a." * 127 + "example", "is no DNS name"),
+        ("http://a_b.example", "is neither a DNS name nor"),
+        ("http://-a.example", "is neither a DNS name nor"),
+        ("http://a..example", "is neither a DNS name nor"),
+        ("http://" + "a" * 64 + ".example", "is neither a DNS name nor"),
+        ("http://" + "a." * 127 + "example", "is neither a DNS name nor"),
         ("http://bücher.example", "xn--"),
-        ("http://256.1.1.1", "is no IP address"),
-        ("http://1.2.3", "is no IP address"),
+        ("http://256.1.1.1", "is not a valid IP address"),
+        ("http://1.2.3", "is not a valid IP address"),
         ("http://vllm", "has no domain"),
-        ("http://127.0.0.1:8000", "the machine itself"),
-        ("http://[::1]:8000", "the machine itself"),
-        ("http://0.0.0.0", "the machine itself"),
+        ("http://127.0.0.1:8000", "is a loopback or unspecified address"),
+        ("http://[::1]:8000", "is a loopback or unspecified address"),
+        ("http://0.0.0.0", "is a loopback or unspecified address"),
         ("http://169.254.169.254", "one network link"),
         ("http://[fe80::1]", "one network link"),
         ("http://224.0.0.1", "multicast"),
     ],
 )
 def test_faults_of_urls(url: str, fault: str) -> None:
-    assert fault in url_fault(url)
+    assert fault in url_finding(url)
     if url:  # the schema refuses none at all
-        assert endpoint_finding(endpoint(url)) == url_fault(url)
+        assert endpoint_finding(endpoint(url)) == url_finding(url)
         assert endpoint_objects(endpoint(url), Options()) == ()
 
 
 def test_a_password_in_a_url_is_never_told() -> None:
-    assert "hunter2" not in url_fault("http://user:hunter2@a.example")
+    assert "hunter2" not in url_finding("http://user:hunter2@a.example")
 
 
 @given(st.text() | st.from_regex(r"https?://[-\[\]:.@%a-zA-Z0-9/ ]*"))
 def test_any_text_is_a_target_or_a_fault(url: str) -> None:
-    if fault := url_fault(url):
+    if fault := url_finding(url):
         with pytest.raises(InvalidUrl, match=re.escape(fault)):
             parse_url(url)
         return

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import system_nodes, with_system_pool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import (
     InvalidPool,
     provider_config_name,
-    system_nodes,
-    with_system_pool,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.tests.written import cluster_objects, published_pools, storage_class
@@ -123,6 +122,14 @@ def test_eks() -> None:
             "secrets": [{"type": "Kubeconfig", "name": "eks-us-west-kubeconfig-ef123", "key": "kubeconfig"}],
         },
     }
+
+
+def test_settings_of_eks() -> None:
+    spot = pool(eks={"capacityType": "SPOT"})
+    cloud, _stack = cluster_objects(cluster("EKS", spot, logging={"types": ["api"]}), CLASSES)
+    assert cloud["spec"]["logging"] == {"types": ["api"]}
+    assert "encryptionConfig" not in cloud["spec"]
+    assert cloud["spec"]["nodePools"][1]["capacityType"] == "SPOT"
 
 
 def test_gke() -> None:

@@ -8,12 +8,12 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import parse_url, url_finding
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.hosts import (
     AllowedHosts,
     excluded_networks,
     inner_host,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.target import parse_url, url_fault
 
 REFUSED = [
     "metadata",
@@ -89,7 +89,7 @@ TAKEN = [
 
 def refused(host: str, *allowed: str) -> bool:
     url = f"http://{host}:8000/latest/meta-data"
-    if url_fault(url):
+    if url_finding(url):
         return True
     target = parse_url(url)
     return bool(inner_host(target.host)) and not AllowedHosts.of(allowed).has(target.host)
@@ -132,7 +132,7 @@ def test_what_is_allowed_is_taken(host: str, entry: str, taken: bool) -> None:
 
 @pytest.mark.parametrize("entry", ["", "*", "*.", "a_b.example", "http://a.example", "10.0.0.0/33", "a.*.example"])
 def test_what_is_no_host_is_told(entry: str) -> None:
-    with pytest.raises(ValueError, match="is none of a host"):
+    with pytest.raises(ValueError, match="is neither a host"):
         AllowedHosts.of([entry])
 
 

@@ -8,8 +8,8 @@ import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.mirror import (
     FLEET_IMAGES,
     MANIFEST,
-    Places,
-    User,
+    ClusterStack,
+    Locations,
     charts,
     needs,
     report,
@@ -41,13 +41,13 @@ TAG = DIGEST.replace(":", "-")
 UNNAMED = {"gateway-helm": {"v1.8.1": ["docker.io/envoyproxy/envoy:v1"]}}
 
 
-def user(name: str = "east", *, devices_known: bool = True, **choices: Any) -> User:
-    return User(name, STACK, Choices(**choices), devices_known=devices_known)
+def user(name: str = "east", *, devices_known: bool = True, **choices: Any) -> ClusterStack:
+    return ClusterStack(name, STACK, Choices(**choices), devices_known=devices_known)
 
 
-def needed(found: dict[str, list[str]], places: Places | None = None, **more: Any) -> dict[str, Any]:
+def needed(found: dict[str, list[str]], places: Locations | None = None, **more: Any) -> dict[str, Any]:
     wanted = more.pop("wanted", [])
-    return needs(wanted, found, places or Places(), **{"unnamed": UNNAMED, "own": {}, **more})
+    return needs(wanted, found, places or Locations(), **{"unnamed": UNNAMED, "own": {}, **more})
 
 
 def image(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -70,13 +70,13 @@ def image(found: dict[str, Any], name: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_which_archives_are_needed(users: list[User], files: list[str]) -> None:
-    assert [each["file"] for each in charts(users, Places())] == files
+def test_which_archives_are_needed(users: list[ClusterStack], files: list[str]) -> None:
+    assert [each["file"] for each in charts(users, Locations())] == files
 
 
 def test_each_way_of_installing_it_is_rendered_once() -> None:
     own = {"gateway": {"replicas": 2}}
-    found = charts([user(), user("west"), user("south", values=own), user("north", values=own)], Places())
+    found = charts([user(), user("west"), user("south", values=own), user("north", values=own)], Locations())
     assert [each["values"] for each in found[0]["renders"]] == [{}, {"replicas": 2}]
     assert found[0]["renders"][0]["release"] == "mp-gateway-helm"
 
@@ -89,13 +89,13 @@ def test_mirrors_that_are_set_up_already_are_passed_over() -> None:
         "charts_dir": "/gone",
         "charts_required": True,
     }
-    found = charts([user(**places)], Places())[0]
+    found = charts([user(**places)], Locations())[0]
     assert (found["ref"], found["archive"]) == ("oci://docker.io/envoyproxy/gateway-helm", "")
     assert found["renders"][0]["values"] == {}
 
 
 def test_charts_come_from_a_proxy_or_are_there() -> None:
-    places = Places(sources={"https://charts.example": "http://proxy"}, charts_dir="/kept")
+    places = Locations(sources={"https://charts.example": "http://proxy"}, charts_dir="/kept")
     gateway, driver = charts([user(drivers=["gpu.nvidia.com"])], places, ["gateway-helm-1.8.1.tgz"])[::-1]
     assert (driver["ref"], driver["repository"], driver["source"]) == (
         "driver",
@@ -107,16 +107,16 @@ def test_charts_come_from_a_proxy_or_are_there() -> None:
 
 def test_wrong_variables_are_told_with_the_cluster() -> None:
     with pytest.raises(StackError) as error:
-        charts([user(states={"getaway": "managed"}), user("west", versions={"gateway": 1.8})], Places())
-    assert "east: serving_stack_states.getaway is no component. Did you mean gateway?" in str(error.value)
+        charts([user(states={"getaway": "managed"}), user("west", versions={"gateway": 1.8})], Locations())
+    assert "east: serving_stack_states.getaway is not a component. Did you mean gateway?" in str(error.value)
     assert "west: serving_stack_versions.gateway is 1.8" in str(error.value)
 
 
 def test_copies_of_charts_are_found_by_the_serving_stack() -> None:
-    wanted = charts([user(drivers=["gpu.nvidia.com"])], Places(chart_registry="oci://mirror:5000/charts/"))
-    found = needed({}, Places(chart_registry="oci://mirror:5000/charts/"), wanted=wanted)
+    wanted = charts([user(drivers=["gpu.nvidia.com"])], Locations(chart_registry="oci://mirror:5000/charts/"))
+    found = needed({}, Locations(chart_registry="oci://mirror:5000/charts/"), wanted=wanted)
     repositories = found["variables"]["serving_stack_chart_repositories"]
-    mirrored = charts([user(drivers=["gpu.nvidia.com"])], Places(sources=repositories))
+    mirrored = charts([user(drivers=["gpu.nvidia.com"])], Locations(sources=repositories))
     assert {each["chart"]: each["ref"] for each in mirrored} == {
         "gateway-helm": "oci://mirror:5000/charts/docker.io/envoyproxy/gateway-helm",
         "driver": "oci://mirror:5000/charts/charts.example/drivers/driver",
@@ -127,7 +127,9 @@ def test_copies_of_charts_are_found_by_the_serving_stack() -> None:
 
 
 def test_a_folder_is_enough() -> None:
-    found = needed({}, Places(charts_dir="/kept", chart_registry="oci://mirror"), wanted=charts([user()], Places()))
+    found = needed(
+        {}, Locations(charts_dir="/kept", chart_registry="oci://mirror"), wanted=charts([user()], Locations())
+    )
     assert found["variables"] == {"serving_stack_charts_dir": "/kept", "serving_stack_charts_required": True}
 
 
@@ -143,7 +145,7 @@ def test_a_folder_is_enough() -> None:
     ],
 )  # fmt: skip
 def test_where_images_go(text: str, source: str, destination: str, use: str) -> None:
-    places = Places(
+    places = Locations(
         sources={"quay.io": "proxy/quay"}, image_registry="mirror:5000/x/", image_registries={"docker.io": "hub"}
     )
     found = next(each for each in needed({"somebody": [text]}, places)["images"] if each["used_by"] == ["somebody"])
@@ -152,7 +154,7 @@ def test_where_images_go(text: str, source: str, destination: str, use: str) -> 
 
 
 def test_images_of_the_collection_are_told_with_what_to_set() -> None:
-    found = needed({}, Places(image_registry="mirror"), own={"picker": "quay.io/own/picker:1"})
+    found = needed({}, Locations(image_registry="mirror"), own={"picker": "quay.io/own/picker:1"})
     assert found["variables"]["fleet_images"]["picker"] == "mirror/quay.io/own/picker:1"
     assert set(found["variables"]["fleet_images"]) == set(FLEET_IMAGES)
     assert found["variables"]["serving_stack_image_registries"]["quay.io"] == "mirror/quay.io"
@@ -162,24 +164,24 @@ def test_images_of_the_collection_are_told_with_what_to_set() -> None:
 
 def test_what_manifests_have_to_say_is_told() -> None:
     engines = {f"{MANIFEST}ModelDeployment a/b": ["vllm/vllm-openai:v1"]}
-    assert needed(engines, Places(image_registry="mirror"))["manifests"] == {
+    assert needed(engines, Locations(image_registry="mirror"))["manifests"] == {
         "docker.io/vllm/vllm-openai:v1": "mirror/docker.io/vllm/vllm-openai:v1"
     }
     assert needed(engines)["manifests"] == {}
 
 
 def test_images_that_no_template_names() -> None:
-    known = needed({}, wanted=charts([user()], Places()))
+    known = needed({}, wanted=charts([user()], Locations()))
     assert image(known, "docker.io/envoyproxy/envoy:v1")["used_by"] == ["gateway-helm v1.8.1, unnamed"]
     assert known["problems"] == []
-    other = needed({}, wanted=charts([user(versions={"gateway": "v1.8.2"})], Places()))
+    other = needed({}, wanted=charts([user(versions={"gateway": "v1.8.2"})], Locations()))
     assert len(other["problems"]) == 1
     assert 'mirror_unnamed_images.gateway-helm under "v1.8.2"' in other["problems"][0]
 
 
 def test_what_is_no_image_is_told() -> None:
     assert needed({"mirror_images": ["not an image"]})["problems"] == [
-        "mirror_images: not an image is no reference to an image"
+        "mirror_images: not an image is not a valid image reference"
     ]
 
 
@@ -190,8 +192,10 @@ def test_images_that_nobody_wants() -> None:
 
 
 def test_the_report_has_everything_once() -> None:
-    wanted = charts([user()], Places(chart_registry="oci://mirror"))
-    found = needed({"b": ["x.io/one:1", "x.io/two:1"], "a": ["x.io/one:1"]}, Places(image_registry="m"), wanted=wanted)
+    wanted = charts([user()], Locations(chart_registry="oci://mirror"))
+    found = needed(
+        {"b": ["x.io/one:1", "x.io/two:1"], "a": ["x.io/one:1"]}, Locations(image_registry="m"), wanted=wanted
+    )
     lines = report(found)
     assert lines[0] == "1 chart"
     assert "gateway-helm  v1.8.1  oci://docker.io/envoyproxy  oci://mirror/docker.io/envoyproxy" in lines[1]

@@ -139,18 +139,18 @@ def test_a_lock_is_read_and_a_broken_one_is_refused() -> None:
     assert locked(text, "charts.lock") == {"a.tgz": {"file": "a.tgz", "sha256": "12", "source": "oci://a"}}
     assert locked(b"charts: []\n", "charts.lock") == {}
     for broken in (b"charts: x", b"[]", b"charts: [{file: a.tgz}]", b"{"):
-        with pytest.raises(MirrorError, match="Repair or remove it"):
+        with pytest.raises(MirrorError, match="Fix or delete it"):
             locked(broken, "charts.lock")
 
 
 def test_archives_of_one_version_never_change() -> None:
     check_lock(LWS, "1", "", "charts.lock", "/kept")
     check_lock(LWS, "1", "1", "charts.lock", "/kept")
-    with pytest.raises(MirrorError, match=r"from oci://registry.k8s.io/lws/charts has sha256 1, and charts.lock has 2"):
+    with pytest.raises(MirrorError, match=r"from oci://registry.k8s.io/lws/charts has sha256 1, but charts.lock has 2"):
         check_lock(LWS, "1", "2", "charts.lock", "/kept")
     with pytest.raises(MirrorError, match=r"lws-v0.8.0.tgz in /kept has sha256 1"):
         check_lock(replace(LWS, archive="/kept/x"), "1", "2", "charts.lock", "/kept")
     assert not check_copy(LWS, "1", "1", replace=False)
     assert check_copy(LWS, "1", "2", replace=True)
-    with pytest.raises(MirrorError, match="mirror_replace writes over it"):
+    with pytest.raises(MirrorError, match="mirror_replace overwrites the copy"):
         check_copy(LWS, "1", "2", replace=False)

@@ -144,7 +144,7 @@ def evaluate(workload: ObservedCluster | None, control: Objects | None, before: 
     resolution = seen.resolution(True, False)
     found = {
         "cluster": inference_cluster(
-            seen.EKS, pools=None, seen=workload, gateway_address=address, previous=past("cluster")
+            seen.EKS, pools=None, observed=workload, gateway_address=address, previous=past("cluster")
         ),
         "gateway": inference_gateway(seen.GATEWAY, control, Component(True), previous=past("gateway")),
         "endpoint": model_endpoint(ENDPOINT, KEYED, control, previous=past("endpoint")),

@@ -44,7 +44,7 @@ def earlier(kind: str, held: str = "", message: str = "") -> dict[str, Any]:
 
 CLAIM_NAME, JOB_NAME = PVC["metadata"]["name"], JOB["metadata"]["name"]
 PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
-    "nothing yet": (phase(), CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} is not there yet")),
+    "nothing yet": (phase(), CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} does not exist yet")),
     "claim without status": (
         phase(PVC),
         CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} is not bound yet"),
@@ -53,8 +53,8 @@ PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
         phase(showing(PVC, phase="Pending"), JOB),
         CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} is Pending"),
     ),
-    "downloads": (phase(BOUND, JOB), CachePhase("Hydrating", "", f"Job {JOB_NAME} downloads {ARTIFACT}")),
-    "no job yet": (phase(BOUND), CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet")),
+    "downloads": (phase(BOUND, JOB), CachePhase("Hydrating", "", f"Job {JOB_NAME} is downloading {ARTIFACT}")),
+    "no job yet": (phase(BOUND), CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet")),
     "complete": (phase(BOUND, ended(JOB, "Complete")), CachePhase("Ready", ARTIFACT)),
     "complete, volume lost": (
         phase(showing(PVC, phase="Lost"), ended(JOB, "Complete")),
@@ -75,23 +75,23 @@ PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
     "the job is gone": (phase(BOUND, before=READY), CachePhase("Ready", ARTIFACT)),
     "the volume is gone": (
         phase(before=READY),
-        CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} is not there yet"),
+        CachePhase("Pending", "", f"PersistentVolumeClaim {CLAIM_NAME} does not exist yet"),
     ),
     "ready on another cluster": (
         phase(BOUND, before={"clusters": [{**READY["clusters"][1], "name": "west"}]}),
-        CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet"),
+        CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
     "another revision": (
         phase(BOUND, cache=EDITED, before=READY),
-        CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet"),
+        CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
     "another revision, job of the old one": (
         phase(BOUND, ended(OLD_JOB, "Complete"), cache=EDITED, before=READY),
-        CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet"),
+        CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
     "another revision, job of the old one failed": (
         phase(BOUND, ended(OLD_JOB, "Failed"), cache=EDITED),
-        CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet"),
+        CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
     "another revision, complete": (
         phase(BOUND, ended(NEW_JOB, "Complete"), cache=EDITED, before=READY),
@@ -99,7 +99,7 @@ PHASES: dict[str, tuple[CachePhase, CachePhase]] = {
     ),
     "ready before artifacts were told": (
         phase(BOUND, before=earlier("Ready")),
-        CachePhase("Hydrating", "", f"Job {JOB_NAME} is not there yet"),
+        CachePhase("Hydrating", "", f"Job {JOB_NAME} does not exist yet"),
     ),
     "silent, ready before": (phase(cluster=seen.silent(), before=READY), CachePhase("Ready", ARTIFACT)),
     "silent, failed before": (

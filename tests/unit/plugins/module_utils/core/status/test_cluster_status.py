@@ -69,7 +69,7 @@ def test_the_url_of_a_gateway_is_known_for_as_long_as_its_address(name: str) -> 
     status = inference_cluster(
         {**seen.EKS, "metadata": {"name": "east"}},
         pools=POOLS,
-        seen=observed,
+        observed=observed,
         gateway_address=gateway["address"],
         gateway_url=url,
         previous=previous,
@@ -86,7 +86,7 @@ def test_the_other_fields() -> None:
     status = inference_cluster(
         wire,
         pools=POOLS,
-        seen=seen.ready_cluster(),
+        observed=seen.ready_cluster(),
         storage_class="modelplane-rwx-efs",
         gateway_address="192.0.2.1",
     )
@@ -102,16 +102,16 @@ def test_the_other_fields() -> None:
 
 @pytest.mark.parametrize("why", [{"missing_classes": ["l4"]}, {"invalid_pool": "InferenceClass l4 has no EKS block"}])
 def test_h3_pools_that_cannot_be_told_stay_published(why: dict[str, Any]) -> None:
-    before = inference_cluster(seen.EKS, pools=POOLS, seen=seen.ready_cluster(), gateway_address="192.0.2.1")
-    status = inference_cluster(seen.EKS, pools=None, seen=seen.ready_cluster(), previous=before.wire(), **why)
+    before = inference_cluster(seen.EKS, pools=POOLS, observed=seen.ready_cluster(), gateway_address="192.0.2.1")
+    status = inference_cluster(seen.EKS, pools=None, observed=seen.ready_cluster(), previous=before.wire(), **why)
     assert status.fields["gpuPools"] == POOLS
-    assert "gpuPools" not in inference_cluster(seen.EKS, pools=None, seen=seen.ready_cluster(), **why).fields
+    assert "gpuPools" not in inference_cluster(seen.EKS, pools=None, observed=seen.ready_cluster(), **why).fields
 
 
 def test_why_a_cluster_cannot_be_built_outlives_the_regular_evaluation() -> None:
     """The reference implementation overwrites InvalidNodePool in the same pass."""
     status = inference_cluster(
-        seen.EKS, invalid_pool="no block", seen=seen.ready_cluster(), gateway_address="192.0.2.1"
+        seen.EKS, invalid_pool="no block", observed=seen.ready_cluster(), gateway_address="192.0.2.1"
     )
     assert seen.told(status) == {
         "ClusterReady": ("False", "InvalidNodePool"),
@@ -126,7 +126,7 @@ def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[s
         nodes = observed.nodes.get("gpu-l4", 0) if observed else None
         pools = [{**POOLS[0], "observedNodes": nodes}]
         status = inference_cluster(
-            source, pools=pools, seen=observed, gateway_address=gateway_address(before, observed), previous=before
+            source, pools=pools, observed=observed, gateway_address=gateway_address(before, observed), previous=before
         )
         return status.wire(before, 1, at)
 
@@ -143,7 +143,7 @@ def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[s
     assert look(seen.silent(), silent, "2028-01-01T00:00:00Z") == silent
     assert look(None, first, LATER) == first
     assert seen.told(
-        inference_cluster(source, pools=POOLS, seen=well, gateway_address="192.0.2.1", previous=silent)
+        inference_cluster(source, pools=POOLS, observed=well, gateway_address="192.0.2.1", previous=silent)
     ) == {
         "ClusterReady": ("True", "ClusterRunning"),
         "BackendReady": ("True", "BackendHealthy"),
@@ -152,7 +152,7 @@ def test_a_silent_cluster_keeps_what_it_was_and_takes_nothing_new(source: dict[s
 
 
 def test_nodes_that_nobody_ever_saw_are_not_told() -> None:
-    status = inference_cluster(seen.EKS, pools=[{**POOLS[0], "observedNodes": 0}], seen=seen.silent())
+    status = inference_cluster(seen.EKS, pools=[{**POOLS[0], "observedNodes": 0}], observed=seen.silent())
     assert "observedNodes" not in status.fields["gpuPools"][0]
 
 

@@ -126,7 +126,7 @@ def test_d11_an_invalid_edit_keeps_the_counts_of_what_runs() -> None:
         "ReplicasReady": ("False", "ModelStarting"),
         "Ready": ("False", "Creating"),
     }
-    assert message(status, "ReplicasScheduled").endswith("; what runs stays as it is (2 of 2 replicas)")
+    assert message(status, "ReplicasScheduled").endswith("; running replicas stay unchanged (2 of 2)")
 
 
 def seen_placement(cluster: str) -> Placement:

@@ -118,10 +118,7 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
     "tainted": (
         promise(),
         [piece([*gpus(7), gpu(7, taints=[{"key": "xid", "value": "79", "effect": "NoExecute"}])])],
-        [
-            "class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 7 "
-            "and 1 that may not be used: xid=79:NoExecute"
-        ],
+        ["class h100 promises 8 devices of gpu.nvidia.com, the driver publishes 7 and 1 with taints: xid=79:NoExecute"],
     ),
     "a taint that keeps nobody away": (
         promise(),
@@ -138,7 +135,7 @@ CASES: dict[str, tuple[Promise, list[dict[str, Any]], list[str]]] = {
         [piece(FULL, slices=3)],
         [
             "driver gpu.nvidia.com has published 1 of 3 ResourceSlices of its pool n1, and nothing is allocated until "
-            "all are there"
+            "it has published all"
         ],
     ),
     "spread over slices": (promise(), [piece(gpus(4), slices=2), piece(gpus(4), slices=2)], []),

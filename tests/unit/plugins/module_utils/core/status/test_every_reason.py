@@ -41,7 +41,7 @@ UP = Component(True)
 SERVES, STARTS, ABSENT, UNSEEN = (
     ReplicaState(True, True),
     ReplicaState(True, False, "Deployment a: 0 of 1 available"),
-    ReplicaState(False, False, "Deployment a is not there yet"),
+    ReplicaState(False, False, "Deployment a does not exist yet"),
     ReplicaState(None, None, "cluster east did not answer"),
 )
 REFUSAL = Refusal("has 0 free gpu, needs 1", "gpu-l4", ("east",))
@@ -81,7 +81,7 @@ def deployment(*states: ReplicaState, replicas: int = 2, pend: Pending | None = 
 
 def cluster(source: dict[str, object] = seen.EKS, ready: bool = True, stack: bool = True, **more: object) -> Status:
     found = seen.cluster(provisioned=Component(ready, "ACTIVE" if ready else "CREATING"), stack=Component(stack))
-    return inference_cluster(source, pools=[], seen=found, gateway_address="192.0.2.1", **more)
+    return inference_cluster(source, pools=[], observed=found, gateway_address="192.0.2.1", **more)
 
 
 INVALID_CEL = "Invalid nodeSelector CEL expression: engine main, device gpu: undeclared reference to 'devise'"
@@ -128,7 +128,7 @@ ROWS: list[Row] = [
         "Unknown",
         "NotObserved",
         "refused",
-        lambda: inference_cluster(seen.EKS, seen=seen.silent()),
+        lambda: inference_cluster(seen.EKS, observed=seen.silent()),
     ),
     *(
         (
@@ -136,7 +136,7 @@ ROWS: list[Row] = [
             kind,
             "True",
             "Declared",
-            "Nobody looks at cluster east, whose objects are files: it counts as declared",
+            "Cluster east is not observed, as its objects are files: it is assumed to be as declared",
             lambda: inference_cluster(seen.EKS, is_declared=True),
         )
         for kind in ("ClusterReady", "BackendReady", "Ready")
@@ -146,7 +146,7 @@ ROWS: list[Row] = [
         "Ready",
         "False",
         "Creating",
-        "Its manifest says so",
+        "The status in its manifest is not Ready",
         lambda: inference_cluster(
             {**seen.EKS, "status": {"conditions": [{"type": "Ready", "status": "False"}]}}, is_declared=True
         ),
@@ -159,7 +159,7 @@ ROWS: list[Row] = [
         "False",
         "Creating",
         "Waiting for an address of Gateway modelplane-system/inference-gateway",
-        lambda: inference_cluster(seen.EKS, seen=seen.ready_cluster()),
+        lambda: inference_cluster(seen.EKS, observed=seen.ready_cluster()),
     ),
     (
         "InferenceCluster",
@@ -175,7 +175,7 @@ ROWS: list[Row] = [
         "Unknown",
         "NotObserved",
         "did not answer: connection refused",
-        lambda: inference_cluster(seen.EXISTING, seen=seen.silent()),
+        lambda: inference_cluster(seen.EXISTING, observed=seen.silent()),
     ),
     (
         "InferenceGateway",
@@ -214,7 +214,7 @@ ROWS: list[Row] = [
         "Ready",
         "False",
         "Creating",
-        "Gateway modelplane-system/modelplane is not there yet",
+        "Gateway modelplane-system/modelplane does not exist yet",
         lambda: inference_gateway(seen.GATEWAY, Objects(), UP),
     ),
     (
@@ -335,7 +335,7 @@ ROWS: list[Row] = [
         "ModelAccepted",
         "False",
         "Deploying",
-        "Waiting for cluster east: Deployment a is not there yet",
+        "Waiting for cluster east: Deployment a does not exist yet",
         lambda: model_replica(seen.replica(), ABSENT, None),
     ),
     (
@@ -368,7 +368,7 @@ ROWS: list[Row] = [
         "ModelReady",
         "False",
         "WaitingForModel",
-        "not there yet",
+        "does not exist yet",
         lambda: model_replica(seen.replica(), ABSENT, None),
     ),
     ("ModelReplica", "ModelReady", "Unknown", "NotObserved", "", lambda: model_replica(seen.replica(), UNSEEN, {})),
@@ -399,7 +399,7 @@ ROWS: list[Row] = [
     ),
     ("ModelEndpoint", "RoutingReady", "Unknown", "NotObserved", "", lambda: model_endpoint(seen.endpoint(), [], None)),
     ("ModelEndpoint", "Ready", "True", "Available", "", lambda: endpoint(True)),
-    ("ModelEndpoint", "Ready", "False", "Creating", "is not there yet", lambda: endpoint(False)),
+    ("ModelEndpoint", "Ready", "False", "Creating", "does not exist yet", lambda: endpoint(False)),
     ("ModelEndpoint", "Ready", "Unknown", "NotObserved", "", lambda: model_endpoint(seen.endpoint(), [], None)),
     ("ModelService", "EndpointsResolved", "True", "Resolved", "Matched 2 endpoints", lambda: service(True, True)),
     (

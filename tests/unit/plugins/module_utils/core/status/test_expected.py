@@ -21,7 +21,7 @@ KEYED = seen.endpoint("https://api.example.com/v1", credential={"apiKey": {"secr
 def test_clusters_classes_secrets_and_gateway() -> None:
     found = expected([seen.EKS, seen.CLASS, seen.CACHE, KEYED, seen.GATEWAY])
     east = found.cluster("east")
-    assert (east.made, east.device_classes, east.drivers) == (True, ["gpu.nvidia.com"], ["gpu.nvidia.com"])
+    assert (east.provisioned, east.device_classes, east.drivers) == (True, ["gpu.nvidia.com"], ["gpu.nvidia.com"])
     assert [(promise.pool, promise.class_name) for promise in east.promises] == [("gpu-l4", "l4")]
     assert found.secrets == {
         ("ml-team", "hf-token"): frozenset({"HF_TOKEN"}),
@@ -31,7 +31,7 @@ def test_clusters_classes_secrets_and_gateway() -> None:
 
 
 def test_a_cluster_of_the_users_own_is_not_made() -> None:
-    assert not expected([seen.EXISTING, seen.CLASS]).cluster("east").made
+    assert not expected([seen.EXISTING, seen.CLASS]).cluster("east").provisioned
 
 
 def test_nothing_is_promised_without_the_class() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean, with_events
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim, with_events
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.workloads import (
     availability,
     failures,
@@ -39,15 +39,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         unscheduled(f"0/3 nodes are available: 3 cannot allocate all claims. still not schedulable,{PREEMPTION}"),
         [
             "Unschedulable: 0/3 nodes are available: 3 cannot allocate all claims: no node has enough free devices of "
-            "the kind that its ResourceClaim asks for; compare the ResourceSlices of the nodes with their "
-            "InferenceClass, and see which ResourceClaims hold devices"
+            "the kind that its ResourceClaim requests; compare the ResourceSlices of the nodes with their "
+            "InferenceClass, and check which ResourceClaims hold devices"
         ],
     ),
     "no device class": (
         unscheduled("0/2 nodes are available: request gpu: device class gpu.nvidia.com does not exist." + PREEMPTION),
         [
             "Unschedulable: 0/2 nodes are available: request gpu: device class gpu.nvidia.com does not exist: "
-            "is the DRA driver that brings DeviceClass gpu.nvidia.com installed?"
+            "install the DRA driver that provides DeviceClass gpu.nvidia.com"
         ],
     ),
     "no label": (
@@ -63,21 +63,21 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         ),
         [
             "Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match Pod's node "
-            "affinity/selector: less cpu is free than it requests; lower the request or take larger nodes"
+            "affinity/selector: less cpu is free than it requests; lower the request or use larger nodes"
         ],
     ),
     "an extended resource": (
         unscheduled("0/1 nodes are available: 1 Insufficient nvidia.com/gpu." + PREEMPTION),
         [
             "Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu: less nvidia.com/gpu is free than "
-            "it requests; lower the request or take larger nodes"
+            "it requests; lower the request or use larger nodes"
         ],
     ),
     "no volume": (
         unscheduled('0/1 nodes are available: persistentvolumeclaim "weights" not found.' + PREEMPTION),
         [
             'Unschedulable: 0/1 nodes are available: persistentvolumeclaim "weights" not found: its volume is not '
-            "bound; see the events of the PersistentVolumeClaim"
+            "bound; check the events of the PersistentVolumeClaim"
         ],
     ),
     "something new": (unscheduled("the moon is full"), ["Unschedulable: the moon is full"]),
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         unscheduled("node n1: timed out trying to allocate devices", "SchedulerError"),
         ["SchedulerError: node n1: timed out trying to allocate devices"],
     ),
-    "gated": (unscheduled("", "SchedulingGated"), ["SchedulingGated: somebody has to remove its scheduling gates"]),
+    "gated": (unscheduled("", "SchedulingGated"), ["SchedulingGated: its scheduling gates have to be removed"]),
     "evicted": (
         pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory."),
         ["Evicted: The node was low on resource: memory."],
@@ -107,11 +107,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             state={"running": {"startedAt": "2026-01-01T00:00:00Z"}},
             lastState={"terminated": {"exitCode": 3, "reason": "Error"}},
         ),
-        ["container engine: it ended with exit code 3: see its logs"],
+        ["container engine: it terminated with exit code 3: check its logs"],
     ),
     "killed": (
         container(state={"running": {}}, lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
-        ["container engine: OOMKilled: it needs more memory than it may have"],
+        ["container engine: OOMKilled: it needs more memory than its limit"],
     ),
     "an init container that is done": (
         pod(initContainerStatuses=[{"name": "init", "ready": True, "state": {"terminated": {"exitCode": 0}}}]),
@@ -138,7 +138,7 @@ def test_reasons(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_left_of_a_pod_says_the_same(name: str) -> None:
     seen, reasons = CASES[name]
-    assert failures(lean(seen)) == reasons
+    assert failures(trim(seen)) == reasons
 
 
 def event(reason: str, message: str, time: str, kind: str = "Warning") -> dict[str, Any]:
@@ -154,9 +154,9 @@ def test_the_latest_event_that_tells_something() -> None:
         event("BackOff", "Back-off restarting failed container", "2026-01-01T00:03:00Z"),
         event("FailedMount", "not a warning", "2026-01-01T00:04:00Z", "Normal"),
     ]
-    seen = with_events(lean(pod()), events)
+    seen = with_events(trim(pod()), events)
     assert failures(seen) == ['FailedMount: MountVolume.SetUp failed for volume "ca" : secret "ca" not found']
-    assert with_events(lean(pod()), events[2:]) == lean(pod())
+    assert with_events(trim(pod()), events[2:]) == trim(pod())
 
 
 def test_what_is_known_of_a_container_wins_over_events() -> None:
@@ -187,12 +187,12 @@ def workload(kind: str = "Deployment", copies: int = 2, generation: int = 1, **s
 )
 def test_whose_pods_are_worth_a_look(seen: dict[str, Any], unrest: bool) -> None:
     assert unsettled(seen) is unrest
-    assert unsettled(lean(seen)) is unrest
+    assert unsettled(trim(seen)) is unrest
 
 
 def test_a_gang_that_nobody_looked_at() -> None:
     wanted = {"kind": "LeaderWorkerSet", "metadata": {"name": "g"}, "spec": {"replicas": 1}}
     found = availability(wanted, wanted)
     assert found.message == (
-        "LeaderWorkerSet g: 0 of 1 available; the LeaderWorkerSet controller has not looked at it: is it running?"
+        "LeaderWorkerSet g: 0 of 1 available; the LeaderWorkerSet controller has not processed it: is it running?"
     )

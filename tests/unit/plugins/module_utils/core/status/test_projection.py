@@ -15,7 +15,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.observation 
     parse,
     wire,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import lean
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.status.projection import trim
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Objects
 from hypothesis import given, settings
 
@@ -32,9 +32,9 @@ def test_statuses_are_those_of_the_whole_objects(workloads: list[Any], controls:
         up = Component(True)
         return anything.evaluate(ObservedCluster("", up, up, Objects(workloads)), Objects(controls), None, anything.NOW)
 
-    small = [lean(value) for value in workloads], [lean(value) for value in controls]
+    small = [trim(value) for value in workloads], [trim(value) for value in controls]
     assert told(*small) == told(workloads, controls)
-    assert [[lean(value) for value in values] for values in small] == list(small)
+    assert [[trim(value) for value in values] for values in small] == list(small)
     document = {"control": {"objects": small[1]}, "clusters": {"east": {"objects": small[0]}}}
     assert parse(wire(parse(document))) == parse(document)
 
@@ -61,7 +61,7 @@ def test_a_second_look_at_a_crashing_pod_is_equal() -> None:
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "n"}, "status": status}
 
-    assert lean(pod(20)) == lean(pod(40))
+    assert trim(pod(20)) == trim(pod(40))
 
 
 def test_templates_are_not_kept_but_the_claims_that_they_mount() -> None:
@@ -75,7 +75,7 @@ def test_templates_are_not_kept_but_the_claims_that_they_mount() -> None:
         "kubectl.kubernetes.io/last-applied-configuration": "hunter2",
         "modelplane.ai/artifact": "x",
     }
-    kept = lean(engine)
+    kept = trim(engine)
     assert "hunter2" not in str(kept)
     template = {"spec": {"volumes": [claim]}}
     assert kept["spec"] == {
@@ -88,7 +88,7 @@ def test_templates_are_not_kept_but_the_claims_that_they_mount() -> None:
 def test_own_resources_keep_spec_status_and_age() -> None:
     metadata = {**seen.CACHE["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "7"}
     status = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-    kept = lean({**seen.CACHE, "metadata": metadata, "status": status})
+    kept = trim({**seen.CACHE, "metadata": metadata, "status": status})
     assert kept["spec"] == seen.CACHE["spec"]
     assert kept["status"] == status
     assert kept["metadata"] == {**seen.CACHE["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"}

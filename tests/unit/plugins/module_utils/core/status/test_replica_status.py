@@ -30,7 +30,7 @@ def state(*objects: Any, gang: bool = False, copies: int = 1) -> ReplicaState:
 
 
 def changed(value: Any, **status: Any) -> Any:
-    """A workload whose controller has not looked at its latest change yet, or says something else."""
+    """A workload whose controller has not processed its latest change yet, or says something else."""
     return {**value, "metadata": {**value["metadata"], "generation": 2}, "status": {**value["status"], **status}}
 
 
@@ -51,14 +51,14 @@ PICKER = available(PARTS["picker"])
 # accepted, ready, serving, a part of the message
 STATES: dict[str, tuple[ReplicaState, tuple[bool, bool, bool], str]] = {
     "nothing is there": (state(), (False, False, False), ENGINE),
-    "the picker alone": (state(PICKER), (False, False, False), "is not there yet"),
+    "the picker alone": (state(PICKER), (False, False, False), "does not exist yet"),
     "no status yet": (state(PARTS["engine"], PICKER), (True, False, False), "0 of 1 available"),
     "all up": (state(UP, PICKER), (True, True, True), ""),
-    "H4: no picker": (state(UP), (True, False, False), "Deployment qwen3-8b-6e732e38e8-epp is not there yet"),
+    "H4: no picker": (state(UP), (True, False, False), "Deployment qwen3-8b-6e732e38e8-epp does not exist yet"),
     "H4: no picker is up": (state(UP, available(PARTS["picker"], 0)), (True, False, False), "-epp: 0 of 1 available"),
-    "H4: changed picker": (state(UP, changed(PICKER)), (True, False, True), "-epp: its latest change"),
+    "H4: changed picker": (state(UP, changed(PICKER)), (True, False, True), "-epp: its controller has not processed"),
     "Available without a pod": (state(rollout(), PICKER), (True, False, False), "0 of 1 available"),
-    "changed and not looked at": (state(changed(UP), PICKER), (True, False, True), "its latest change has not been"),
+    "changed and not looked at": (state(changed(UP), PICKER), (True, False, True), "its controller has not processed"),
     "two of three": (
         state(available(THREE["engine"], 2), PICKER, copies=3),
         (True, False, True),
@@ -94,7 +94,7 @@ STATES: dict[str, tuple[ReplicaState, tuple[bool, bool, bool], str]] = {
             showing(PARTS["route"], parents=[{"conditions": conditions(Accepted="False")}]),
         ),
         (True, False, False),
-        "HTTPRoute qwen3-8b-6e732e38e8 was refused by its gateway: Accepted is False",
+        "HTTPRoute qwen3-8b-6e732e38e8 was rejected by its gateway: Accepted is False",
     ),
     "route that one of two gateways takes": (
         state(
@@ -105,7 +105,7 @@ STATES: dict[str, tuple[ReplicaState, tuple[bool, bool, bool], str]] = {
         (True, True, True),
         "",
     ),
-    "of another group": (state({**UP, "apiVersion": "other/v1"}, PICKER), (False, False, False), "is not there yet"),
+    "of another group": (state({**UP, "apiVersion": "other/v1"}, PICKER), (False, False, False), "does not exist yet"),
 }
 
 
@@ -143,7 +143,7 @@ FAILURES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "unschedulable": ([pod("a", conditions=UNSCHEDULABLE)], "pod a: Unschedulable: 0/3 nodes are available"),
     "killed": (
         [pod("a", **waiting("CrashLoopBackOff", "back-off 10s", reason="OOMKilled", exitCode=137))],
-        "pod a: container engine: OOMKilled: it needs more memory than it may have",
+        "pod a: container engine: OOMKilled: it needs more memory than its limit",
     ),
     "crashes": (
         [pod("a", **waiting("CrashLoopBackOff", "back-off 10s", reason="Error", exitCode=2))],

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import EksError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import (
+    InvalidClusterError,
+    Options,
+    plan,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
@@ -22,14 +26,11 @@ from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.c
 from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 AWS_NAME = "modelplane-system-eks-us-west-eks-03b8e"
-ASSUME = "sts:AssumeRole"
-PODS = [ASSUME, "sts:TagSession"]
 
 DEFAULT: dict[str, Any] = {
     "object": {"namespace": "modelplane-system", "name": "eks-us-west"},
     "name": AWS_NAME,
     "region": "us-west-2",
-    "partition": "aws",
     "version": "1.36",
     "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
     "tags": {
@@ -38,29 +39,6 @@ DEFAULT: dict[str, Any] = {
         "modelplane.ai/fleet": "default",
     },
     "vpc": {"name": AWS_NAME, "cidr": "10.0.0.0/16"},
-    "internet_gateway": {"name": AWS_NAME},
-    "nat_gateway": {"name": AWS_NAME, "subnet": "eks-us-west-subnet-us-west-2a-d8789"},
-    "route_tables": [
-        {"name": f"{AWS_NAME}-public", "tier": "public"},
-        {"name": f"{AWS_NAME}-private", "tier": "private"},
-    ],
-    "security_groups": [
-        {
-            "key": "efs",
-            "name": "eks-us-west-efs",
-            "description": "NFS access to the ModelCache EFS mount targets",
-            "ingress": [{"proto": "tcp", "ports": [2049, 2049], "cidr_ip": "10.0.0.0/16"}],
-            "egress": [],
-        }
-    ],
-    "cluster": {
-        "name": AWS_NAME,
-        "version": "1.36",
-        "authentication_mode": "API_AND_CONFIG_MAP",
-        "bootstrap_admin": True,
-        "private_access": True,
-        "public_access": True,
-    },
     "launch_templates": [],
     "node_groups": [
         {
@@ -70,7 +48,7 @@ DEFAULT: dict[str, Any] = {
             "instance_types": ["m6i.xlarge"],
             "disk_size": None,
             "launch_template": "",
-            "capacity_type": "",
+            "capacity_type": "ON_DEMAND",
             "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
             "min_size": 1,
             "max_size": 2,
@@ -87,7 +65,7 @@ DEFAULT: dict[str, Any] = {
             "instance_types": ["g6.12xlarge"],
             "disk_size": 100,
             "launch_template": "",
-            "capacity_type": "",
+            "capacity_type": "ON_DEMAND",
             "zones": ["us-west-2a"],
             "min_size": 0,
             "max_size": 8,
@@ -98,20 +76,6 @@ DEFAULT: dict[str, Any] = {
             "instance_type": "g6.12xlarge",
         },
     ],
-    "addons": [
-        {"name": name, "version": "", "configuration": {}}
-        for name in ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
-    ],
-    "pod_identities": [
-        {"namespace": "kube-system", "service_account": "efs-csi-controller-sa", "role": "efs_csi"},
-        {"namespace": "kube-system", "service_account": "cluster-autoscaler", "role": "autoscaler"},
-    ],
-    "file_system": {
-        "name": AWS_NAME,
-        "creation_token": AWS_NAME,
-        "encrypted": True,
-        "throughput_mode": "elastic",
-    },
     "storage_class": {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -122,6 +86,7 @@ DEFAULT: dict[str, Any] = {
     },
     "secret": {"namespace": "modelplane-system", "name": "eks-us-west-kubeconfig-ef123", "key": "kubeconfig"},
     "efa": False,
+    "settings": {},
 }
 PUBLIC = {"tier": "public", "map_public": True, "tags": {"kubernetes.io/role/elb": "1"}}
 PRIVATE = {"tier": "private", "map_public": False, "tags": {}}
@@ -133,81 +98,11 @@ SUBNETS = [
     {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2b-ea643", "zone": "us-west-2b", "cidr": "10.0.64.0/20"},
     {**PRIVATE, "name": "eks-us-west-private-subnet-us-west-2c-0578b", "zone": "us-west-2c", "cidr": "10.0.80.0/20"},
 ]
-READ = [
-    "autoscaling:DescribeAutoScalingGroups",
-    "autoscaling:DescribeAutoScalingInstances",
-    "autoscaling:DescribeLaunchConfigurations",
-    "autoscaling:DescribeScalingActivities",
-    "ec2:DescribeImages",
-    "ec2:DescribeInstanceTypes",
-    "ec2:DescribeLaunchTemplateVersions",
-    "ec2:GetInstanceTypesFromInstanceRequirements",
-    "eks:DescribeNodegroup",
-]
-SCALE = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
 
 
-def trust(service: str, action: Any) -> dict[str, Any]:
-    statement = {"Effect": "Allow", "Action": action, "Principal": {"Service": service}}
-    return {"Version": "2012-10-17", "Statement": [statement]}
-
-
-def roles(partition: str = "aws", ec2: str = "ec2.amazonaws.com") -> list[dict[str, Any]]:
-    arn = f"arn:{partition}:iam::aws:policy"
-    return [
-        {
-            "key": "cluster",
-            "name": "modelplane-system-eks-us-west-cluster-80cb4",
-            "trust": trust("eks.amazonaws.com", ASSUME),
-            "managed_policies": [f"{arn}/AmazonEKSClusterPolicy"],
-            "policy": "",
-        },
-        {
-            "key": "node",
-            "name": "modelplane-system-eks-us-west-node-6c58f",
-            "trust": trust(ec2, ASSUME),
-            "managed_policies": [
-                f"{arn}/AmazonEKSWorkerNodePolicy",
-                f"{arn}/AmazonEKS_CNI_Policy",
-                f"{arn}/AmazonEC2ContainerRegistryReadOnly",
-            ],
-            "policy": "",
-        },
-        {
-            "key": "efs_csi",
-            "name": "modelplane-system-eks-us-west-efs-csi-0efb6",
-            "trust": trust("pods.eks.amazonaws.com", PODS),
-            "managed_policies": [f"{arn}/service-role/AmazonEFSCSIDriverPolicy"],
-            "policy": "",
-        },
-        {
-            "key": "autoscaler",
-            "name": "modelplane-system-eks-us-west-cluster-autoscaler-ac5d4",
-            "trust": trust("pods.eks.amazonaws.com", PODS),
-            "managed_policies": [],
-            "policy": "autoscaler",
-        },
-    ]
-
-
-POLICIES = [
-    {
-        "key": "autoscaler",
-        "name": "modelplane-system-eks-us-west-cluster-autoscaler-ac5d4",
-        "document": {
-            "Version": "2012-10-17",
-            "Statement": [
-                {"Effect": "Allow", "Action": READ, "Resource": ["*"]},
-                {
-                    "Effect": "Allow",
-                    "Action": SCALE,
-                    "Resource": ["*"],
-                    "Condition": {"StringEquals": {f"aws:ResourceTag/k8s.io/cluster-autoscaler/{AWS_NAME}": "owned"}},
-                },
-            ],
-        },
-    }
-]
+def described(cluster: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan without its resources, which have a test of their own (test_resources.py)."""
+    return {key: value for key, value in plan(cluster).items() if key != "resources"}
 
 
 def test_names_of_the_reference_implementation() -> None:
@@ -223,16 +118,16 @@ def test_names_of_the_reference_implementation() -> None:
 
 
 def test_every_setting_of_the_default() -> None:
-    assert plan(eks()) == {**DEFAULT, "subnets": SUBNETS, "roles": roles(), "policies": POLICIES}
+    assert described(eks()) == {**DEFAULT, "subnets": SUBNETS}
 
 
 def test_the_same_of_an_inference_cluster() -> None:
     """But for the bounds: a pool without any is fixed, and what is composed of an InferenceCluster says so."""
     made = cluster_objects(inference_cluster(), {"l4": inference_class()})[0]
-    found = plan(made)
+    found = described(made)
     groups = deepcopy(DEFAULT["node_groups"])
     groups[1].update(disk_size=200, min_size=1, max_size=1)
-    assert found == {**DEFAULT, "subnets": SUBNETS, "roles": roles(), "policies": POLICIES, "node_groups": groups}
+    assert found == {**DEFAULT, "subnets": SUBNETS, "node_groups": groups}
 
 
 def test_defaults_that_the_api_server_fills_in_change_nothing() -> None:
@@ -268,17 +163,6 @@ def test_efa_and_a_capacity_block() -> None:
     )
     found = plan(eks(pool))
     assert found["efa"] is True
-    itself = {"proto": "-1", "ports": [], "self": True}
-    assert found["security_groups"] == [
-        *DEFAULT["security_groups"],
-        {
-            "key": "efa",
-            "name": "eks-us-west-efa",
-            "description": "EFA OS-bypass traffic between gang nodes",
-            "ingress": [itself],
-            "egress": [itself],
-        },
-    ]
     assert found["launch_templates"] == [
         {
             "pool": "gpu-h200",
@@ -286,7 +170,8 @@ def test_efa_and_a_capacity_block() -> None:
             "network_cards": 16,
             "data": {
                 "InstanceType": "p5en.48xlarge",
-                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500}}],
+                "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500, "Encrypted": True}}],
+                "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
                 "InstanceMarketOptions": {"MarketType": "capacity-block"},
                 "CapacityReservationSpecification": {
                     "CapacityReservationPreference": "capacity-reservations-only",
@@ -318,13 +203,13 @@ def test_efa_alone_and_a_capacity_block_alone() -> None:
     block = {"capacityReservationId": "cr-0a"}
     found = plan(eks(gpu("fast", fabric="EFA"), gpu("bought", capacityBlock=block), gpu("plain")))
     fast, bought = found["launch_templates"]
-    assert set(fast["data"]) == {"InstanceType", "BlockDeviceMappings"}
+    assert set(fast["data"]) == {"InstanceType", "BlockDeviceMappings", "MetadataOptions"}
     assert (fast["network_cards"], bought["network_cards"]) == (1, 0)
     assert {group["name"]: (group["capacity_type"], group["launch_template"]) for group in found["node_groups"]} == {
-        "system": ("", ""),
-        "fast": ("", fast["name"]),
+        "system": ("ON_DEMAND", ""),
+        "fast": ("ON_DEMAND", fast["name"]),
         "bought": ("CAPACITY_BLOCK", bought["name"]),
-        "plain": ("", ""),
+        "plain": ("ON_DEMAND", ""),
     }
     assert plan(eks(gpu("bought", capacityBlock=block)))["efa"] is False
 
@@ -373,26 +258,7 @@ def test_networks_of_one_owns_choice(count: int) -> None:
         *(("private", *pair) for pair in zip(zones, private, strict=True)),
     ]
     assert found["vpc"]["cidr"] == "172.20.0.0/16"
-    assert found["security_groups"][0]["ingress"][0]["cidr_ip"] == "172.20.0.0/16"
     assert found["node_groups"][0]["zones"] == zones
-
-
-REGIONS = {
-    "us-west-2": ("aws", "ec2.amazonaws.com"),
-    "eu-central-1": ("aws", "ec2.amazonaws.com"),
-    "cn-north-1": ("aws-cn", "ec2.amazonaws.com.cn"),
-    "us-gov-west-1": ("aws-us-gov", "ec2.amazonaws.com"),
-    "us-iso-east-1": ("aws-iso", "ec2.c2s.ic.gov"),
-    "us-isob-east-1": ("aws-iso-b", "ec2.sc2s.sgov.gov"),
-}
-
-
-@pytest.mark.parametrize("region", REGIONS)
-def test_partitions(region: str) -> None:
-    partition, service = REGIONS[region]
-    found = plan(eks(gpu(zones=[f"{region}a"]), region=region))
-    assert found["partition"] == partition
-    assert found["roles"] == roles(partition, service)
 
 
 ZONES: dict[str, tuple[int, list[str], list[str]]] = {
@@ -526,7 +392,7 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
     """What is written in the InferenceCluster is told there."""
     composed = inference_cluster({"name": "gpu", "className": "l4", "zones": ["us-west-2d"]})
     held = {f"10.0.{16 * index}.0/20": zone for index, zone in enumerate(ALL[:3])}
-    with pytest.raises(EksError) as refused:
+    with pytest.raises(InvalidClusterError) as refused:
         plan(cluster_objects(composed, {"l4": inference_class()})[0], options=Options(zones=ALL, subnet_zones=held))
     assert str(refused.value) == (
         "InferenceCluster eks-us-west, spec.nodePools[0].zones[0]: the cluster has no subnet in this zone, only in "
@@ -538,17 +404,22 @@ def test_the_zone_of_a_pool_beside_subnets_that_exist() -> None:
 
 @pytest.mark.parametrize(("cluster", "available", "told"), REFUSED_ZONES.values(), ids=REFUSED_ZONES)
 def test_zones_that_cannot_be(cluster: dict[str, Any], available: list[str], told: str) -> None:
-    with pytest.raises(EksError) as refused:
+    with pytest.raises(InvalidClusterError) as refused:
         plan(cluster, options=Options(zones=available))
     assert str(refused.value) == told
 
 
-def test_fleet_tags_and_addons() -> None:
-    addons = {"coredns": {"version": "v1.13.2-eksbuild.1"}, "adot": {"configuration": {"a": [1]}}}
-    found = plan(eks(), "production", Options(tags={"team": "ml"}, addons=addons))
+def test_fleet_and_tags() -> None:
+    found = plan(eks(), "production", Options(tags={"team": "ml"}))
     assert found["tags"] == {**DEFAULT["tags"], "modelplane.ai/fleet": "production", "team": "ml"}
-    assert found["addons"][2] == {"name": "coredns", "version": "v1.13.2-eksbuild.1", "configuration": {}}
-    assert found["addons"][5:] == [{"name": "adot", "version": "", "configuration": {"a": [1]}}]
+
+
+def test_settings_that_a_manifest_leaves_out_are_not_in_the_plan() -> None:
+    key = "arn:aws:kms:us-west-2:123456789012:key/1"
+    found = plan(eks(logging={"types": ["audit", "api"]}, encryptionConfig={"keyArn": key}))
+    assert found["settings"] == {"logs": ["api", "audit"], "encryptionKey": key}
+    assert plan(eks(logging={"types": []}))["settings"] == {"logs": []}
+    assert plan(eks(gpu(capacityType="SPOT")))["node_groups"][1]["capacity_type"] == "SPOT"
 
 
 REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
@@ -566,7 +437,7 @@ REFUSED_OPTIONS: dict[str, tuple[Options, str]] = {
 
 @pytest.mark.parametrize(("options", "told"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS)
 def test_options_that_cannot_be(options: Options, told: str) -> None:
-    with pytest.raises(EksError, match=told):
+    with pytest.raises(InvalidClusterError, match=told):
         plan(eks(), options=options)
 
 
@@ -605,5 +476,5 @@ def test_all_of_a_plan_is_plain_and_always_the_same() -> None:
     first = plan(eks(*pools), options=Options(zones=("us-west-2a", "us-west-2b", "us-west-2c")))
     again = plan(eks(*pools), options=Options(zones=("us-west-2c", "us-west-2b", "us-west-2a")))
     assert json.dumps(first) == json.dumps(again)
-    first["tags"]["x"] = first["addons"][0]["configuration"]["x"] = first["pod_identities"][0]["role"] = "y"
+    first["tags"]["x"] = first["resources"][0]["body"]["Tags"]["x"] = first["node_groups"][0]["labels"]["x"] = "y"
     assert plan(eks(*pools)) == again

@@ -330,7 +330,7 @@ IMMUTABLE: dict[str, tuple[str, Callable[[Object], Any], str, str]] = {
         "subnetwork",
         put("ipCidrRange", "10.8.0.0/24"),
         "ipCidrRange",
-        "Set spec.networking.nodeCidr back to 10.8.0.0/24, or remove the cluster and provision it anew",
+        "Set spec.networking.nodeCidr back to 10.8.0.0/24, or remove the cluster and provision it again",
     ),
     "a range of nodes that would shrink": (
         "subnetwork",

@@ -11,9 +11,13 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import GkeError, Options, plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import (
+    InvalidClusterError,
+    Options,
+    plan,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
@@ -599,7 +603,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("cluster", "project", "options", "told"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_planned(cluster: dict[str, Any], project: str, options: Options, told: str) -> None:
-    with pytest.raises(GkeError) as refused:
+    with pytest.raises(InvalidClusterError) as refused:
         plan(cluster, project, options=options)
     assert told in str(refused.value)
     assert refused.value.problems

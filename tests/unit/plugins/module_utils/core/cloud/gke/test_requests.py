@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import state
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     operations,
@@ -15,7 +16,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     policies,
     requests,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import plan
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (

@@ -1,0 +1,57 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Options of modules for the cloud, the login to it, and waiting.
+
+The argument specs are in `module_utils/cloud/providers.py` and `module_utils/cloud/waiting.py`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ansible.module_utils.common.yaml import yaml_dump, yaml_load
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import BY_NAME
+
+_FRAGMENTS = "ansible_collections.modelplane.fleet.plugins.doc_fragments"
+_LOGINS = {name: import_module(f"{_FRAGMENTS}.{name}").ModuleDocFragment.ACCOUNT for name in BY_NAME}
+
+
+def _documentation() -> dict[str, Any]:
+    """Return the options of all clouds, each with the provider that it is of."""
+    provider = {"description": "The cloud.", "type": "str", "choices": list(_LOGINS), "required": True}
+    found: dict[str, Any] = {"options": {"provider": provider}}
+    for name, documentation in _LOGINS.items():
+        of_cloud = yaml_load(documentation)
+        for option, described in of_cloud.pop("options").items():
+            text = described["description"]
+            listed = [text] if isinstance(text, str) else text
+            found["options"][option] = {**described, "description": [*listed, f"Of O(provider={name})."]}
+        for key, lines in of_cloud.items():
+            found[key] = list(dict.fromkeys([*found.get(key, ()), *lines]))
+    return found
+
+
+class ModuleDocFragment:
+    """Options of modules that work in any of the clouds."""
+
+    DOCUMENTATION = yaml_dump(_documentation())
+
+    WAITING = r"""
+options:
+  wait:
+    description:
+      - Whether to wait until the cloud is done. The progress is shown with C(-v) while it lasts, and in RV(waited).
+    type: bool
+    default: true
+  wait_timeout:
+    description:
+      - For how many seconds to wait for each operation, in some clouds for all orphans. When they are over, the
+        task fails; the cloud goes on, and so does the next run.
+    type: int
+    default: 2700
+  wait_delay:
+    description: Seconds between two checks.
+    type: float
+    default: 15
+"""

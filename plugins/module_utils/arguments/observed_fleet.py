@@ -1,0 +1,70 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Observations of a fleet for modules: their arguments, results and warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
+    connections,
+    control_connection,
+    forks,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import first_lines
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe import ClusterSnapshot
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import (
+    FleetSnapshot,
+    observe_fleet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.build import read_manifests
+
+UNREAD: dict[str, Any] = {name: {"type": "list", "elements": "str", "default": []} for name in ("others", "declared")}
+"""Arguments that name the clusters of the fleet that the module does not read."""
+# A person reads some; all of them are in the result.
+_MOST_WARNINGS = 20
+
+
+def observe(params: Mapping[str, Any], *, write_cache: bool) -> FleetSnapshot:
+    """Observe the clusters that the arguments name. Raises ApiError and ArgumentsError."""
+    return observe_fleet(
+        list(connections(params).values()),
+        control_connection(params),
+        [api.wire(resource) for resource in read_manifests(params["resources"]).resources],
+        others=params["others"],
+        declared=params["declared"],
+        width=forks(params),
+        write_cache=write_cache,
+    )
+
+
+def warnings(fleet: FleetSnapshot) -> list[str]:
+    """Return a line for each cluster that did not answer, and for what is unusual on the others."""
+    lines = [f"control cluster: {line}" for line in fleet.control.warnings]
+    for name, seen in fleet.clusters.items():
+        lines += [f"cluster {name}: {line}" for line in ([seen.unreachable] if seen.unreachable else seen.warnings)]
+    return first_lines(lines, _MOST_WARNINGS, "and {} more, which are in the result")
+
+
+def clusters(fleet: FleetSnapshot) -> dict[str, dict[str, Any]]:
+    """Return the result for each cluster by its name."""
+    return {name: _cluster(seen) for name, seen in fleet.clusters.items()}
+
+
+def _cluster(seen: ClusterSnapshot) -> dict[str, Any]:
+    if seen.unreachable:
+        return {"changed": False, "failed": True, "msg": seen.unreachable}
+    return {
+        "changed": False,
+        "failed": False,
+        "msg": seen.summary,
+        "version": seen.version,
+        "nodes": {pool: {"ready": nodes.ready, "total": nodes.total} for pool, nodes in seen.nodes.items()},
+        "gateway": seen.gateway,
+        "stack": seen.entry["stack"],
+        "workloads": list(seen.workloads),
+        "failing_pods": list(seen.failing_pods),
+        "warnings": list(seen.warnings),
+    }

@@ -1,0 +1,408 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Reads of objects of AWS: of one object of a plan, and of what is beside those of a plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import actual as form
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import in_cluster, title
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
+
+Found = dict[str, Any]
+_TAG = f"tag:{names.CLUSTER_TAG}"
+_NAT_STATES = ("available", "pending", "failed", "deleting")
+"""In the order of preference; one that is `deleted` does not exist any more."""
+
+
+class Finder:
+    """Reads of one account. `account_id` is part of the names of policies."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._id = ""
+
+    def find(self, resource: Resource) -> Found | None:
+        """Return an object in the form of the table of kinds; None where there is none. Raises AwsError."""
+        read = Finder.by_id if "Id" in resource["body"] else _FIND[resource["kind"]]
+        try:
+            return read(self, resource)
+        except AwsError as error:
+            if not error.absent:
+                raise
+            return None
+
+    def call(self, service: str, operation: str, purpose: str, **parameters: Any) -> Found:
+        """Return the answer of a call; raises AwsError."""
+        client = self._account.client(service)
+        with guarded(purpose):
+            answer: Found = _plain(getattr(client, operation)(**parameters))
+        return answer
+
+    def pages(self, service: str, operation: str, key: str, purpose: str, **parameters: Any) -> list[Found]:
+        """Return all entries of an answer that comes in pages; raises AwsError."""
+        client = self._account.client(service)
+        with guarded(purpose):
+            if not client.can_paginate(operation):
+                return list(_plain(getattr(client, operation)(**parameters).get(key)) or ())
+            pages = client.get_paginator(operation).paginate(**parameters)
+            return [_plain(each) for page in pages for each in page.get(key) or ()]
+
+    def ec2(self, operation: str, key: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
+        """Return what EC2 has by filters; an empty value is no filter."""
+        named = [{"Name": name, "Values": [value]} for name, value in filters.items() if value]
+        # The one operation of EC2 whose parameter has another name.
+        parameter = "Filter" if operation == "describe_nat_gateways" else "Filters"
+        return self.pages("ec2", operation, key, purpose, **{parameter: named})
+
+    def policy_arn(self, resource: Resource) -> str:
+        """Return the ARN of a policy by its name."""
+        if not self._id:
+            self._id = str(self.call("sts", "get_caller_identity", "read the account of the credentials")["Account"])
+        partition = regions.partition(self._account.region)
+        return f"arn:{partition}:iam::{self._id}:policy/{resource['name']}"
+
+    # The network
+
+    def vpc(self, resource: Resource) -> Found | None:
+        """Return the VPC of a cluster. Should there be several with its owner tags, as AWS created one although its
+        answer was lost, it is the one with most subnets that have them."""
+        cluster, purpose = _cluster(resource), f"find {title(resource)}"
+        by_tag = self.ec2("describe_vpcs", "Vpcs", purpose, {_TAG: cluster})
+        by_name = self.ec2("describe_vpcs", "Vpcs", purpose, {"tag:Name": resource["name"]})
+        found = {each["VpcId"]: form.tagged(each) for each in (*by_tag, *by_name)}
+        if not found:
+            return None
+        inside: Counter[str] = Counter()
+        if len(found) > 1:
+            inside.update(each["VpcId"] for each in self.subnets(cluster, ""))
+        chosen = min(
+            found.values(), key=lambda each: (not _owned(each, resource), -inside[each["VpcId"]], each["VpcId"])
+        )
+        for attribute in ("enableDnsSupport", "enableDnsHostnames"):
+            answer = self.call(
+                "ec2", "describe_vpc_attribute", f"read {title(resource)}", VpcId=chosen["VpcId"], Attribute=attribute
+            )
+            field = f"{attribute[0].upper()}{attribute[1:]}"
+            chosen[field] = bool(answer[field]["Value"])
+        return chosen
+
+    def subnets(self, cluster: str, vpc: str) -> list[Found]:
+        """Return the subnets with the tag of a cluster, in any VPC where `vpc` is empty."""
+        found = self.ec2("describe_subnets", "Subnets", "list subnets", {_TAG: cluster, "vpc-id": vpc})
+        return [form.tagged(each) for each in found]
+
+    def subnet(self, resource: Resource) -> Found | None:
+        """Return a subnet: the one of its name, or else the one of its range, with whatever tags."""
+        vpc, cidr = resource["body"]["VpcId"], resource["body"]["CidrBlock"]
+        if has_unknown(vpc):
+            return None
+        purpose = f"find {title(resource)}"
+        found = self.ec2("describe_subnets", "Subnets", purpose, {"vpc-id": vpc, "tag:Name": resource["name"]})
+        found = found or self.ec2("describe_subnets", "Subnets", purpose, {"vpc-id": vpc, "cidr-block": cidr})
+        return _first(map(form.tagged, found), resource)
+
+    def internet_gateway(self, resource: Resource) -> Found | None:
+        """Return the internet gateway: the one that is attached to the VPC, or else one with the owner tags."""
+        vpc, purpose = resource["body"]["VpcId"], f"find {title(resource)}"
+        key = "InternetGateways"
+        operation = "describe_internet_gateways"
+        attached = [] if has_unknown(vpc) else self.ec2(operation, key, purpose, {"attachment.vpc-id": vpc})
+        found = attached or self.ec2(operation, key, purpose, {_TAG: _cluster(resource)})
+        return _first(map(form.internet_gateway, found), resource)
+
+    def elastic_ip(self, resource: Resource) -> Found | None:
+        """Return the address: the one that is in use, should there be several with the owner tags."""
+        found = self.ec2("describe_addresses", "Addresses", f"find {title(resource)}", {_TAG: _cluster(resource)})
+        vpc = [form.tagged(each) for each in found if "AllocationId" in each]
+        vpc = sorted(vpc, key=lambda each: (not each.get("AssociationId"), each["AllocationId"]))
+        return next(iter(vpc), None)
+
+    def nat_gateway(self, resource: Resource) -> Found | None:
+        subnet = resource["body"]["SubnetId"]
+        by_tag = self.nat_gateways(_cluster(resource))
+        if not by_tag and not has_unknown(subnet):
+            by_tag = [each for each in self.nat_gateways("", subnet) if each["Tags"].get("Name") == resource["name"]]
+        by_tag = sorted(by_tag, key=lambda each: (_NAT_STATES.index(each["State"]), each["NatGatewayId"]))
+        return next(iter(by_tag), None)
+
+    def nat_gateways(self, cluster: str, subnet: str = "") -> list[Found]:
+        """Return the NAT gateways with the tag of a cluster, or in a subnet."""
+        operation, purpose = "describe_nat_gateways", "list NAT gateways"
+        found = self.ec2(operation, "NatGateways", purpose, {_TAG: cluster, "subnet-id": subnet})
+        return [form.tagged(each) for each in found if each["State"] in _NAT_STATES]
+
+    def route_table(self, resource: Resource) -> Found | None:
+        """Return a route table: the one of its name, or else the one that its first subnet uses, which can have no
+        other."""
+        vpc, subnets = resource["body"]["VpcId"], resource["body"]["SubnetIds"]
+        if has_unknown(vpc):
+            return None
+        operation, key, purpose = "describe_route_tables", "RouteTables", f"find {title(resource)}"
+        found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "tag:Name": resource["name"]})
+        if not found and subnets and not has_unknown(subnets[0]):
+            found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "association.subnet-id": subnets[0]})
+        tables = [form.route_table(each) for each in found]
+        tables = sorted(tables, key=lambda each: (not each["SubnetIds"], each["RouteTableId"]))
+        return _first(tables, resource)
+
+    def security_group(self, resource: Resource) -> Found | None:
+        vpc = resource["body"]["VpcId"]
+        if has_unknown(vpc):
+            return None
+        found = self.ec2(
+            "describe_security_groups",
+            "SecurityGroups",
+            f"find {title(resource)}",
+            {"vpc-id": vpc, "group-name": resource["name"]},
+        )
+        return next(map(form.security_group, found), None)
+
+    # Rights
+
+    def role(self, resource: Resource) -> Found:
+        purpose, name = f"read {title(resource)}", resource["name"]
+        found = self.call("iam", "get_role", purpose, RoleName=name)["Role"]
+        attached = self.pages("iam", "list_attached_role_policies", "AttachedPolicies", purpose, RoleName=name)
+        return form.role(found, attached)
+
+    def policy(self, resource: Resource) -> Found:
+        purpose, arn = f"read {title(resource)}", self.policy_arn(resource)
+        found = self.call("iam", "get_policy", purpose, PolicyArn=arn)["Policy"]
+        versions = self.pages("iam", "list_policy_versions", "Versions", purpose, PolicyArn=arn)
+        default = self.call("iam", "get_policy_version", purpose, PolicyArn=arn, VersionId=found["DefaultVersionId"])[
+            "PolicyVersion"
+        ]
+        return form.policy(found, versions, default["Document"])
+
+    # The cluster
+
+    def cluster(self, resource: Resource) -> Found:
+        found = self.call("eks", "describe_cluster", f"read {title(resource)}", name=resource["name"])["cluster"]
+        return form.cluster(found)
+
+    def node_group(self, resource: Resource) -> Found:
+        cluster, name = in_cluster(resource), resource["name"]
+        answer = self.call(
+            "eks", "describe_nodegroup", f"read {title(resource)}", clusterName=cluster, nodegroupName=name
+        )
+        return form.node_group(answer["nodegroup"])
+
+    def addon(self, resource: Resource) -> Found:
+        cluster, name = in_cluster(resource), resource["name"]
+        answer = self.call("eks", "describe_addon", f"read {title(resource)}", clusterName=cluster, addonName=name)
+        if "kubernetesVersion" not in resource["body"]:
+            return form.addon(answer["addon"], ())
+        try:
+            listed = self.pages(
+                "eks", "describe_addon_versions", "addons", f"list the versions of addon {name}", addonName=name
+            )
+        except AwsError as error:
+            # It stays as it is.
+            return {**form.addon(answer["addon"], ()), "kubernetesVersions": None, "unchecked": str(error)}
+        return form.addon(answer["addon"], [version for each in listed for version in each["addonVersions"]])
+
+    def pod_identity(self, resource: Resource) -> Found | None:
+        cluster, body = in_cluster(resource), resource["body"]
+        listed = self.pages(
+            "eks",
+            "list_pod_identity_associations",
+            "associations",
+            f"find {title(resource)}",
+            clusterName=cluster,
+            namespace=body["namespace"],
+            serviceAccount=body["serviceAccount"],
+        )
+        return next((self.association(cluster, each["associationId"]) for each in listed), None)
+
+    def association(self, cluster: str, identity: str) -> Found:
+        """Return a pod identity association by its id."""
+        purpose = f"read pod identity association {identity} of cluster {cluster}"
+        answer = self.call(
+            "eks", "describe_pod_identity_association", purpose, clusterName=cluster, associationId=identity
+        )
+        found: Found = answer["association"]
+        return found
+
+    def launch_template(self, resource: Resource) -> Found | None:
+        purpose = f"find {title(resource)}"
+        found = self.ec2(
+            "describe_launch_templates", "LaunchTemplates", purpose, {"launch-template-name": resource["name"]}
+        )
+        if not found:
+            return None
+        versions = self.call(
+            "ec2",
+            "describe_launch_template_versions",
+            f"read {title(resource)}",
+            LaunchTemplateId=found[0]["LaunchTemplateId"],
+            Versions=["$Latest"],
+        )["LaunchTemplateVersions"]
+        return form.launch_template(found[0], versions[0])
+
+    # Files
+
+    def file_system(self, resource: Resource) -> Found | None:
+        purpose, token = f"find {title(resource)}", resource["name"]
+        listed = self.pages("efs", "describe_file_systems", "FileSystems", purpose, CreationToken=token)
+        found = next((each for each in listed if each["LifeCycleState"] != "deleted"), None)
+        if found is None:
+            return None
+        identity = found["FileSystemId"]
+        try:
+            answer = self.call("efs", "describe_file_system_policy", f"read {title(resource)}", FileSystemId=identity)
+        except AwsError as error:
+            if not error.absent:
+                raise
+            answer = {}
+        return form.file_system(found, answer.get("Policy", ""))
+
+    def mount_target(self, resource: Resource) -> Found | None:
+        system, subnet = resource["body"]["FileSystemId"], resource["body"]["SubnetId"]
+        if has_unknown(system) or has_unknown(subnet):
+            return None
+        found = next((each for each in self.mount_targets(system) if each["SubnetId"] == subnet), None)
+        if found is None or found["LifeCycleState"] not in ("available", "updating"):
+            return found
+        purpose, target = f"read {title(resource)}", found["MountTargetId"]
+        groups = self.call("efs", "describe_mount_target_security_groups", purpose, MountTargetId=target)
+        return {**found, "SecurityGroups": groups["SecurityGroups"]}
+
+    def mount_targets(self, system: str) -> list[Found]:
+        """Return the mount targets of a file system, but for those that are gone."""
+        purpose = f"list the mount targets of {system}"
+        found = self.pages("efs", "describe_mount_targets", "MountTargets", purpose, FileSystemId=system)
+        return [each for each in found if each["LifeCycleState"] != "deleted"]
+
+    def access_points(self, system: str) -> list[Found]:
+        """Return the access points of a file system, which the driver in the cluster creates."""
+        purpose = f"list the access points of {system}"
+        return self.pages("efs", "describe_access_points", "AccessPoints", purpose, FileSystemId=system)
+
+    # Siblings
+
+    def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Found]]:
+        """Yield objects beside one of a plan that may be of its cluster too, whether the plan lists them or not."""
+        if resource["kind"] == "cluster":
+            yield from self._in_cluster(resource["name"])
+        elif resource["kind"] == "vpc":
+            yield from self._in_network(resource)
+        if resource["kind"] in _TWINS:
+            yield from self._twins(resource)
+
+    def _in_cluster(self, cluster: str) -> Iterator[tuple[Resource, Found]]:
+        for kind, operation, key in _IN_CLUSTER:
+            purpose = f"list the {key} of EKS cluster {cluster}"
+            for each in self.pages("eks", operation, key, purpose, clusterName=cluster):
+                body = {} if isinstance(each, str) else {name: each[name] for name in ("namespace", "serviceAccount")}
+                sibling = _sibling(kind, "/".join(body.values()) or str(each), f"clusters/{cluster}", body)
+                found = self.find(sibling)
+                if found:
+                    yield {**sibling, "body": {**body, "tags": found.get("tags") or {}}}, found
+
+    def _in_network(self, vpc: Resource) -> Iterator[tuple[Resource, Found]]:
+        found = self.find(vpc) or {}
+        for kind in _IN_NETWORK:
+            yield from self._tagged(kind, vpc, str(found.get("VpcId", "")))
+        yield from self._tagged("launch-template", vpc)
+
+    def _twins(self, resource: Resource) -> Iterator[tuple[Resource, Found]]:
+        """Yield what exists twice, as the answer of the call that created it was lost, and is not used."""
+        kind, ours = KINDS[resource["kind"]], self.find(resource) or {}
+        for twin, found in self._tagged(resource["kind"], resource):
+            identity = str(found[kind.id])
+            used = found.get("Attachments") or found.get("AssociationId")
+            if kind is KINDS["vpc"]:
+                used = self.ec2("describe_subnets", "Subnets", f"list subnets of {identity}", {"vpc-id": identity})
+            if identity != ours.get(kind.id) and not used:
+                yield {**twin, "name": identity}, found
+
+    def _tagged(self, name: str, beside: Resource, vpc: str = "") -> Iterator[tuple[Resource, Found]]:
+        """Yield the objects of a kind of EC2 that have the tag of the cluster of another object."""
+        kind = KINDS[name]
+        operation, key, _filter_of_id = _EC2[name]
+        for each in self.ec2(operation, key, f"list {key}", {_TAG: _cluster(beside), "vpc-id": vpc}):
+            if each.get("State") in ("failed", "deleting", "deleted"):
+                continue
+            found, identity = _SHAPES.get(name, form.tagged)(each), str(each[kind.id])
+            candidates = (each.get("GroupName"), each.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
+            body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
+            sibling = _sibling(name, str(next(filter(None, candidates))), beside["parent"], body)
+            # Several may have one name.
+            yield {**sibling, "key": f"{name} {identity}"}, found
+
+    def by_id(self, resource: Resource) -> Found | None:
+        """Return an object of EC2 by its id."""
+        operation, key, name = _EC2[resource["kind"]]
+        found = self.ec2(operation, key, f"find {title(resource)}", {name: resource["body"]["Id"]})
+        shape = _SHAPES.get(resource["kind"], form.tagged)
+        return next((shape(each) for each in found if each.get("State") != "deleted"), None)
+
+
+_EC2 = {
+    "vpc": ("describe_vpcs", "Vpcs", "vpc-id"),
+    "subnet": ("describe_subnets", "Subnets", "subnet-id"),
+    "internet-gateway": ("describe_internet_gateways", "InternetGateways", "internet-gateway-id"),
+    "elastic-ip": ("describe_addresses", "Addresses", "allocation-id"),
+    "nat-gateway": ("describe_nat_gateways", "NatGateways", "nat-gateway-id"),
+    "route-table": ("describe_route_tables", "RouteTables", "route-table-id"),
+    "security-group": ("describe_security_groups", "SecurityGroups", "group-id"),
+    "launch-template": ("describe_launch_templates", "LaunchTemplates", ""),
+}
+"""Kinds of EC2: the operation that describes them, the key of its answer, and the filter for an id; none for a kind
+that is found by its name."""
+_SHAPES: Mapping[str, Callable[[Mapping[str, Any]], Found]] = {
+    "internet-gateway": form.internet_gateway,
+    "route-table": form.route_table,
+    "security-group": form.security_group,
+}
+_TWINS = ("vpc", "internet-gateway", "elastic-ip")
+"""Kinds that can exist twice: the call that creates one has no token, and their names are not unique."""
+_IN_NETWORK = ("subnet", "route-table", "security-group", "nat-gateway")
+_IN_CLUSTER = (
+    ("node-group", "list_nodegroups", "nodegroups"),
+    ("addon", "list_addons", "addons"),
+    ("pod-identity", "list_pod_identity_associations", "associations"),
+)
+
+
+def _plain(value: Any) -> Any:
+    """Return an answer as plain data: times as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _cluster(resource: Resource) -> str:
+    """Return the name of the cluster of an object by its owner tags."""
+    return str(resource["body"]["Tags"][names.CLUSTER_TAG])
+
+
+def _owned(found: Mapping[str, Any], resource: Resource) -> bool:
+    kind = KINDS[resource["kind"]]
+    return OWNERS.of(kind, found) == OWNERS.of(kind, resource["body"])
+
+
+def _first(found: Iterable[Found], resource: Resource) -> Found | None:
+    """Return the first object that has the owner of the plan, or else the first."""
+    return next(iter(sorted(found, key=lambda each: not _owned(each, resource))), None)
+
+
+def _sibling(kind: str, name: str, parent: str, body: dict[str, Any]) -> Resource:
+    return {"key": f"{kind} {name}", "kind": kind, "name": name, "parent": parent, "body": body, "needs": []}
+
+
+_FIND: Mapping[str, Callable[[Finder, Resource], Found | None]] = {
+    kind: getattr(Finder, kind.replace("-", "_")) for kind in KINDS
+}

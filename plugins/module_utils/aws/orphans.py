@@ -1,0 +1,380 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Orphans of a cluster in its VPC: found, and deleted in the order in which AWS allows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.orphans import Balancer, Orphan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import labels
+
+Wire = Mapping[str, Any]
+
+_KEYS = ("name", "region", "resources")
+# How many load balancers or target groups DescribeTags takes at once.
+_TAGGED_AT_ONCE = 20
+_IN_USE = ("DependencyViolation", "ResourceInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue")
+_READINGS = 4
+_NO_INTERFACE = "InvalidNetworkInterfaceID.NotFound"
+
+
+def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
+    """Delete the orphans of the cluster of the argument `plan`, and return the results of the module cloud_orphans.
+
+    Raises CloudError.
+    """
+    params = module.params
+    task.check_plan(params, _KEYS, "region")
+    account, cluster = session.account(module), params["plan"]["name"]
+    vpc = find_vpc(account, params["plan"])
+    if not vpc:
+        return {"removed": [], "left_alone": [], "pending": []}
+    sweep = Sweep(account, vpc, cluster, changes)
+    found = sweep.find()
+    pending = sweep.remove(found, task.wait(params, progress, AwsError), until_done=params["wait"])
+    return {
+        "removed": [{"kind": each.kind, "name": each.name, "place": vpc} for each in found.orphans],
+        "left_alone": list(found.left_alone),
+        "pending": pending,
+    }
+
+
+def find_vpc(account: Account, plan: Wire) -> str:
+    """Return the id of the VPC of a plan; empty when there is none with its owner tags. Raises AwsError."""
+    resource = next((each for each in plan["resources"] if each["kind"] == "vpc"), None)
+    if resource is None:
+        raise AwsError("plan.resources", "has no VPC")
+    found = Finder(account).find(resource)
+    return str(found["VpcId"]) if found and not OWNERS.conflict(KINDS["vpc"], "", found, resource["body"]) else ""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Objects in the VPC. `gone`: whether the cluster does not exist any more, so that what it needed can go too.
+
+    `balancers` and `target_groups` (names by ARN) are those of the cluster, `others` the load balancers that are not.
+    `idle` are network interfaces of the CNI that nothing uses, `pending` those that AWS deletes itself. `groups` are
+    the security groups to delete, `every_group` all of the VPC. `left_alone`: lines about what is not the cluster's.
+    """
+
+    gone: bool
+    balancers: tuple[Balancer, ...] = ()
+    others: tuple[Balancer, ...] = ()
+    target_groups: Mapping[str, str] = field(default_factory=dict)
+    idle: tuple[Wire, ...] = ()
+    pending: tuple[Wire, ...] = ()
+    groups: tuple[Wire, ...] = ()
+    every_group: tuple[Wire, ...] = ()
+    left_alone: tuple[str, ...] = ()
+
+    @property
+    def orphans(self) -> list[Orphan]:
+        """The objects to delete, now or when what uses them is gone."""
+        interfaces = [*self.idle, *(each for each in self.pending if orphans.of_nodes(each))]
+        return [
+            *(each.orphan for each in self.balancers),
+            *(_target_group(arn, name) for arn, name in sorted(self.target_groups.items(), key=lambda pair: pair[1])),
+            *sorted(map(_interface, interfaces), key=lambda each: each.id),
+            *map(_group, self.groups),
+        ]
+
+
+class Sweep:
+    """Finds and deletes what a cluster left in a VPC. The methods raise AwsError."""
+
+    def __init__(self, account: Account, vpc: str, cluster: str, changes: Changes) -> None:
+        self._account, self._vpc, self._cluster, self._changes = account, vpc, cluster, changes
+        self._finder = Finder(account)
+
+    def find(self) -> Found:
+        """Return what there is."""
+        for _try in range(_READINGS - 1):
+            try:
+                return self._find()
+            except AwsError as error:
+                # Controllers may be deleting load balancers at the same time, between two of our reads.
+                if not is_code(error, "LoadBalancerNotFound", "TargetGroupNotFound"):
+                    raise
+        return self._find()
+
+    def remove(self, found: Found, wait: Wait, *, until_done: bool) -> list[str]:
+        """Delete what was found, and wait until it is gone; without waiting, return what is left for the next run."""
+        if self._changes.check_mode:
+            for orphan in found.orphans:
+                self._report(orphan)
+            return []
+        ends, pending = time.monotonic() + wait.timeout, list[str]()
+
+        def until_gone(poll: Callable[[], Seen], what: str) -> None:
+            if until_done:
+                left = replace(wait, timeout=max(ends - time.monotonic(), 0.0))
+                left.until(poll, f"{what} in {self._vpc} to be gone")
+            elif not (seen := poll()).done:
+                pending.append(f"{seen.message}. Run again")
+
+        for balancer in found.balancers:
+            self._delete_balancer(balancer)
+        if found.balancers or found.idle or found.pending:
+            until_gone(partial(self._interfaces_gone, found), "network interfaces")
+        if found.target_groups:
+            until_gone(partial(self._target_groups_gone, found), "target groups")
+        if found.groups:
+            until_gone(partial(self._groups_gone, found), "security groups")
+        return pending
+
+    def _find(self) -> Found:
+        gone = self._gone()
+        balancers = [*self._classic(), *self._modern()]
+        own = tuple(each for each in balancers if orphans.of_cluster(each.tags, self._cluster))
+        others = tuple(each for each in balancers if each not in own)
+        interfaces, groups = self._interfaces(), self._groups()
+        idle, pending, foreign = self._sorted(interfaces, others, gone=gone)
+        left_alone = [orphans.balancer_left_alone(each, self._vpc, self._cluster) for each in others]
+        mine = [each for each in groups if orphans.group_of_cluster(each, labels(each.get("Tags")), self._cluster)]
+        if gone:
+            left_alone += [orphans.interface_left_alone(each, self._vpc) for each in foreign]
+            left_alone += [
+                orphans.group_left_alone(each, self._vpc)
+                for each in groups
+                if each not in mine and each["GroupName"] != "default" and not _planned(each)
+            ]
+        return Found(
+            gone=gone,
+            balancers=own,
+            others=others,
+            target_groups=self._target_groups(own),
+            idle=tuple(idle),
+            pending=tuple(pending),
+            groups=tuple(each for each in mine if gone or orphans.is_of_balancers(each)),
+            every_group=tuple(groups),
+            left_alone=tuple(left_alone),
+        )
+
+    def _gone(self) -> bool:
+        try:
+            self._finder.call("eks", "describe_cluster", f"describe EKS cluster {self._cluster}", name=self._cluster)
+        except AwsError as error:
+            if not error.absent:
+                raise
+            return True
+        return False
+
+    def _classic(self) -> list[Balancer]:
+        purpose = f"list the classic load balancers in {self._vpc}"
+        listed = self._finder.pages("elb", "describe_load_balancers", "LoadBalancerDescriptions", purpose)
+        names = [each["LoadBalancerName"] for each in listed if each.get("VPCId") == self._vpc]
+        tagged = [
+            each
+            for some in _batches(names)
+            for each in self._finder.call("elb", "describe_tags", purpose, LoadBalancerNames=some)["TagDescriptions"]
+        ]
+        by_name = {each["LoadBalancerName"]: labels(each.get("Tags")) for each in tagged}
+        return [Balancer(name, "classic", "", by_name.get(name, {})) for name in sorted(names)]
+
+    def _modern(self) -> list[Balancer]:
+        found = self._inside("describe_load_balancers", "LoadBalancers", "load balancers")
+        by_arn = self._tags_of(each["LoadBalancerArn"] for each in found)
+        return [
+            Balancer(each["LoadBalancerName"], each["Type"], each["LoadBalancerArn"], by_arn[each["LoadBalancerArn"]])
+            for each in sorted(found, key=lambda each: str(each["LoadBalancerName"]))
+        ]
+
+    def _target_groups(self, own: Iterable[Balancer]) -> dict[str, str]:
+        """Return the target groups of the cluster's load balancers, and those that have its tag: names by ARN."""
+        arns = {balancer.arn for balancer in own if balancer.arn}
+        found = self._inside("describe_target_groups", "TargetGroups", "target groups")
+        by_arn = self._tags_of(each["TargetGroupArn"] for each in found)
+        return {
+            each["TargetGroupArn"]: each["TargetGroupName"]
+            for each in found
+            if orphans.of_cluster(by_arn[each["TargetGroupArn"]], self._cluster)
+            or (each.get("LoadBalancerArns") and set(each["LoadBalancerArns"]) <= arns)
+        }
+
+    def _inside(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
+        listed = self._finder.pages("elbv2", operation, key, f"list the {what} in {self._vpc}")
+        return [each for each in listed if each.get("VpcId") == self._vpc]
+
+    def _tags_of(self, arns: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return tags by ARN; what is gone by now has none."""
+        found: dict[str, dict[str, str]] = {arn: {} for arn in arns}
+        purpose = f"read the tags of load balancers in {self._vpc}"
+        for some in _batches(list(found)):
+            for each in self._finder.call("elbv2", "describe_tags", purpose, ResourceArns=some)["TagDescriptions"]:
+                found[each["ResourceArn"]] = labels(each.get("Tags"))
+        return found
+
+    def _interfaces(self) -> list[dict[str, Any]]:
+        return self._described("describe_network_interfaces", "NetworkInterfaces", "network interfaces")
+
+    def _groups(self) -> list[dict[str, Any]]:
+        found = self._described("describe_security_groups", "SecurityGroups", "security groups")
+        return sorted(found, key=lambda each: str(each["GroupId"]))
+
+    def _described(self, operation: str, key: str, what: str) -> list[dict[str, Any]]:
+        return self._finder.ec2(operation, key, f"list the {what} in {self._vpc}", {"vpc-id": self._vpc})
+
+    def _sorted(
+        self, interfaces: Iterable[Wire], others: Iterable[Balancer], *, gone: bool
+    ) -> tuple[list[Wire], list[Wire], list[Wire]]:
+        """Return the interfaces to delete, to wait for, and of others; none of those that an existing cluster uses."""
+        idle: list[Wire] = []
+        pending: list[Wire] = []
+        foreign: list[Wire] = []
+        expected = self._declared() if gone else set()
+        for each in interfaces:
+            own = labels(each.get("TagSet"))
+            if orphans.made_by_cni(each, own, self._cluster):
+                if each.get("Status") == "available":
+                    idle.append(each)
+                elif gone:
+                    pending.append(each)
+            elif orphans.made_by_balancer(each, others) or (gone and orphans.made_by_plane(each, self._cluster)):
+                pending.append(each)
+            elif gone and each["NetworkInterfaceId"] not in expected and not _of_efs(each) and not _of_balancer(each):
+                foreign.append(each)
+        return idle, pending, foreign
+
+    def _declared(self) -> set[str]:
+        """Return the interfaces of NAT gateways, which are deleted with these."""
+        return {
+            str(address["NetworkInterfaceId"])
+            for gateway in self._described("describe_nat_gateways", "NatGateways", "NAT gateways")
+            for address in gateway.get("NatGatewayAddresses") or ()
+            if address.get("NetworkInterfaceId")
+        }
+
+    def _delete_balancer(self, balancer: Balancer) -> None:
+        try:
+            with guarded(f"delete {balancer.orphan.title}"):
+                if balancer.arn:
+                    self._account.client("elbv2").delete_load_balancer(LoadBalancerArn=balancer.arn)
+                else:
+                    self._account.client("elb").delete_load_balancer(LoadBalancerName=balancer.name)
+        except AwsError as error:
+            if not is_code(error, "LoadBalancerNotFound"):
+                raise
+        self._report(balancer.orphan)
+
+    def _interfaces_gone(self, found: Found) -> Seen:
+        """Delete the interfaces that nothing uses any more, and return which are still used."""
+        idle, pending, _foreign = self._sorted(self._interfaces(), found.others, gone=found.gone)
+        for interface in idle:
+            orphan = _interface(interface)
+            call = partial(self._account.client("ec2").delete_network_interface, NetworkInterfaceId=orphan.id)
+            if not self._deleted(orphan, call, _NO_INTERFACE):
+                pending.append(interface)
+        left = ", ".join(f"{each['NetworkInterfaceId']} ({each.get('Description')})" for each in pending)
+        return Seen(f"still there: {left}" if left else "no network interface is left", done=not pending)
+
+    def _target_groups_gone(self, found: Found) -> Seen:
+        elbv2 = self._account.client("elbv2")
+        left = [
+            name
+            for arn, name in sorted(found.target_groups.items())
+            if not self._deleted(
+                _target_group(arn, name), partial(elbv2.delete_target_group, TargetGroupArn=arn), "TargetGroupNotFound"
+            )
+        ]
+        return Seen(f"still used: {', '.join(left)}" if left else "no target group is left", done=not left)
+
+    def _groups_gone(self, found: Found) -> Seen:
+        """Delete security groups, after rules of the cluster's other groups that refer to them."""
+        ec2 = self._account.client("ec2")
+        owned = {each["GroupId"] for each in found.every_group if self._owned(each)}
+        there = self._groups()
+        left = []
+        for group in found.groups:
+            name = group["GroupId"]
+            if name not in {each["GroupId"] for each in there}:
+                continue
+            for holder, direction, rule in orphans.references(there, name):
+                if holder in owned:
+                    self._revoke(holder, direction, rule)
+            call = partial(ec2.delete_security_group, GroupId=name)
+            if not self._deleted(_group(group), call, "InvalidGroup.NotFound"):
+                left.append(f"{name} ({group['GroupName']})")
+        return Seen(f"still used: {', '.join(left)}" if left else "no security group is left", done=not left)
+
+    def _owned(self, group: Wire) -> bool:
+        """Return whether the rules of a group are ours to change."""
+        return orphans.group_of_cluster(group, labels(group.get("Tags")), self._cluster) or _planned(group)
+
+    def _revoke(self, holder: str, direction: str, rule: Mapping[str, Any]) -> None:
+        ec2 = self._account.client("ec2")
+        revoke = ec2.revoke_security_group_ingress if direction == "IpPermissions" else ec2.revoke_security_group_egress
+        self._tried(
+            f"revoke a rule of security group {holder}",
+            partial(revoke, GroupId=holder, IpPermissions=[rule]),
+            "InvalidPermission.NotFound",
+            "InvalidGroup.NotFound",
+        )
+
+    def _deleted(self, orphan: Orphan, call: Callable[[], Any], *absent: str) -> bool:
+        """Delete an orphan; return False when something still uses it."""
+        done = self._tried(f"delete {orphan.title}", call, *absent)
+        if done:
+            self._report(orphan)
+        return done
+
+    def _tried(self, purpose: str, call: Callable[[], Any], *absent: str) -> bool:
+        """Send a call; return False when something still uses the object, which ends by itself."""
+        try:
+            with guarded(purpose):
+                call()
+        except AwsError as error:
+            if is_code(error, *_IN_USE):
+                return False
+            if not is_code(error, *absent):
+                raise
+        return True
+
+    def _report(self, orphan: Orphan) -> None:
+        self._changes.record(orphan.title, {"id": orphan.id}, None)
+
+
+def _target_group(arn: str, name: str) -> Orphan:
+    return Orphan("target group", name, arn)
+
+
+def _interface(interface: Wire) -> Orphan:
+    name = str(interface["NetworkInterfaceId"])
+    return Orphan("network interface", name, name)
+
+
+def _group(group: Wire) -> Orphan:
+    return Orphan("security group", str(group["GroupName"]), str(group["GroupId"]))
+
+
+def _planned(group: Wire) -> bool:
+    """Return whether a security group was created by this collection, which deletes it by its plan."""
+    return labels(group.get("Tags")).get(OWNERS.manager) == OWNERS.managed_by
+
+
+def _of_efs(interface: Wire) -> bool:
+    """Return whether a network interface is of a mount target, which is deleted with its file system."""
+    return str(interface.get("Description") or "").startswith("EFS mount target")
+
+
+def _of_balancer(interface: Wire) -> bool:
+    """Return whether a network interface is of a load balancer, which is reported itself."""
+    return str(interface.get("Description") or "").startswith(orphans.BALANCER)
+
+
+def _batches(names: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(names), _TAGGED_AT_ONCE):
+        yield names[start : start + _TAGGED_AT_ONCE]

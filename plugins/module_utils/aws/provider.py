@@ -1,0 +1,252 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""AWS as a provider of the cloud engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, session
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation, Status
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare, names, requests
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.hints import hint_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.requests import Call
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Kind, Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
+
+# "Role with arn: … could not be assumed because it does not exist or the trusted entity is not correct",
+# "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole …",
+# "The provided role doesn't have the Amazon EKS Managed Policies associated with it."
+_NEW_ROLE = re.compile(r"role\b.*(assum|exist|trust|invalid|not found|polic)|trust (relationship|polic)", re.I | re.S)
+_UNCHANGED = re.compile(r"already at the desired|no (changes|updates?) (are )?(needed|to be)|nothing to update", re.I)
+_UNDER_WAY = re.compile(r"not in ACTIVE status|in progress", re.I)
+_ATTACHED = re.compile(r"has nodegroups attached", re.I)
+_IN_USE = ("DependencyViolation", "DeleteConflict", "InvalidIPAddress.InUse")
+_INVALID = ("InvalidParameterException", "InvalidRequestException")
+_NO_NODES = "InsufficientNumberOfReplicas"
+"""Issue of an addon whose pods have no node yet: it recovers by itself once there is one."""
+Causes = tuple[tuple[str, str], ...]
+
+
+class AwsProvider:
+    """Objects of AWS, by the SDK. See cloud.provider.Provider for the methods."""
+
+    kinds: Mapping[str, Kind] = KINDS
+    owners: Owners = OWNERS
+    error: type[CloudError] = AwsError
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._finder = Finder(account)
+
+    def title(self, resource: Resource) -> str:
+        return requests.title(resource)
+
+    def scope(self, resource: Resource) -> str:
+        """The object itself. What is in a cluster is changed at once with it: EKS refuses what it cannot take yet."""
+        if resource["kind"] == "cluster":
+            return f"clusters/{resource['name']}"
+        return f"{resource['parent']}/{resource['kind']}/{resource['name']}"
+
+    def find(self, resource: Resource) -> Actual | None:
+        return self._finder.find(resource)
+
+    def state(self, resource: Resource, actual: Actual) -> State:
+        found = state(KINDS[resource["kind"]], actual)
+        if found.phase not in ("degraded", "failed"):
+            return found
+        causes = _causes(actual)
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
+        return replace(found, causes=causes, remediation=". ".join(hints))
+
+    def problems(self, resource: Resource, actual: Actual, _listed: Iterable[Resource]) -> Iterator[str]:
+        """Objects of IAM are in all regions, and say which of them their cluster is in. A cluster cannot move."""
+        if resource["kind"] in ("role", "policy"):
+            here = resource["body"]["Tags"][names.REGION_TAG]
+            region = (actual.get("Tags") or {}).get(names.REGION_TAG, here)
+            if region != here:
+                yield (
+                    f"{self.title(resource)} belongs to the cluster of this name in {region} (tag {names.REGION_TAG}). "
+                    f"Set spec.region back to {region} and delete that cluster first, or give the one here another name"
+                )
+        if resource["kind"] == "cluster":
+            vpc, there = resource["body"]["vpc"], actual["resourcesVpcConfig"].get("vpcId", "")
+            if there and vpc != there:
+                instead = (
+                    "which does not have the owner tags" if has_unknown(vpc) else f"not in {vpc}, that of the plan"
+                )
+                yield (
+                    f"{self.title(resource)} is in the VPC {there}, {instead}. A cluster cannot move: give {there} the "
+                    "tags of the plan, if the cluster belongs there"
+                )
+
+    def warnings(self, resource: Resource, actual: Actual) -> Iterator[str]:
+        title = self.title(resource)
+        if resource["kind"] == "cluster":
+            version, mode = resource["body"].get("version"), resource["body"]["accessConfig"]["authenticationMode"]
+            if version and compare.numbers(actual["version"]) > compare.numbers(version):
+                yield (
+                    f"{title} runs Kubernetes {actual['version']}, which cannot go back to {version}: set "
+                    f"kubernetesVersion to {actual['version']}, or create a new cluster"
+                )
+            there = (actual.get("accessConfig") or {}).get("authenticationMode")
+            if compare.rank(there) > compare.rank(mode):
+                yield f"{title} has the authentication mode {there}, which cannot go back to {mode}"
+        if actual.get("unchecked"):
+            yield f"{title} may have a version that is too old for its cluster: {actual['unchecked']}"
+
+    def creation(self, resource: Resource) -> Action:
+        call = requests.create(resource)
+        return Action(call.purpose, lambda: self._create(resource, call))
+
+    def updates(self, resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterable[Action]:
+        return [
+            Action(call.purpose, partial(self._update, resource, call))
+            for call in requests.updates(resource, actual, changes)
+        ]
+
+    def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
+        calls = [*self._inside(resource, actual), *requests.delete(resource, actual)]
+        return [Action(call.purpose, partial(self._delete, call)) for call in calls]
+
+    def creation_under_way(self, _resource: Resource) -> Operation | None:
+        """AWS shows an object from the moment on when it begins to create it."""
+        return None
+
+    def siblings(self, resource: Resource) -> Iterator[tuple[Resource, Actual]]:
+        return self._finder.siblings(resource)
+
+    # Calls
+
+    def _create(self, resource: Resource, call: Call) -> None:
+        kind = KINDS[resource["kind"]]
+        try:
+            self._send(call, again=kind.token)
+        except AwsError as error:
+            if error.code == "ResourceInUseException":
+                error.meaning = "exists" if self.find(resource) else "busy"
+            elif error.passing and not kind.token:
+                # Whether it was created is not known.
+                error.meaning = "exists"
+            elif error.absent:
+                error.too_early = "what it refers to to be known everywhere"
+            _explain(error)
+            raise
+
+    def _update(self, resource: Resource, call: Call) -> Operation | None:
+        try:
+            answer = self._send(call)
+        except AwsError as error:
+            if error.code in _INVALID and _UNCHANGED.search(error.message):
+                return None
+            if error.exists:
+                error.meaning = "outdated"
+            elif error.code == "ResourceInUseException":
+                error.meaning = "busy"
+            elif error.absent:
+                error.too_early = "what it refers to to be known everywhere"
+            _explain(error)
+            raise
+        if KINDS[resource["kind"]].service != "eks" or "update" not in answer:
+            return None
+        identity = str(answer["update"]["id"])
+        return Operation(call.purpose, lambda: self._progress(call, identity))
+
+    def _delete(self, call: Call) -> None:
+        try:
+            self._send(call)
+        except AwsError as error:
+            if error.absent:
+                return
+            if error.code in _IN_USE or _ATTACHED.search(error.message):
+                error.too_early = "what used it to be gone everywhere"
+            elif error.code == "ResourceInUseException":
+                error.meaning = "busy"
+            _explain(error)
+            raise
+
+    def _send(self, call: Call, *, again: bool = True) -> dict[str, Any]:
+        """Send a call. `again`: whether the SDK may send it again when no answer comes."""
+        client = self._account.client(call.service, again=again)
+        with guarded(call.purpose):
+            answer: dict[str, Any] = getattr(client, call.operation)(**call.parameters)
+        return answer
+
+    def _progress(self, call: Call, identity: str) -> Status:
+        named = {key: call.parameters[key] for key in ("nodegroupName", "addonName") if key in call.parameters}
+        cluster = call.parameters.get("name") or call.parameters["clusterName"]
+        purpose = f"{call.purpose}: read the update"
+        found = self._finder.call("eks", "describe_update", purpose, name=cluster, updateId=identity, **named)["update"]
+        word = str(found.get("status"))
+        if word not in ("Failed", "Cancelled"):
+            return Status(word, done=word == "Successful")
+        causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
+        if causes and all(code == _NO_NODES for code, __ in causes):
+            return Status(word, done=True)
+        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
+        why = State(causes=causes).message or "EKS gives no reason"
+        return Status(word, True, AwsError(call.purpose, f"the update is {word}: {why}", hint=". ".join(hints)))
+
+    def _inside(self, resource: Resource, actual: Actual) -> Iterator[Call]:
+        """Return the calls that delete what is in a file system, which keeps it from being deleted."""
+        if resource["kind"] != "file-system":
+            return
+        system = str(actual["FileSystemId"])
+        for point in self._finder.access_points(system):
+            purpose = f"delete access point {point['AccessPointId']}"
+            yield Call("efs", "delete_access_point", {"AccessPointId": point["AccessPointId"]}, purpose)
+        for target in self._finder.mount_targets(system):
+            if target["LifeCycleState"] != "deleting":
+                purpose = f"delete mount target {target['MountTargetId']}"
+                yield Call("efs", "delete_mount_target", {"MountTargetId": target["MountTargetId"]}, purpose)
+
+
+def _explain(error: AwsError) -> None:
+    """Mark an error of a call that is sent again: a new role, or another change that is under way."""
+    if error.code in _INVALID and _NEW_ROLE.search(error.message):
+        error.too_early = "its role to be known everywhere"
+    elif error.code in _INVALID and _UNDER_WAY.search(error.message):
+        error.meaning = "busy"
+
+
+def _causes(actual: Actual) -> Causes:
+    """Return why an object is in a bad state, as codes and messages."""
+    if actual.get("FailureCode") or actual.get("FailureMessage"):
+        return ((str(actual.get("FailureCode") or ""), shown(str(actual.get("FailureMessage") or ""))),)
+    return _pairs((actual.get("health") or {}).get("issues"), "code", "message")
+
+
+def _pairs(found: Any, code: str, message: str) -> Causes:
+    """Return issues of EKS as codes and messages, with the resources that a message does not name."""
+    pairs = []
+    for each in found or ():
+        text = str(each.get(message) or "").strip().rstrip(".")
+        others = ", ".join(str(name) for name in each.get("resourceIds") or () if str(name) not in text)
+        pairs.append((str(each.get(code) or ""), shown(f"{text} ({others})" if others else text)))
+    return tuple(pairs)
+
+
+def connect(module: Any) -> AwsProvider:
+    """Return the provider for the arguments of a module; fail the module where they are wrong."""
+    account = session.account(module)
+    for index, resource in enumerate(module.params["resources"]):
+        parent = str(resource["parent"])
+        if parent not in ("iam", account.region) and not parent.startswith("clusters/"):
+            where = f"resources[{index}].parent: {parent} is not the region {account.region}"
+            module.fail_json(msg=f"{where}. Give the region of the plan")
+    return AwsProvider(account)
+
+
+ENTRY = Entry(session.ARGUMENTS, connect, preflight.check, orphans.delete)

@@ -1,0 +1,43 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Interface between clients of API servers and a cloud: logins at its clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import Grant, Mint
+
+
+class Login(Protocol):
+    """Login at a cluster by its name in a cloud. The methods raise AccessError."""
+
+    @property
+    def cloud(self) -> str:
+        """The name of the cloud, as connections have it."""
+
+    def find(self) -> tuple[str, str]:
+        """Return the URL of the API server and its CA (PEM; empty for the certificates that the machine trusts)."""
+
+    def mint(self, refused: str) -> Grant:
+        """Return a token. `refused`: one that the server refused, empty for none, which is not given out again."""
+
+
+@dataclass(frozen=True)
+class Logins:
+    """Logins at the clusters of a cloud.
+
+    `of`: the login of the options of a connection, without those that have no value. `of_program`: what makes the
+    tokens that a program would, of its name, its arguments and its variables in a kubeconfig; None for a program that
+    has nothing to do with the cloud; raises AccessError. `auth_providers`: the same for names of auth providers.
+    `of_key`: a token of a key of an account (a mapping, as its file has it), None for a key of another kind; its second
+    argument is what the key is called in messages; raises AccessError. `domains`: of the names of API servers.
+    """
+
+    of: Callable[..., Login]
+    of_program: Callable[[str, Sequence[str], Mapping[str, str]], Mint | None]
+    domains: tuple[str, ...]
+    auth_providers: Mapping[str, Mint] = field(default_factory=dict)
+    of_key: Callable[[Mapping[str, Any], str], Grant | None] = lambda _key, _title: None

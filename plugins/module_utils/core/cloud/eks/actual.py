@@ -1,0 +1,122 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects as AWS describes them in the form that the table of kinds compares: one function for each kind that needs it.
+
+Tags are a mapping in all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import labels
+
+Described = Mapping[str, Any]
+_TARGETS = ("GatewayId", "NatGatewayId", "TransitGatewayId", "NetworkInterfaceId", "InstanceId")
+
+
+def tagged(found: Described) -> dict[str, Any]:
+    """Return an object with its tags as a mapping."""
+    return {**found, "Tags": labels(found.get("Tags"))}
+
+
+def internet_gateway(found: Described) -> dict[str, Any]:
+    """Return an internet gateway with the VPC that it is attached to, as `VpcId`."""
+    vpcs = [str(each.get("VpcId", "")) for each in found.get("Attachments") or ()]
+    return {**tagged(found), "VpcId": "".join(vpcs[:1])}
+
+
+def route_table(found: Described) -> dict[str, Any]:
+    """Return a route table: `Routes` are targets by range, but for those that lead nowhere (`Blackholes`), `SubnetIds`
+    the subnets that use it."""
+    routes = {
+        each["DestinationCidrBlock"]: each for each in found.get("Routes") or () if each.get("DestinationCidrBlock")
+    }
+    return {
+        **tagged(found),
+        "Routes": {cidr: _target(each) for cidr, each in routes.items() if each.get("State") != "blackhole"},
+        "Blackholes": [cidr for cidr, each in routes.items() if each.get("State") == "blackhole"],
+        "SubnetIds": [each["SubnetId"] for each in found.get("Associations") or () if each.get("SubnetId")],
+    }
+
+
+def _target(route: Described) -> str:
+    return next((str(route[key]) for key in _TARGETS if route.get(key)), "")
+
+
+def security_group(found: Described) -> dict[str, Any]:
+    """Return a security group with its rules as lines (`Ingress`, `Egress`)."""
+    return {
+        **tagged(found),
+        "Ingress": compare.rules(found.get("IpPermissions") or (), found["GroupId"]),
+        "Egress": compare.rules(found.get("IpPermissionsEgress") or (), found["GroupId"]),
+    }
+
+
+def role(found: Described, attached: Iterable[Described]) -> dict[str, Any]:
+    """Return a role with the managed policies that are attached to it (`PolicyArns`)."""
+    return {**tagged(found), "PolicyArns": sorted(each["PolicyArn"] for each in attached)}
+
+
+def policy(found: Described, versions: Sequence[Described], document: Any) -> dict[str, Any]:
+    """Return a policy with the document of its default version, and the ids of its other versions, oldest first."""
+    others = sorted(
+        (each for each in versions if not each["IsDefaultVersion"]), key=lambda each: _number(each["VersionId"])
+    )
+    return {
+        **tagged(found),
+        "Document": compare.policy_document(document),
+        "OtherVersions": [each["VersionId"] for each in others],
+    }
+
+
+def _number(version: str) -> int:
+    return int("".join(filter(str.isdecimal, version)) or 0)
+
+
+def launch_template(found: Described, latest: Described) -> dict[str, Any]:
+    """Return a launch template with its latest version. EKS names versions by numbers, so that the number counts."""
+    version = {
+        "data": latest["LaunchTemplateData"],
+        "description": latest.get("VersionDescription", ""),
+        "default": found["DefaultVersionNumber"] == found["LatestVersionNumber"],
+    }
+    return {**tagged(found), "Latest": version}
+
+
+def cluster(found: Described) -> dict[str, Any]:
+    """Return a cluster with the control plane logs that are on (`logs`), and the key that encrypts Secrets."""
+    logs = [
+        kind
+        for each in (found.get("logging") or {}).get("clusterLogging") or ()
+        if each.get("enabled")
+        for kind in each["types"]
+    ]
+    keys = [each["provider"]["keyArn"] for each in found.get("encryptionConfig") or () if each.get("provider")]
+    return {**found, "logs": sorted(logs), "encryptionKey": "".join(keys[:1])}
+
+
+def node_group(found: Described) -> dict[str, Any]:
+    """Return a node group. `templated`: it has a launch template."""
+    return {"capacityType": "ON_DEMAND", **found, "templated": bool(found.get("launchTemplate"))}
+
+
+def file_system(found: Described, policy: str) -> dict[str, Any]:
+    """Return a file system with its policy as data; empty without one."""
+    return {**tagged(found), "Policy": compare.policy_document(policy) if policy else {}}
+
+
+def addon(found: Described, offered: Iterable[Described]) -> dict[str, Any]:
+    """Return an addon with the Kubernetes versions that its version is for (`kubernetesVersions`), and the default
+    version of the addon for each Kubernetes version (`defaults`). `offered`: versions as EKS lists them."""
+    fits: list[str] = []
+    defaults: dict[str, str] = {}
+    for version in offered:
+        for each in version.get("compatibilities") or ():
+            if each.get("defaultVersion"):
+                defaults[each["clusterVersion"]] = version["addonVersion"]
+            if version["addonVersion"] == found.get("addonVersion"):
+                fits.append(each["clusterVersion"])
+    return {**found, "kubernetesVersions": sorted(fits), "defaults": defaults}

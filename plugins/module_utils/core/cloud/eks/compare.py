@@ -1,0 +1,251 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Comparisons that are peculiar to AWS, in the manner of engine/compare.py: of an actual with a desired value."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
+
+MODES = ("CONFIG_MAP", "API_AND_CONFIG_MAP", "API")
+"""Authentication modes of a cluster, each of which can only be left for the next."""
+MOST_MINORS = 3
+"""Kubelets may be three minor versions older than the API server ("Version Skew Policy"), and node groups follow it
+only when it is done."""
+_PORTS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
+"""Ports of a rule; of ICMP its type and code, of which -1 is any."""
+_TEMPLATE_IDENTITY = ("NetworkCardIndex", "DeviceIndex", "DeviceName", "ResourceType", "Key")
+"""Fields that tell the entries of a list in a launch template apart; their order means nothing to EC2."""
+_TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
+"""Values that a network interface has where a launch template does not set them."""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a Kubernetes version."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def at_least(actual: Any, desired: Any) -> bool:
+    """Compare versions: one that is newer is as good, as none goes back."""
+    return numbers(str(actual or "")) >= numbers(str(desired))
+
+
+def within_skew(actual: Any, desired: Any) -> bool:
+    """Return whether a control plane may go to a version before its nodes follow."""
+    before, after = numbers(str(actual)), numbers(str(desired))
+    return before[:1] == after[:1] and after[1] - before[1] <= MOST_MINORS
+
+
+def minors(actual: str, desired: str) -> list[str]:
+    """Return the versions to go through, oldest first: EKS takes one minor version at a time."""
+    (major, first), (__, last) = numbers(actual)[:2], numbers(desired)[:2]
+    return [f"{major}.{minor}" for minor in range(first + 1, last + 1)]
+
+
+def mode(actual: Any, desired: Any) -> bool:
+    """Compare authentication modes: one that is further is as good, as none goes back."""
+    return rank(actual) >= rank(desired)
+
+
+def rank(mode: Any) -> int:
+    """Return how far an authentication mode is; one that is not known here stays."""
+    return MODES.index(mode) if mode in MODES else len(MODES)
+
+
+def no_fewer(actual: Any, desired: Any) -> bool:
+    """Return whether a list of subnets grows: EKS keeps the zones that a cluster began with."""
+    return set(actual or ()) <= set(desired)
+
+
+def cidrs(actual: Any, desired: Any) -> bool:
+    """Compare ranges of addresses, which EKS describes without host bits."""
+    return _networks(actual) == _networks(desired)
+
+
+def _networks(ranges: Iterable[str] | None) -> set[str]:
+    def network(cidr: str) -> str:
+        try:
+            return str(ipaddress.ip_network(cidr, strict=False))
+        except ValueError:
+            return cidr
+
+    return {network(str(cidr)) for cidr in ranges or ()}
+
+
+def among(actual: Any, desired: Any) -> bool:
+    """Return whether the desired value is one of the actual ones, or these are not known (None)."""
+    return actual is None or desired in actual
+
+
+def exactly(actual: Any, desired: Any) -> bool:
+    """Compare a mapping as a whole."""
+    return dict(actual or {}) == dict(desired)
+
+
+def scaling(actual: Any, desired: Any) -> bool:
+    """Compare the bounds of a node group; within them, the autoscaler decides on its size."""
+    bounds = ("minSize", "maxSize")
+    size = int((actual or {}).get("desiredSize", 0))
+    inside = int(desired["minSize"]) <= size <= int(desired["maxSize"])
+    return inside and all((actual or {}).get(key) == desired[key] for key in bounds)
+
+
+def taints(actual: Any, desired: Any) -> bool:
+    """Compare taints in any order; one without a value has the empty one."""
+    return normal_taints(actual) == normal_taints(desired)
+
+
+def normal_taints(taints: Iterable[Mapping[str, Any]] | None) -> list[dict[str, str]]:
+    """Return taints in one order and with all fields."""
+    plain = [{key: str(taint.get(key) or "") for key in ("key", "value", "effect")} for taint in taints or ()]
+    return sorted(plain, key=lambda taint: (taint["key"], taint["effect"]))
+
+
+def configuration(actual: Any, desired: Any) -> bool:
+    """Compare the configuration of an addon. Ours is JSON; text that is not equals none of ours."""
+    return bool(_configuration(actual) == _configuration(desired))
+
+
+def _configuration(text: Any) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except ValueError:
+        return text
+
+
+def document(actual: Any, desired: Any) -> bool:
+    """Compare policy documents by their meaning.
+
+    A single statement, action, resource or principal may be written without a list, lists have no order, and service
+    prefixes and names of actions have no case.
+    """
+    return _normal_document(actual) == _normal_document(desired)
+
+
+def policy_document(text: Any) -> dict[str, Any]:
+    """Return a policy document as data. IAM hands it out URL-encoded; botocore decodes that in most answers."""
+    if isinstance(text, str):
+        text = json.loads(unquote(text) if text.lstrip()[:1] == "%" else text)
+    return dict(text)
+
+
+def _normal_document(value: Any) -> dict[str, Any]:
+    given = policy_document(value)
+    statements = [_normal_statement(each) for each in _as_list(given.get("Statement", []))]
+    return {**given, "Statement": sorted(statements, key=str)}
+
+
+def _normal_statement(statement: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(sorted(statement.items()))
+    # Only a name for people, which consoles add.
+    result.pop("Sid", None)
+    for key in ("Action", "NotAction"):
+        if key in result:
+            result[key] = sorted({str(each).lower() for each in _as_list(result[key])})
+    for key in ("Resource", "NotResource"):
+        if key in result:
+            result[key] = sorted({str(each) for each in _as_list(result[key])})
+    for key in ("Principal", "NotPrincipal"):
+        if isinstance(result.get(key), Mapping):
+            result[key] = {kind: sorted(map(str, _as_list(who))) for kind, who in sorted(result[key].items())}
+    return result
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def template(actual: Any, desired: Any) -> bool:
+    """Compare the latest version of a launch template, which is to be the default one, with data."""
+    return bool((actual or {}).get("default")) and template_data(actual, desired)
+
+
+def template_data(actual: Any, desired: Any) -> bool:
+    """Compare a version of a launch template with data. EC2 may add to data that were written from here, of which the
+    description of the version has the hash."""
+    version = actual or {}
+    there, ours = normal_template(version.get("data")), normal_template(desired)
+    if there == ours:
+        return True
+    if version.get("description") != template_description(desired):
+        return False
+    return set(there) == set(ours) and _holds(there, ours)
+
+
+def template_description(data: Mapping[str, Any]) -> str:
+    """Return the description of a version of a launch template with this data."""
+    text = json.dumps(normal_template(data), sort_keys=True)
+    return f"{MANAGED_BY} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def normal_template(value: Any) -> Any:
+    """Return data of a launch template without what is empty or a default, and with every list in one order."""
+    if isinstance(value, Mapping):
+        items = {str(key): normal_template(each) for key, each in sorted(value.items())}
+        return {key: each for key, each in items.items() if each not in (None, "", {}, [], _TEMPLATE_DEFAULTS.get(key))}
+    if isinstance(value, (list, tuple)):
+        return sorted((normal_template(each) for each in value), key=_sort_key)
+    return {} if value is None else value
+
+
+def _sort_key(value: Any) -> tuple[str, str]:
+    identity = [str(value.get(key, "")).zfill(4) for key in _TEMPLATE_IDENTITY] if isinstance(value, Mapping) else []
+    return "/".join(identity), json.dumps(value, sort_keys=True, default=str)
+
+
+def _holds(actual: Any, desired: Any) -> bool:
+    """Return whether all that is desired is there."""
+    if isinstance(desired, Mapping):
+        return isinstance(actual, Mapping) and all(
+            key in actual and _holds(actual[key], value) for key, value in desired.items()
+        )
+    if isinstance(desired, list):
+        return isinstance(actual, list) and len(actual) == len(desired) and all(map(_holds, actual, desired))
+    return bool(actual == desired)
+
+
+def rules(permissions: Iterable[Mapping[str, Any]], group_id: str) -> list[str]:
+    """Return the rules of a security group, one for each peer: `tcp 2049 10.0.0.0/16`, `all self`.
+
+    A peer is a range, `self`, or the id of another group or of a prefix list.
+    """
+    found: set[str] = set()
+    for permission in permissions:
+        protocol, first, last = (permission.get(key) for key in ("IpProtocol", "FromPort", "ToPort"))
+        every = str(protocol) == "-1" or first is None
+        ports = "" if every else f" {first}" if first == last else f" {first}-{last}"
+        begin = f"{'all' if str(protocol) == '-1' else protocol}{ports}"
+        peers = [each["CidrIp"] for each in permission.get("IpRanges", ())]
+        peers += [each["CidrIpv6"] for each in permission.get("Ipv6Ranges", ())]
+        peers += [each["PrefixListId"] for each in permission.get("PrefixListIds", ())]
+        for pair in permission.get("UserIdGroupPairs", ()):
+            peers.append("self" if pair.get("GroupId") == group_id else pair.get("GroupId", pair.get("GroupName", "")))
+        found |= {f"{begin} {peer}" for peer in peers}
+    return sorted(found)
+
+
+def permissions(rules: Sequence[str], group_id: str) -> list[dict[str, Any]]:
+    """Return rules of a security group as EC2 takes them."""
+    return [_permission(rule, group_id) for rule in rules]
+
+
+def _permission(rule: str, group_id: str) -> dict[str, Any]:
+    protocol, *ports, peer = rule.split()
+    permission: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
+    if ports:
+        [(first, last)] = _PORTS.findall(ports[0])
+        permission |= {"FromPort": int(first), "ToPort": int(last or first)}
+    if peer == "self" or peer.startswith("sg-"):
+        return {**permission, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
+    if peer.startswith("pl-"):
+        return {**permission, "PrefixListIds": [{"PrefixListId": peer}]}
+    if ":" in peer:
+        return {**permission, "Ipv6Ranges": [{"CidrIpv6": peer}]}
+    return {**permission, "IpRanges": [{"CidrIp": peer}]}

@@ -1,0 +1,104 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Amazon EKS in the registry of clouds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import EKSSource, NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
+    Cloud,
+    Fabric,
+    Login,
+    Platform,
+    settings,
+    version_and_credentials,
+)
+
+_EFA = Fabric(
+    type="EFA",
+    device_class="efa.networking.k8s.aws",
+    libraries="libfabric, aws-ofi-nccl",
+    pattern=re.compile(r"(?<![a-z])efa(?![a-z])|libfabric|aws-ofi", re.IGNORECASE),
+    images="llm-d-aws or vLLM's of the AWS Deep Learning Containers",
+)
+
+
+def _login(place: Any, name: str) -> dict[str, Any]:
+    return {"cluster": name, "region": place.region}
+
+
+def _cluster_fields(block: EKSSource) -> dict[str, Any]:
+    return {"region": block.region, **version_and_credentials(block), **settings(block, EKSClusterSettings)}
+
+
+def _node_pool(pool: NodePool, provisioning: EKSProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "name": pool.name,
+        "role": pools.GPU,
+        "instanceType": provisioning.instance_type,
+        **sizes,
+        "gpu": {"acceleratorType": provisioning.accelerator.type},
+        "zones": list(pool.zones or ()),
+    }
+    if pool.capacity_block:
+        fields["capacityBlock"] = api.wire(pool.capacity_block)
+    if pool.fabric and pool.fabric.type == _EFA.type:
+        fields["fabric"] = _EFA.type
+    return {**fields, **(api.wire(pool.eks, set_only=True) if pool.eks else {})}
+
+
+CLOUD = Cloud(
+    name="eks",
+    source="EKS",
+    kind=KIND,
+    vendor="AWS",
+    login=Login(
+        options={
+            "cluster": {"type": "str", "required": True},
+            "region": {"type": "str"},
+            "profile": {"type": "str"},
+            "role_arn": {"type": "str"},
+            "endpoint": {"type": "str"},
+        },
+        of=_login,
+        overrides={
+            "eks_cluster_profile": "profile",
+            "eks_cluster_role_arn": "role_arn",
+            "eks_cluster_endpoint_url": "endpoint",
+        },
+    ),
+    cluster_name=cluster_name,
+    cluster_fields=_cluster_fields,
+    node_pool=_node_pool,
+    neighbours=validation.neighbours,
+    findings=validation.problems,
+    ranges=lambda cluster: [reading.read(cluster).vpc_cidr],
+    storage_class="modelplane-rwx-efs",
+    fabrics=(_EFA,),
+    platform=Platform(
+        # Such as v1.36.1-eks-7f9249a.
+        version_mark="-eks-",
+        # EKS makes a Classic Load Balancer, which closes connections that were silent for 60 seconds.
+        load_balancer_annotations={"service.beta.kubernetes.io/aws-load-balancer-connection-idle-timeout": "3600"},
+        provider_id="aws://",
+        load_balancers=("aws-load-balancer-controller",),
+        one_node=("ebs.csi.aws.com", "ebs.csi.eks.amazonaws.com", "kubernetes.io/aws-ebs"),
+        many_nodes=("efs.csi.aws.com", "fsx.csi.aws.com", "fsx.openzfs.csi.aws.com"),
+        network_device_classes=(_EFA.device_class,),
+        # Metadata, DNS, time.
+        metadata_networks=("fd00:ec2::/32",),
+        # In a VPC of 10.0.0.0/8; in others it is that of kubeadm.
+        services=("172.20.0.0/16",),
+    ),
+)

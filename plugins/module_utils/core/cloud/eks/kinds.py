@@ -1,0 +1,346 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Table of the kinds of objects in AWS for the engine: which fields are compared, and which update changes each.
+
+The `parent` of an object is the region that it is in, `iam` for objects of IAM, and `clusters/NAME` for what is in a
+cluster. AWS gives most objects an id when they are created. They are found by their names and tags (aws/find.py), and
+`actual.py` has the form in which they are compared. requests.py has the calls that create, update and delete them.
+
+=================  ==========================================  ======================================================
+kind               found by                                    updated by
+=================  ==========================================  ======================================================
+vpc                tags                                        ModifyVpcAttribute
+subnet             VPC, tag Name, range                        ModifySubnetAttribute
+internet-gateway   tags                                        AttachInternetGateway
+elastic-ip         tags                                        nothing
+nat-gateway        VPC, tags                                   nothing
+route-table        VPC, tag Name                               CreateRoute, ReplaceRoute, AssociateRouteTable
+security-group     VPC, name                                   Authorize…, RevokeSecurityGroup…
+policy             name                                        CreatePolicyVersion
+role               name                                        UpdateAssumeRolePolicy, Attach…, DetachRolePolicy
+cluster            name                                        UpdateClusterConfig, one kind of change in each;
+                                                               UpdateClusterVersion, one minor version in each
+launch-template    name                                        CreateLaunchTemplateVersion, ModifyLaunchTemplate
+node-group         name                                        UpdateNodegroupConfig, UpdateNodegroupVersion
+addon              name                                        UpdateAddon
+pod-identity       namespace and name of the service account   UpdatePodIdentityAssociation
+file-system        creation token                              UpdateFileSystem, PutFileSystemPolicy
+mount-target       file system and subnet                      ModifyMountTargetSecurityGroups
+=================  ==========================================  ======================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare as aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine import compare, kinds
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Field, Phase
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import MANAGED_BY
+
+OWNERS = Owners(
+    cluster=names.CLUSTER_TAG,
+    manager=names.MANAGED_BY_TAG,
+    fleet=names.FLEET_TAG,
+    managed_by=MANAGED_BY,
+    word="tags",
+    setting="eks_cluster_fleet",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(kinds.Kind):
+    """A kind of object in AWS. `service`: the name of the service in the SDK. `id`: calls name the object by it.
+    `tag_type`: its resource type in `TagSpecifications`, for objects of EC2. `token`: whether a call that creates one
+    can be sent twice without creating two."""
+
+    service: str
+    tag_type: str = ""
+    token: bool = True
+
+
+_PROVISION = "or remove the cluster and provision it again"
+_SUBNET = f"AWS cannot change it: set spec.networking.subnetCidrs and zones back to what they were, {_PROVISION}"
+_POOL = "EKS cannot change it: give the pool a new name, so that a new one is created and the old one deleted"
+_RENEWED = "all its nodes are replaced"
+_AVAILABLE: Mapping[str, Phase] = {"pending": "creating", "available": "ready", "deleting": "deleting"}
+_TAGS = Field("Tags", compare.labels, update="tags")
+_EKS_TAGS = Field("tags", compare.labels, update="tags")
+
+KINDS: dict[str, Kind] = {
+    "vpc": Kind(
+        service="ec2",
+        title="VPC",
+        id="VpcId",
+        tag_type="vpc",
+        token=False,
+        owner="Tags",
+        status="State",
+        phases={"pending": "creating", "available": "ready"},
+        fields=(
+            Field(
+                "CidrBlock",
+                remediation=f"AWS cannot change it: set spec.networking.vpcCidr back to {{before}}, {_PROVISION}",
+            ),
+            Field("EnableDnsSupport", update="dns support"),
+            Field("EnableDnsHostnames", update="dns host names"),
+            _TAGS,
+        ),
+    ),
+    "subnet": Kind(
+        service="ec2",
+        title="subnet",
+        id="SubnetId",
+        tag_type="subnet",
+        uses=("vpc",),
+        owner="Tags",
+        status="State",
+        phases={"pending": "creating", "available": "ready"},
+        fields=(
+            Field("CidrBlock", remediation=_SUBNET),
+            Field("AvailabilityZone", remediation=_SUBNET),
+            Field("MapPublicIpOnLaunch", update="public addresses"),
+            _TAGS,
+        ),
+    ),
+    "internet-gateway": Kind(
+        service="ec2",
+        title="internet gateway",
+        id="InternetGatewayId",
+        tag_type="internet-gateway",
+        token=False,
+        uses=("vpc",),
+        owner="Tags",
+        fields=(
+            Field(
+                "VpcId",
+                update="attach",
+                possible=lambda actual, _desired: not actual,
+                remediation="It is attached to {before}: detach it there, or take the owner tags off it",
+            ),
+            _TAGS,
+        ),
+    ),
+    "elastic-ip": Kind(
+        service="ec2",
+        title="Elastic IP",
+        id="AllocationId",
+        tag_type="elastic-ip",
+        token=False,
+        owner="Tags",
+        fields=(_TAGS,),
+    ),
+    "nat-gateway": Kind(
+        service="ec2",
+        title="NAT gateway",
+        id="NatGatewayId",
+        tag_type="natgateway",
+        uses=("subnet", "elastic-ip", "internet-gateway"),
+        owner="Tags",
+        status="State",
+        phases={**_AVAILABLE, "failed": "failed"},
+        fields=(
+            Field(
+                "SubnetId",
+                remediation="AWS cannot move it: delete it, which cuts the nodes off until the next run has created "
+                "another one",
+            ),
+            _TAGS,
+        ),
+    ),
+    "route-table": Kind(
+        service="ec2",
+        title="route table",
+        id="RouteTableId",
+        tag_type="route-table",
+        uses=("vpc", "subnet"),
+        owner="Tags",
+        fields=(
+            Field("Routes", compare.subset, update="routes"),
+            Field("SubnetIds", compare.superset, update="subnets"),
+            _TAGS,
+        ),
+    ),
+    "security-group": Kind(
+        service="ec2",
+        title="security group",
+        id="GroupId",
+        tag_type="security-group",
+        uses=("vpc",),
+        owner="Tags",
+        fields=(
+            Field("Ingress", compare.members, update="ingress"),
+            Field("Egress", compare.members, update="egress"),
+            _TAGS,
+        ),
+    ),
+    "policy": Kind(
+        service="iam",
+        title="IAM policy",
+        id="Arn",
+        owner="Tags",
+        fields=(Field("Document", aws.document, update="document"), _TAGS),
+    ),
+    "role": Kind(
+        service="iam",
+        title="IAM role",
+        id="RoleName",
+        owner="Tags",
+        fields=(
+            Field("AssumeRolePolicyDocument", aws.document, update="trust"),
+            Field("PolicyArns", compare.members, update="policies"),
+            _TAGS,
+        ),
+    ),
+    "cluster": Kind(
+        service="eks",
+        title="EKS cluster",
+        id="name",
+        owner="tags",
+        status="status",
+        phases={"CREATING": "creating", "ACTIVE": "ready", "DELETING": "deleting", "FAILED": "failed"},
+        fields=(
+            Field("roleArn", remediation=f"EKS cannot change it: let the cluster keep its role, {_PROVISION}"),
+            Field(
+                "resourcesVpcConfig.subnetIds",
+                compare.members,
+                update="subnets",
+                possible=aws.no_fewer,
+                remediation=f"EKS keeps the zones of a cluster: put spec.networking.subnetCidrs back, {_PROVISION}",
+            ),
+            Field("tags", compare.labels, update="tags"),
+            Field("accessConfig.authenticationMode", aws.mode, update="authentication mode"),
+            Field("resourcesVpcConfig.endpointPrivateAccess", update="endpoints"),
+            Field("resourcesVpcConfig.endpointPublicAccess", update="endpoints"),
+            Field("resourcesVpcConfig.publicAccessCidrs", aws.cidrs, update="endpoints"),
+            Field("logs", compare.members, update="logs"),
+            Field(
+                "encryptionKey",
+                update="encryption",
+                possible=lambda actual, _desired: not actual,
+                remediation="EKS keeps the key that encrypts Secrets: set it back to {before}",
+            ),
+            Field(
+                "version",
+                aws.at_least,
+                update="version",
+                possible=aws.within_skew,
+                remediation=f"Nodes may be {aws.MOST_MINORS} minor versions behind at most: go to a version between "
+                "first, and on when the nodes have it",
+            ),
+        ),
+    ),
+    "launch-template": Kind(
+        service="ec2",
+        title="launch template",
+        id="LaunchTemplateId",
+        tag_type="launch-template",
+        uses=("security-group",),
+        owner="Tags",
+        computed=("LatestVersionNumber",),
+        fields=(
+            Field(
+                "Data",
+                aws.template,
+                actual="Latest",
+                update="data",
+                compared=lambda actual, _desired: (actual or {}).get("data", {}),
+            ),
+            _TAGS,
+        ),
+    ),
+    "node-group": Kind(
+        service="eks",
+        title="node group",
+        id="nodegroupName",
+        uses=("cluster", "launch-template", "subnet", "role"),
+        owner="tags",
+        status="status",
+        phases={
+            "CREATING": "creating",
+            "ACTIVE": "ready",
+            "DEGRADED": "degraded",
+            "CREATE_FAILED": "failed",
+            "DELETE_FAILED": "failed",
+            "DELETING": "deleting",
+        },
+        fields=(
+            Field("amiType", remediation=_POOL),
+            Field("capacityType", remediation=_POOL),
+            Field("diskSize", remediation=_POOL),
+            Field("instanceTypes", compare.members, remediation=_POOL),
+            Field("nodeRole", remediation=_POOL),
+            Field("subnets", compare.members, remediation=_POOL),
+            Field("templated", remediation=_POOL),
+            Field("launchTemplate.id", remediation=_POOL),
+            Field("tags", compare.labels, update="tags"),
+            Field("scalingConfig", aws.scaling, update="config"),
+            Field("updateConfig", compare.subset, update="config"),
+            Field("labels", aws.exactly, update="config"),
+            Field("taints", aws.taints, update="config"),
+            Field("launchTemplate.version", update="version", effect=_RENEWED),
+            Field("version", aws.at_least, update="version", effect=_RENEWED),
+        ),
+    ),
+    "addon": Kind(
+        service="eks",
+        title="addon",
+        id="addonName",
+        owner="tags",
+        status="status",
+        part_of="cluster",
+        phases={
+            "CREATING": "creating",
+            "ACTIVE": "ready",
+            "DEGRADED": "degraded",
+            "UPDATE_FAILED": "degraded",
+            "CREATE_FAILED": "failed",
+            "DELETE_FAILED": "failed",
+            "DELETING": "deleting",
+        },
+        fields=(
+            Field("tags", compare.labels, update="tags"),
+            Field("addonVersion", update="addon"),
+            Field("kubernetesVersion", aws.among, actual="kubernetesVersions", update="addon"),
+            Field("configurationValues", aws.configuration, update="addon"),
+        ),
+    ),
+    "pod-identity": Kind(
+        service="eks",
+        title="pod identity association",
+        id="associationId",
+        owner="tags",
+        part_of="cluster",
+        fields=(Field("roleArn", update="role"), Field("tags", compare.labels, update="tags")),
+    ),
+    "file-system": Kind(
+        service="efs",
+        title="EFS file system",
+        id="FileSystemId",
+        owner="Tags",
+        status="LifeCycleState",
+        # One in `error` may hold models that were downloaded, so it is not created again.
+        phases={"creating": "creating", "available": "ready", "error": "degraded", "deleting": "deleting"},
+        fields=(
+            Field(
+                "Encrypted",
+                remediation="EFS cannot change it: copy what is on it elsewhere, and remove it with its mount targets, "
+                "so that it is created again",
+            ),
+            Field("ThroughputMode", update="throughput mode"),
+            Field("Policy", aws.document, update="policy"),
+            _TAGS,
+        ),
+    ),
+    "mount-target": Kind(
+        service="efs",
+        title="mount target",
+        id="MountTargetId",
+        status="LifeCycleState",
+        phases={"creating": "creating", "available": "ready", "error": "failed", "deleting": "deleting"},
+        fields=(Field("SecurityGroups", compare.members, update="security groups"),),
+    ),
+}

@@ -1,0 +1,543 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Calls of AWS that create, update and delete an object.
+
+A call changes nothing by being built: who sends it waits for its update (EKS) before the next one. Creating an object
+is one call: what that call does not take (attributes of a VPC, routes, rules, attached policies) is an update.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.node_groups import CAPACITY_BLOCK
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a service. `operation`: the method of the SDK's client. `purpose`: its effect, for people."""
+
+    service: str
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    purpose: str = ""
+
+
+def title(resource: Resource) -> str:
+    """Return an object as messages name it."""
+    return f"{KINDS[resource['kind']].title} {resource['name']}"
+
+
+def in_cluster(resource: Resource) -> str:
+    """Return the name of the cluster that an object is in."""
+    return resource["parent"].removeprefix("clusters/")
+
+
+def create(resource: Resource) -> Call:
+    """Return the call that creates an object."""
+    kind = KINDS[resource["kind"]]
+    body = merged(resource["body"], resource.get("initial") or {})
+    operation, parameters = _CREATE[resource["kind"]](resource, body)
+    if kind.tag_type:
+        parameters["TagSpecifications"] = [{"ResourceType": kind.tag_type, "Tags": tag_list(body["Tags"])}]
+    elif kind.service == "iam":
+        parameters["Tags"] = tag_list(body["Tags"])
+    return Call(kind.service, operation, parameters, f"create {title(resource)}")
+
+
+def updates(resource: Resource, actual: Actual, changes: Sequence[Change]) -> Iterator[Call]:
+    """Return the calls that make an object what is desired, in the order of the table of kinds."""
+    kind = KINDS[resource["kind"]]
+    for update in dict.fromkeys(change.update for change in changes if change.update):
+        fields = {change.field for change in changes if change.update == update}
+        if update == "tags":
+            yield _tag(resource, actual)
+            continue
+        for operation, parameters, purpose in _UPDATES[resource["kind"], update](resource, actual, fields):
+            yield Call(kind.service, operation, parameters, f"{purpose} of {title(resource)}")
+
+
+def delete(resource: Resource, actual: Actual) -> Iterator[Call]:
+    """Return the calls that delete an object, in their order."""
+    kind = KINDS[resource["kind"]]
+    for operation, parameters in _DELETE[resource["kind"]](resource, actual):
+        yield Call(kind.service, operation, parameters, f"delete {title(resource)}")
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as EC2, IAM and EFS take them."""
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+# Creation: of the object and its body with what it is created with, the operation and its parameters.
+
+_Creation = Callable[[Resource, dict[str, Any]], tuple[str, dict[str, Any]]]
+
+
+def _cluster(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    sent = {key: body[key] for key in ("version", "roleArn", "resourcesVpcConfig", "accessConfig", "tags")}
+    if body.get("logs"):
+        sent["logging"] = {"clusterLogging": [{"types": list(body["logs"]), "enabled": True}]}
+    if body.get("encryptionKey"):
+        sent["encryptionConfig"] = _encryption(body)
+    return "create_cluster", {"name": resource["name"], **sent}
+
+
+def _encryption(body: Body) -> list[dict[str, Any]]:
+    return [{"resources": ["secrets"], "provider": {"keyArn": body["encryptionKey"]}}]
+
+
+def _node_group(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """EKS takes no version but that of the cluster."""
+    sent = {key: value for key, value in body.items() if key not in ("version", "templated")}
+    if "launchTemplate" in sent:
+        sent["launchTemplate"] = _template_version(body)
+    return "create_nodegroup", {"clusterName": in_cluster(resource), "nodegroupName": resource["name"], **sent}
+
+
+def _template_version(body: Body) -> dict[str, str]:
+    return {"id": body["launchTemplate"]["id"], "version": str(body["launchTemplate"]["version"])}
+
+
+def _addon(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What EKS puts into a new cluster by itself is no addon of its API; an addon of that name takes it over."""
+    sent = {"resolveConflicts": "OVERWRITE", "tags": body["tags"]}
+    if body.get("addonVersion"):
+        sent["addonVersion"] = body["addonVersion"]
+    if body.get("configurationValues", "{}") != "{}":
+        sent["configurationValues"] = body["configurationValues"]
+    return "create_addon", {"clusterName": in_cluster(resource), "addonName": resource["name"], **sent}
+
+
+def _pod_identity(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "create_pod_identity_association", {"clusterName": in_cluster(resource), **body}
+
+
+_CREATE: dict[str, _Creation] = {
+    "vpc": lambda _resource, body: ("create_vpc", {"CidrBlock": body["CidrBlock"]}),
+    "subnet": lambda _resource, body: (
+        "create_subnet",
+        {key: body[key] for key in ("VpcId", "CidrBlock", "AvailabilityZone")},
+    ),
+    "internet-gateway": lambda _resource, _body: ("create_internet_gateway", {}),
+    "elastic-ip": lambda _resource, _body: ("allocate_address", {"Domain": "vpc"}),
+    "nat-gateway": lambda _resource, body: (
+        "create_nat_gateway",
+        {key: body[key] for key in ("SubnetId", "AllocationId")},
+    ),
+    "route-table": lambda _resource, body: ("create_route_table", {"VpcId": body["VpcId"]}),
+    "security-group": lambda resource, body: (
+        "create_security_group",
+        {"GroupName": resource["name"], "Description": body["Description"], "VpcId": body["VpcId"]},
+    ),
+    "policy": lambda resource, body: (
+        "create_policy",
+        {"PolicyName": resource["name"], "PolicyDocument": json.dumps(body["Document"])},
+    ),
+    "role": lambda resource, body: (
+        "create_role",
+        {"RoleName": resource["name"], "AssumeRolePolicyDocument": json.dumps(body["AssumeRolePolicyDocument"])},
+    ),
+    "cluster": _cluster,
+    "launch-template": lambda resource, body: (
+        "create_launch_template",
+        {
+            "LaunchTemplateName": resource["name"],
+            "LaunchTemplateData": body["Data"],
+            "VersionDescription": compare.template_description(body["Data"]),
+        },
+    ),
+    "node-group": _node_group,
+    "addon": _addon,
+    "pod-identity": _pod_identity,
+    "file-system": lambda resource, body: (
+        "create_file_system",
+        {
+            "CreationToken": resource["name"],
+            "Encrypted": body["Encrypted"],
+            "ThroughputMode": body["ThroughputMode"],
+            "Tags": tag_list(body["Tags"]),
+        },
+    ),
+    "mount-target": lambda _resource, body: (
+        "create_mount_target",
+        {key: body[key] for key in ("FileSystemId", "SubnetId", "SecurityGroups")},
+    ),
+}
+
+
+# Updates: of the object, its actual state and the fields that differ, the calls with what each changes.
+
+_Step = tuple[str, dict[str, Any], str]
+_Update = Callable[[Resource, Actual, set[str]], Iterator[_Step]]
+
+
+def _tag(resource: Resource, actual: Actual) -> Call:
+    """Set the tags that differ; those of others stay."""
+    kind = KINDS[resource["kind"]]
+    key = "tags" if kind.service == "eks" else "Tags"
+    there = actual.get(key) or {}
+    tags = {name: value for name, value in resource["body"][key].items() if there.get(name) != value}
+    operation, parameters = _tagging(resource["kind"], actual, tags)
+    return Call(kind.service, operation, parameters, f"tag {title(resource)}")
+
+
+def _tagging(name: str, actual: Actual, tags: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    kind = KINDS[name]
+    if kind.service == "eks":
+        arns = {"cluster": "arn", "node-group": "nodegroupArn", "addon": "addonArn", "pod-identity": "associationArn"}
+        return "tag_resource", {"resourceArn": actual[arns[name]], "tags": dict(tags)}
+    if name == "role":
+        return "tag_role", {"RoleName": actual["RoleName"], "Tags": tag_list(tags)}
+    if name == "policy":
+        return "tag_policy", {"PolicyArn": actual["Arn"], "Tags": tag_list(tags)}
+    if kind.service == "efs":
+        return "tag_resource", {"ResourceId": actual[kind.id], "Tags": tag_list(tags)}
+    return "create_tags", {"Resources": [actual[kind.id]], "Tags": tag_list(tags)}
+
+
+def _vpc_attribute(attribute: str) -> _Update:
+    def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+        value = {"Value": resource["body"][attribute]}
+        yield "modify_vpc_attribute", {"VpcId": actual["VpcId"], attribute: value}, f"set {attribute}"
+
+    return update
+
+
+def _public_addresses(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    value = {"Value": resource["body"]["MapPublicIpOnLaunch"]}
+    yield (
+        "modify_subnet_attribute",
+        {"SubnetId": actual["SubnetId"], "MapPublicIpOnLaunch": value},
+        "set public addresses",
+    )
+
+
+def _attach(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    gateway = {"InternetGatewayId": actual["InternetGatewayId"], "VpcId": resource["body"]["VpcId"]}
+    yield "attach_internet_gateway", gateway, "set the VPC"
+
+
+def _routes(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    table = {"RouteTableId": actual["RouteTableId"]}
+    for cidr, target in resource["body"]["Routes"].items():
+        if actual["Routes"].get(cidr) == target:
+            continue
+        there = cidr in actual["Routes"] or cidr in actual["Blackholes"]
+        way = {"NatGatewayId" if target.startswith("nat-") else "GatewayId": target}
+        route = {**table, "DestinationCidrBlock": cidr, **way}
+        yield "replace_route" if there else "create_route", route, f"set the route to {cidr}"
+
+
+def _subnets_of_routes(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    for subnet in resource["body"]["SubnetIds"]:
+        if subnet not in actual["SubnetIds"]:
+            association = {"RouteTableId": actual["RouteTableId"], "SubnetId": subnet}
+            yield "associate_route_table", association, f"add {subnet} to the subnets"
+
+
+def _rules(side: str) -> _Update:
+    def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+        group, name = actual["GroupId"], f"security_group_{side.lower()}"
+        there, desired = set(actual[side]), set(resource["body"][side])
+        for verb, lines, word in (("authorize", desired - there, "add"), ("revoke", there - desired, "remove")):
+            if lines:
+                permissions = compare.permissions(sorted(lines), group)
+                yield (
+                    f"{verb}_{name}",
+                    {"GroupId": group, "IpPermissions": permissions},
+                    f"{word} rules ({'; '.join(sorted(lines))})",
+                )
+
+    return update
+
+
+def _document(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    """A policy has five versions at most: those that are not the default are of no use."""
+    policy = {"PolicyArn": actual["Arn"]}
+    for version in actual["OtherVersions"]:
+        yield "delete_policy_version", {**policy, "VersionId": version}, f"delete version {version}"
+    document = json.dumps(resource["body"]["Document"])
+    yield "create_policy_version", {**policy, "PolicyDocument": document, "SetAsDefault": True}, "set the document"
+
+
+def _trust(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    document = json.dumps(resource["body"]["AssumeRolePolicyDocument"])
+    yield (
+        "update_assume_role_policy",
+        {"RoleName": actual["RoleName"], "PolicyDocument": document},
+        "set the trust policy",
+    )
+
+
+def _policies(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    there, desired = set(actual["PolicyArns"]), set(resource["body"]["PolicyArns"])
+    for operation, arns, word in (
+        ("attach_role_policy", desired - there, "attach"),
+        ("detach_role_policy", there - desired, "detach"),
+    ):
+        for arn in sorted(arns):
+            yield operation, {"RoleName": actual["RoleName"], "PolicyArn": arn}, f"{word} the policy {arn}"
+
+
+def _config(*paths: str) -> Callable[[Resource], dict[str, Any]]:
+    """Return fields of the body of a cluster."""
+
+    def fields(resource: Resource) -> dict[str, Any]:
+        network = resource["body"]["resourcesVpcConfig"]
+        return {key: network[key] for key in paths if key in network}
+
+    return fields
+
+
+_endpoints = _config("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs")
+
+
+def _cluster_config(purpose: str, change: Callable[[Resource], dict[str, Any]]) -> _Update:
+    def update(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+        yield "update_cluster_config", {"name": resource["name"], **change(resource)}, purpose
+
+    return update
+
+
+def _logs(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    desired = set(resource["body"]["logs"])
+    sides = ((sorted(desired), True), (sorted(set(actual["logs"]) - desired), False))
+    setup = [{"types": types, "enabled": enabled} for types, enabled in sides if types]
+    yield "update_cluster_config", {"name": resource["name"], "logging": {"clusterLogging": setup}}, "set the logs"
+
+
+def _encrypt(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    config = {"clusterName": resource["name"], "encryptionConfig": _encryption(resource["body"])}
+    yield "associate_encryption_config", config, "encrypt the Secrets"
+
+
+def _mode(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    """Each mode is only reached from the one before it."""
+    before = (actual.get("accessConfig") or {}).get("authenticationMode") or compare.MODES[0]
+    desired = resource["body"]["accessConfig"]["authenticationMode"]
+    for mode in compare.MODES[compare.rank(before) + 1 : compare.rank(desired) + 1]:
+        config = {"name": resource["name"], "accessConfig": {"authenticationMode": mode}}
+        yield "update_cluster_config", config, f"set the authentication mode {mode}"
+
+
+def _cluster_version(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    for version in compare.minors(actual["version"], resource["body"]["version"]):
+        yield "update_cluster_version", {"name": resource["name"], "version": version}, f"set the version {version}"
+
+
+def _template_data(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    """The latest version becomes the default one, which people see; an earlier run may have ended before that."""
+    data, template = resource["body"]["Data"], {"LaunchTemplateId": actual["LaunchTemplateId"]}
+    latest = str(actual["LatestVersionNumber"])
+    if not compare.template_data(actual["Latest"], data):
+        description = compare.template_description(data)
+        written = {**template, "LaunchTemplateData": data, "VersionDescription": description}
+        yield "create_launch_template_version", written, "write a version"
+        latest = str(int(latest) + 1)
+    yield "modify_launch_template", {**template, "DefaultVersion": latest}, f"make version {latest} the default"
+
+
+def _group(resource: Resource) -> dict[str, Any]:
+    return {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
+
+
+def _node_group_config(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
+    body, config = resource["body"], {}
+    if "scalingConfig" in fields:
+        bounds, size = dict(body["scalingConfig"]), actual["scalingConfig"].get("desiredSize", 0)
+        inside = min(max(size, bounds["minSize"]), bounds["maxSize"])
+        config["scalingConfig"] = {**bounds, **({"desiredSize": inside} if inside != size else {})}
+    if "updateConfig" in fields:
+        config["updateConfig"] = dict(body["updateConfig"])
+    if "labels" in fields:
+        config["labels"] = _label_changes(actual.get("labels") or {}, body["labels"])
+    if "taints" in fields:
+        config["taints"] = _taint_changes(actual.get("taints"), body["taints"])
+    yield "update_nodegroup_config", {**_group(resource), **config}, f"set {', '.join(sorted(fields))}"
+
+
+def _label_changes(there: Body, desired: Body) -> dict[str, Any]:
+    changes = {
+        "addOrUpdateLabels": {key: value for key, value in desired.items() if there.get(key) != value},
+        "removeLabels": sorted(set(there) - set(desired)),
+    }
+    return {key: value for key, value in changes.items() if value}
+
+
+def _taint_changes(actual: Any, desired: Any) -> dict[str, Any]:
+    there, ours = compare.normal_taints(actual), compare.normal_taints(desired)
+    kept = {(taint["key"], taint["effect"]) for taint in ours}
+    changes = {
+        "addOrUpdateTaints": [taint for taint in ours if taint not in there],
+        "removeTaints": [taint for taint in there if (taint["key"], taint["effect"]) not in kept],
+    }
+    return {key: value for key, value in changes.items() if value}
+
+
+def _node_group_version(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
+    """The nodes of a Capacity Block go first, as there is no room for new ones beside them ("Use Capacity Blocks with
+    managed node groups" in the user guide of EKS: set the desired size to 0), and come back afterwards."""
+    body, group, size = resource["body"], _group(resource), actual["scalingConfig"].get("desiredSize", 0)
+    version: dict[str, Any] = {}
+    if "launchTemplate.version" in fields:
+        version["launchTemplate"] = _template_version(body)
+    if "version" in fields:
+        version["version"] = body["version"]
+    emptied = size > 0 and actual.get("capacityType") == CAPACITY_BLOCK
+    bounds = {key: body["scalingConfig"][key] for key in ("minSize", "maxSize")}
+    if emptied:
+        none = {**bounds, "minSize": 0, "desiredSize": 0}
+        yield "update_nodegroup_config", {**group, "scalingConfig": none}, "remove the nodes"
+    yield "update_nodegroup_version", {**group, **version}, f"set {', '.join(sorted(fields))}"
+    if emptied:
+        inside = min(max(size, bounds["minSize"]), bounds["maxSize"])
+        yield (
+            "update_nodegroup_config",
+            {**group, "scalingConfig": {**bounds, "desiredSize": inside}},
+            "start the nodes",
+        )
+
+
+def _addon_config(resource: Resource, actual: Actual, fields: set[str]) -> Iterator[_Step]:
+    body = resource["body"]
+    config: dict[str, Any] = {"configurationValues": body["configurationValues"]}
+    version = body.get("addonVersion") or (
+        actual["defaults"].get(body["kubernetesVersion"]) if "kubernetesVersion" in fields else ""
+    )
+    if version:
+        config["addonVersion"] = version
+    addon = {"clusterName": in_cluster(resource), "addonName": resource["name"], "resolveConflicts": "OVERWRITE"}
+    yield "update_addon", {**addon, **config}, f"set {', '.join(sorted(fields))}"
+
+
+def _identity_role(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    association = {"clusterName": in_cluster(resource), "associationId": actual["associationId"]}
+    yield "update_pod_identity_association", {**association, "roleArn": resource["body"]["roleArn"]}, "set the role"
+
+
+def _throughput(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    mode = resource["body"]["ThroughputMode"]
+    config = {"FileSystemId": actual["FileSystemId"], "ThroughputMode": mode}
+    yield "update_file_system", config, f"set the throughput mode {mode}"
+
+
+def _file_system_policy(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    policy = json.dumps(resource["body"]["Policy"])
+    yield "put_file_system_policy", {"FileSystemId": actual["FileSystemId"], "Policy": policy}, "set the policy"
+
+
+def _groups_of_target(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
+    groups = list(resource["body"]["SecurityGroups"])
+    config = {"MountTargetId": actual["MountTargetId"], "SecurityGroups": groups}
+    yield "modify_mount_target_security_groups", config, "set the security groups"
+
+
+_UPDATES: dict[tuple[str, str], _Update] = {
+    ("vpc", "dns support"): _vpc_attribute("EnableDnsSupport"),
+    ("vpc", "dns host names"): _vpc_attribute("EnableDnsHostnames"),
+    ("subnet", "public addresses"): _public_addresses,
+    ("internet-gateway", "attach"): _attach,
+    ("route-table", "routes"): _routes,
+    ("route-table", "subnets"): _subnets_of_routes,
+    ("security-group", "ingress"): _rules("Ingress"),
+    ("security-group", "egress"): _rules("Egress"),
+    ("policy", "document"): _document,
+    ("role", "trust"): _trust,
+    ("role", "policies"): _policies,
+    ("cluster", "subnets"): _cluster_config(
+        "set the subnets", lambda resource: {"resourcesVpcConfig": _config("subnetIds")(resource)}
+    ),
+    ("cluster", "endpoints"): _cluster_config(
+        "set the endpoints", lambda resource: {"resourcesVpcConfig": _endpoints(resource)}
+    ),
+    ("cluster", "authentication mode"): _mode,
+    ("cluster", "logs"): _logs,
+    ("cluster", "encryption"): _encrypt,
+    ("cluster", "version"): _cluster_version,
+    ("launch-template", "data"): _template_data,
+    ("node-group", "config"): _node_group_config,
+    ("node-group", "version"): _node_group_version,
+    ("addon", "addon"): _addon_config,
+    ("pod-identity", "role"): _identity_role,
+    ("file-system", "throughput mode"): _throughput,
+    ("file-system", "policy"): _file_system_policy,
+    ("mount-target", "security groups"): _groups_of_target,
+}
+
+
+# Deletion: of the object and its actual state, the calls.
+
+_Deletion = Callable[[Resource, Actual], Iterator[tuple[str, dict[str, Any]]]]
+
+
+def _by_id(operation: str, key: str) -> _Deletion:
+    def deletion(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield operation, {key: actual[key]}
+
+    return deletion
+
+
+def _delete_internet_gateway(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+    gateway = {"InternetGatewayId": actual["InternetGatewayId"]}
+    if actual["VpcId"]:
+        yield "detach_internet_gateway", {**gateway, "VpcId": actual["VpcId"]}
+    yield "delete_internet_gateway", gateway
+
+
+def _delete_route_table(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+    for each in actual.get("Associations") or ():
+        if each.get("SubnetId"):
+            yield "disassociate_route_table", {"AssociationId": each["RouteTableAssociationId"]}
+    yield "delete_route_table", {"RouteTableId": actual["RouteTableId"]}
+
+
+def _delete_policy(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+    for version in actual["OtherVersions"]:
+        yield "delete_policy_version", {"PolicyArn": actual["Arn"], "VersionId": version}
+    yield "delete_policy", {"PolicyArn": actual["Arn"]}
+
+
+def _delete_role(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+    for arn in actual["PolicyArns"]:
+        yield "detach_role_policy", {"RoleName": actual["RoleName"], "PolicyArn": arn}
+    yield "delete_role", {"RoleName": actual["RoleName"]}
+
+
+_DELETE: dict[str, _Deletion] = {
+    "vpc": _by_id("delete_vpc", "VpcId"),
+    "subnet": _by_id("delete_subnet", "SubnetId"),
+    "internet-gateway": _delete_internet_gateway,
+    "elastic-ip": _by_id("release_address", "AllocationId"),
+    "nat-gateway": _by_id("delete_nat_gateway", "NatGatewayId"),
+    "route-table": _delete_route_table,
+    "security-group": _by_id("delete_security_group", "GroupId"),
+    "policy": _delete_policy,
+    "role": _delete_role,
+    "cluster": _by_id("delete_cluster", "name"),
+    "launch-template": _by_id("delete_launch_template", "LaunchTemplateId"),
+    "node-group": lambda resource, _actual: iter([("delete_nodegroup", _group(resource))]),
+    "addon": lambda resource, _actual: iter(
+        [("delete_addon", {"clusterName": in_cluster(resource), "addonName": resource["name"], "preserve": False})]
+    ),
+    "pod-identity": lambda resource, actual: iter(
+        [
+            (
+                "delete_pod_identity_association",
+                {"clusterName": in_cluster(resource), "associationId": actual["associationId"]},
+            )
+        ]
+    ),
+    "file-system": _by_id("delete_file_system", "FileSystemId"),
+    "mount-target": _by_id("delete_mount_target", "MountTargetId"),
+}

@@ -1,0 +1,274 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Objects of a planned EKS cluster as the cloud engine takes them: each with its body, and what it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
+    identity,
+    launch_templates,
+    names,
+    network,
+)
+
+Plan = Mapping[str, Any]
+Entry = dict[str, Any]
+
+ANYWHERE = "0.0.0.0/0"
+ADDONS = ("vpc-cni", "kube-proxy", "coredns", "eks-pod-identity-agent", "aws-efs-csi-driver")
+FIRST_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
+"""Addons that nodes have their network and their identity from. The others need nodes."""
+MODE = "API_AND_CONFIG_MAP"
+
+
+def resources(
+    plan: Plan, addons: Mapping[str, Mapping[str, Any]], public_access_cidrs: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the objects of a plan, each after what it needs. `addons`: by name, version and configuration."""
+    return [
+        *_network(plan),
+        *_rights(plan),
+        _cluster(plan, public_access_cidrs),
+        *_files(plan),
+        *(_launch_template(plan, each) for each in plan["launch_templates"]),
+        *(_addon(plan, name, addons.get(name) or {}) for name in FIRST_ADDONS),
+        *(_node_group(plan, each) for each in plan["node_groups"]),
+        *_pod_identities(plan),
+        *(
+            _addon(plan, name, addons.get(name) or {})
+            for name in dict.fromkeys((*ADDONS, *sorted(addons)))
+            if name not in FIRST_ADDONS
+        ),
+    ]
+
+
+def _ref(key: str, path: str) -> dict[str, str]:
+    return {"ref": key, "field": path}
+
+
+def _entry(
+    key: str, kind: str, name: str, parent: str, body: Mapping[str, Any], needs: Sequence[str] = ()
+) -> dict[str, Any]:
+    return {"key": key, "kind": kind, "name": name, "parent": parent, "body": dict(body), "needs": list(needs)}
+
+
+def _tags(plan: Plan, name: str = "", **more: str) -> dict[str, str]:
+    return {**plan["tags"], **more, **({"Name": name} if name else {})}
+
+
+# The network
+
+
+def _subnet_key(tier: str, zone: str) -> str:
+    return f"subnet-{tier}-{zone}"
+
+
+def _subnets(plan: Plan, tier: str) -> list[dict[str, str]]:
+    found = [each for each in plan["subnets"] if each["tier"] == tier]
+    return [_ref(_subnet_key(tier, each["zone"]), "SubnetId") for each in found]
+
+
+def _network(plan: Plan) -> Iterator[Entry]:
+    """Yield the network: each subnet of the public tier has a way to the internet, each of the private one to a NAT."""
+    name, region = plan["name"], plan["region"]
+    vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
+    body = {"CidrBlock": plan["vpc"]["cidr"], "EnableDnsSupport": True, "EnableDnsHostnames": True, "Tags": tags}
+    yield _entry("vpc", "vpc", name, region, body)
+    for each in plan["subnets"]:
+        body = {
+            "VpcId": vpc,
+            "CidrBlock": each["cidr"],
+            "AvailabilityZone": each["zone"],
+            "MapPublicIpOnLaunch": each["map_public"],
+            "Tags": {**_tags(plan, each["name"]), **each["tags"]},
+        }
+        yield _entry(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
+    yield _entry("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
+    yield _entry("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
+    body = {
+        "SubnetId": _subnets(plan, network.PUBLIC)[0],
+        "AllocationId": _ref("elastic-ip", "AllocationId"),
+        "Tags": tags,
+    }
+    yield _entry("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
+    ways = {
+        network.PUBLIC: _ref("internet-gateway", "InternetGatewayId"),
+        network.PRIVATE: _ref("nat-gateway", "NatGatewayId"),
+    }
+    for tier, way in ways.items():
+        table = f"{name}-{tier}"
+        body = {
+            "VpcId": vpc,
+            "Routes": {ANYWHERE: way},
+            "SubnetIds": _subnets(plan, tier),
+            "Tags": _tags(plan, table),
+        }
+        yield _entry(f"route-table-{tier}", "route-table", table, region, body)
+    for group in network.security_groups(plan["object"]["name"], plan["vpc"]["cidr"], efa=plan["efa"]):
+        body = {
+            "VpcId": vpc,
+            "Description": group["description"],
+            "Ingress": group["ingress"],
+            "Egress": group["egress"],
+            "Tags": _tags(plan, group["name"]),
+        }
+        yield _entry(f"security-group-{group['key']}", "security-group", group["name"], region, body)
+
+
+# Rights
+
+
+def _rights(plan: Plan) -> Iterator[Entry]:
+    namespace, name, region = plan["object"]["namespace"], plan["object"]["name"], plan["region"]
+    # IAM has no regions: its objects say which of them their cluster is in.
+    tags = {**plan["tags"], names.REGION_TAG: region}
+    for policy in identity.policies(namespace, name):
+        body = {"Document": policy["document"], "Tags": tags}
+        yield _entry(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
+    for role in identity.roles(namespace, name, region):
+        own = [_ref(f"policy-{role['policy']}", "Arn")] if role["policy"] else []
+        body = {
+            "AssumeRolePolicyDocument": role["trust"],
+            "PolicyArns": [*role["managed_policies"], *own],
+            "Tags": tags,
+        }
+        yield _entry(_role_key(role["key"]), "role", role["name"], "iam", body)
+
+
+def _role_key(key: str) -> str:
+    return f"role-{key.replace('_', '-')}"
+
+
+def _role(key: str) -> dict[str, str]:
+    return _ref(_role_key(key), "Arn")
+
+
+# The cluster
+
+
+def _inside(plan: Plan) -> str:
+    return f"clusters/{plan['name']}"
+
+
+def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Entry:
+    """Return the cluster. Whoever creates it is its administrator."""
+    access: dict[str, Any] = {"endpointPrivateAccess": True, "endpointPublicAccess": True}
+    if public_access_cidrs:
+        access["publicAccessCidrs"] = list(public_access_cidrs)
+    subnets = [*_subnets(plan, network.PUBLIC), *_subnets(plan, network.PRIVATE)]
+    body = {
+        "version": plan["version"],
+        "roleArn": _role("cluster"),
+        "vpc": _ref("vpc", "VpcId"),
+        "resourcesVpcConfig": {**access, "subnetIds": subnets},
+        "accessConfig": {"authenticationMode": MODE},
+        "tags": _tags(plan),
+        **plan["settings"],
+    }
+    initial = {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": True}}
+    return {**_entry("cluster", "cluster", plan["name"], plan["region"], body), "initial": initial}
+
+
+def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Entry:
+    """Return a launch template. Groups of security on its interfaces: that of EFA, and that of the cluster, without
+    which a node does not reach the API server."""
+    groups = []
+    if template["network_cards"]:
+        groups = [
+            _ref("security-group-efa", "GroupId"),
+            _ref("cluster", "resourcesVpcConfig.clusterSecurityGroupId"),
+        ]
+    body = {"Data": launch_templates.complete_data(template, groups), "Tags": _tags(plan, template["name"])}
+    return _entry(
+        _template_key(template["pool"]), "launch-template", template["name"], plan["region"], body, ("cluster",)
+    )
+
+
+def _template_key(pool: str) -> str:
+    return f"launch-template-{pool}"
+
+
+def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
+    """Return a node group. It has a way out before its nodes start, and files until they are gone."""
+    body: dict[str, Any] = {
+        "nodeRole": _role("node"),
+        "subnets": [_ref(_subnet_key(network.PRIVATE, zone), "SubnetId") for zone in group["zones"]],
+        "amiType": group["ami_type"],
+        "capacityType": group["capacity_type"],
+        "scalingConfig": {"minSize": group["min_size"], "maxSize": group["max_size"]},
+        "labels": group["labels"],
+        "taints": group["taints"],
+        "templated": bool(group["launch_template"]),
+        # Nodes follow the cluster, which AWS may have updated.
+        "version": _ref("cluster", "version"),
+        "tags": _tags(plan),
+    }
+    if group["role"] == pools.GPU:
+        # A new node beside the old one, as is the default, needs a spare machine with GPUs.
+        body["updateConfig"] = {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
+    if group["instance_types"]:
+        body["instanceTypes"] = group["instance_types"]
+    if group["disk_size"]:
+        body["diskSize"] = group["disk_size"]
+    if group["launch_template"]:
+        key = _template_key(group["name"])
+        body["launchTemplate"] = {
+            "id": _ref(key, "LaunchTemplateId"),
+            "version": _ref(key, "LatestVersionNumber"),
+        }
+    needs = [
+        *(f"addon-{name}" for name in FIRST_ADDONS),
+        "route-table-private",
+        *(f"mount-target-{zone}" for zone in plan["zones"]),
+    ]
+    entry = _entry(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs)
+    return {**entry, "initial": {"scalingConfig": {"desiredSize": group["desired_size"]}}}
+
+
+def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Entry:
+    """Return an addon; without a version, one that is for the version of the cluster."""
+    version = str(chosen.get("version") or "")
+    body: dict[str, Any] = {
+        "configurationValues": json.dumps(dict(chosen.get("configuration") or {}), sort_keys=True),
+        "tags": _tags(plan),
+        **({"addonVersion": version} if version else {"kubernetesVersion": _ref("cluster", "version")}),
+    }
+    needs = ["cluster"]
+    if name not in FIRST_ADDONS:
+        needs += [f"node-group-{each['name']}" for each in plan["node_groups"] if each["role"] == pools.SYSTEM]
+    return _entry(f"addon-{name}", "addon", name, _inside(plan), body, needs)
+
+
+def _pod_identities(plan: Plan) -> Iterator[Entry]:
+    for each in identity.POD_IDENTITIES:
+        account = each["service_account"]
+        body = {
+            "namespace": each["namespace"],
+            "serviceAccount": account,
+            "roleArn": _role(each["role"]),
+            "tags": _tags(plan),
+        }
+        name = f"{each['namespace']}/{account}"
+        yield _entry(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
+
+
+# Files
+
+
+def _files(plan: Plan) -> Iterator[Entry]:
+    name, region = plan["name"], plan["region"]
+    policy = identity.file_system_policy()
+    body = {"Encrypted": True, "ThroughputMode": "elastic", "Policy": policy, "Tags": _tags(plan, name)}
+    yield _entry("file-system", "file-system", name, region, body)
+    for zone in plan["zones"]:
+        body = {
+            "FileSystemId": _ref("file-system", "FileSystemId"),
+            "SubnetId": _ref(_subnet_key(network.PRIVATE, zone), "SubnetId"),
+            "SecurityGroups": [_ref("security-group-efs", "GroupId")],
+        }
+        yield _entry(f"mount-target-{zone}", "mount-target", f"{name} in {zone}", region, body)

@@ -1,0 +1,335 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of EKSClusters beyond their schema: what AWS refuses, or what never becomes ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
+    Neighbours,
+    of_pool_zones,
+    of_pools,
+    of_range,
+    where_written,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+
+Object = Mapping[str, Any]
+
+LARGEST, SMALLEST = 16, 28
+"""Prefixes of the largest and the smallest VPC, and subnet (Amazon VPC: "VPC CIDR blocks", "Subnet sizing")."""
+_CIDRS = "spec.networking.subnetCidrs"
+_ZONES = "spec.networking.zones"
+_MOST_TAGS = 40
+"""Of our own: AWS allows 50 on an object, and some are set by EKS and by controllers."""
+_LONGEST_NAME = 251
+"""AWS allows 255 characters in the name of a security group, which is this name and four more."""
+_VERSION = re.compile(r"1\.[0-9]{1,3}")
+_TAG = re.compile(r"[\w\s.:/=+@-]*")
+"""Keys and values of tags that every service takes. EC2 alone takes any, so that IAM would refuse in the middle of a
+run."""
+
+
+def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
+    """Clusters beside which one may be made."""
+    return Neighbours(clusters, reading.read, _claims)
+
+
+def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
+    """Return the problems of an EKSCluster (wire form), by itself and beside `others`, where the user wrote them."""
+    try:
+        read = reading.read(cluster)
+    except api.InvalidResource as error:
+        return list(error.problems)
+    every = (
+        *_of_names(read, others.of(read) if others else ()),
+        *_of_place(read),
+        *_of_addresses(read),
+        *_of_networking_zones(read),
+        *_of_pools(read),
+    )
+    return [where_written(problem, read) for problem in every]
+
+
+def placed(
+    read: reading.Read, available: Sequence[str], held: Mapping[str, str] | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the public ranges and their zones. Ranges that the user did not write are as many as there are zones, at
+    least two; there are fewer zones than ranges when the region has not so many. `held`: the zones that subnets have
+    already, by range."""
+    cidrs = list(read.subnet_cidrs)
+    if read.zones:
+        return cidrs, list(read.zones)
+    there = [_held(cidr, held or {}) for cidr in cidrs]
+    zones = regions.choose_zones(read.region, there, available, read.pool_zones())
+    if not read.own_cidrs and len(zones) < len(cidrs):
+        cidrs = cidrs[: max(len(zones), 2)]
+    return cidrs, zones
+
+
+def _held(cidr: str, held: Mapping[str, str]) -> str:
+    """Return the zone that the public subnet of a range has, or the private one beside it; empty without both."""
+    return held.get(cidr) or held.get(str(addresses.private_twin(addresses.network(cidr))), "")
+
+
+def of_zones(
+    read: reading.Read, cidrs: Sequence[str], zones: Sequence[str], available: Sequence[str] = ()
+) -> list[Problem]:
+    """Return what is wrong with the zones that the subnets are in, and with those of the pools beside them.
+    `available`: the zones that a control plane can be in, empty when they are not known."""
+    if len(zones) < len(cidrs):
+        count = "1 zone" if len(zones) == 1 else f"{len(zones)} zones"
+        message = (
+            f"AWS offers {count} in {read.region} ({', '.join(zones) or 'none'}), and there are {len(cidrs)} ranges"
+        )
+        hint = "Give one range for each zone" if len(zones) > 1 else "Choose a region with two zones or more"
+        return [where_written(Problem(message, _CIDRS if read.own_cidrs else "spec.region", hint=hint), read)]
+    problems = [
+        *(_unusable(zone, f"{_ZONES}[{index}]", available) for index, zone in _missing(read.zones, available)),
+        *(
+            _without_subnet(read, zone, f"{read.path(pool)}.zones[{index}]", zones, available)
+            for pool in read.pools
+            for index, zone in enumerate(pool.get("zones") or ())
+            if zone not in zones
+        ),
+    ]
+    return [where_written(problem, read) for problem in problems]
+
+
+def _missing(zones: Sequence[str], available: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the zones that are not among the available ones, if these are known, each with its place."""
+    return [(index, zone) for index, zone in enumerate(zones) if available and zone not in available]
+
+
+def _without_subnet(
+    read: reading.Read, zone: str, path: str, zones: Sequence[str], available: Sequence[str]
+) -> Problem:
+    """Return what is wrong with the zone of a pool that the cluster has no subnet in."""
+    if available and zone not in available:
+        return _unusable(zone, path, available)
+    more = _directly(read) if read.composed else f"or add a range to {_CIDRS}{' and its zone' if read.zones else ''}"
+    message = f"the cluster has no subnet in this zone, only in {', '.join(zones)}"
+    return Problem(message, path, short_value(zone), f"Choose one of these, {more}")
+
+
+def _unusable(zone: str, path: str, available: Sequence[str]) -> Problem:
+    return Problem(
+        "is not available to this account, or is a zone in which EKS takes no subnets "
+        f"(the ids {', '.join(regions.WITHOUT_CONTROL_PLANE)})",
+        path,
+        short_value(zone),
+        f"Choose one of {', '.join(sorted(available))}",
+    )
+
+
+def of_options(tags: Mapping[str, Any], addons: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the options of a plan."""
+    problems = []
+    if len(tags) > _MOST_TAGS:
+        problems.append(Problem(f"must be at most {_MOST_TAGS}, as AWS allows 50 with those of others", "tags"))
+    for key in tags:
+        if key == "Name" or key.lower().startswith(("aws:", "modelplane.ai/", "kubernetes.io/", "k8s.io/")):
+            problems.append(
+                Problem("is set by AWS, Kubernetes or this collection", f"tags.{key}", hint="Use another key")
+            )
+        elif len(key) > 128 or len(str(tags[key])) > 256:
+            problems.append(Problem("must be at most 128 characters, its value at most 256", f"tags.{key[:60]}"))
+        elif not key or not _TAG.fullmatch(key) or not _TAG.fullmatch(str(tags[key])):
+            message = "must be letters, digits, spaces and any of _ . : / = + - @, and so must its value"
+            problems.append(
+                Problem(message, f"tags.{key}", short_value(str(tags[key])), "Leave the other characters out")
+            )
+    for name, given in addons.items():
+        addon = {} if given is None else given
+        if not isinstance(addon, Mapping) or not isinstance(addon.get("configuration") or {}, Mapping):
+            problems.append(
+                Problem("must be a mapping of version and configuration, which is a mapping too", f"addons.{name}")
+            )
+        else:
+            problems += [
+                Problem("is not a known key", f"addons.{name}.{key}", hint="Known here: configuration, version.")
+                for key in sorted(set(addon) - {"version", "configuration"})
+            ]
+    return problems
+
+
+def _directly(read: reading.Read) -> str:
+    """Return what to do about a network that an InferenceCluster has no field for."""
+    return (
+        "or write an EKSCluster of that name, which has networking.subnetCidrs, and make this source: Existing with "
+        f"secretRef.name: {kubeconfig_secret(read.name)}"
+    )
+
+
+def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
+    name = read.name
+    if "." in name:
+        yield Problem(
+            "must have no dots, which the names of EKS clusters cannot have",
+            "metadata.name",
+            short_value(name),
+            "Choose another name",
+        )
+    if name.startswith("sg-"):
+        yield Problem(
+            "must not begin with sg-, as names of security groups do then, which AWS refuses",
+            "metadata.name",
+            short_value(name),
+            "Choose another name",
+        )
+    if len(name) > _LONGEST_NAME:
+        yield Problem(
+            f"must be at most {_LONGEST_NAME} characters, as security groups are named after it",
+            "metadata.name",
+            short_value(name),
+            "Choose a shorter name",
+        )
+    for other in others:
+        yield from _beside(read, other)
+
+
+def _claims(read: reading.Read) -> Iterator[tuple[str, str]]:
+    yield "", names.cluster_name(read.namespace, read.name)
+    for template in read.template_names():
+        yield read.region, template
+
+
+def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
+    """Return what two clusters would both call their own. The names of IAM count in all regions."""
+    if (that.namespace, that.name) == (read.namespace, read.name):
+        return
+    ref = Ref(reading.KIND, that.namespace, that.name)
+    if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
+        yield Problem(
+            f"{ref} would have the same name in AWS", "metadata.name", short_value(read.name), "Rename one of the two"
+        )
+        return
+    shared = read.template_names() & that.template_names() if that.region == read.region else set()
+    if shared:
+        yield Problem(
+            f"{ref} in the same region would have the same launch template {min(shared)}",
+            "metadata.name",
+            short_value(read.name),
+            "Rename one of the two, or the pool in one of them",
+        )
+
+
+def _of_place(read: reading.Read) -> Iterator[Problem]:
+    if not regions.REGION.fullmatch(read.region):
+        zone = read.region[:-1]
+        hint = f"Write {zone}" if regions.REGION.fullmatch(zone) else "Write a region such as us-west-2"
+        yield Problem("is no name of an AWS region", "spec.region", short_value(read.region), hint)
+    if not _VERSION.fullmatch(read.version):
+        yield Problem(
+            "must be a minor version of Kubernetes, as EKS chooses the patch",
+            "spec.kubernetesVersion",
+            short_value(read.version),
+            'Write it such as "1.36"',
+        )
+
+
+def _of_addresses(read: reading.Read) -> Iterator[Problem]:
+    vpc_path = "spec.networking.vpcCidr"
+    vpc, problems = of_range(read.vpc_cidr, vpc_path, LARGEST, SMALLEST, "AWS")
+    yield from problems
+    ranges: dict[str, IPv4Network] = {}
+    for index, cidr in enumerate(read.subnet_cidrs):
+        path = f"{_CIDRS}[{index}]"
+        each, problems = of_range(cidr, path, LARGEST, SMALLEST, "AWS")
+        yield from problems
+        if each is None:
+            continue
+        ranges[path] = each
+        twin = f"the private range of {path}"
+        try:
+            ranges[twin] = addresses.private_twin(each)
+        except addresses.AddressError as error:
+            yield Problem(str(error), path, cidr, _suggestion(read, vpc))
+            continue
+        if vpc is not None:
+            yield from _outside(path, cidr, ranges[path], ranges[twin], read, vpc)
+    yield from _collisions(ranges, read, vpc)
+
+
+def _outside(
+    path: str, cidr: str, public: IPv4Network, twin: IPv4Network, read: reading.Read, vpc: IPv4Network
+) -> Iterator[Problem]:
+    if not addresses.within(public, vpc):
+        yield Problem(f"is not within spec.networking.vpcCidr ({vpc})", path, cidr, _suggestion(read, vpc))
+    elif not addresses.within(twin, vpc):
+        yield Problem(
+            f"its private range {twin} ({addresses.TWIN_OFFSET} higher in the third octet) is not within "
+            f"spec.networking.vpcCidr ({vpc})",
+            path,
+            cidr,
+            _suggestion(read, vpc),
+        )
+
+
+def _collisions(ranges: Mapping[str, IPv4Network], read: reading.Read, vpc: IPv4Network | None) -> Iterator[Problem]:
+    """Ranges that share addresses, reported at the later one that the user wrote. Twins of ranges that collide do too,
+    which is not worth a second line."""
+    written = [path for path in ranges if path.startswith(_CIDRS)]
+    for place, path in enumerate(written):
+        for other in written[:place]:
+            if ranges[path].overlaps(ranges[other]):
+                yield Problem(
+                    f"has addresses of {other} ({ranges[other]})", path, str(ranges[path]), _suggestion(read, vpc)
+                )
+    for one in written:
+        twin = ranges.get(f"the private range of {one}")
+        for path in written:
+            if twin is not None and twin.overlaps(ranges[path]):
+                yield Problem(
+                    f"has addresses of the private range of {one} ({twin}, {addresses.TWIN_OFFSET} higher in the third "
+                    "octet)",
+                    path,
+                    str(ranges[path]),
+                    _suggestion(read, vpc),
+                )
+
+
+def _suggestion(read: reading.Read, vpc: IPv4Network | None) -> str:
+    """Ranges that do, of the size of those that are written."""
+    if vpc is None:
+        return "Choose other ranges"
+    for cidr in read.subnet_cidrs:
+        try:
+            prefix = addresses.network(cidr).prefixlen
+        except addresses.AddressError:
+            continue
+        good = addresses.suggested(vpc, len(read.subnet_cidrs), prefix)
+        if good:
+            return f"Choose for example subnetCidrs: [{', '.join(good)}]"
+    return "Choose smaller ranges, or a larger vpcCidr"
+
+
+def _of_networking_zones(read: reading.Read) -> Iterator[Problem]:
+    if not read.zones:
+        return
+    yield from of_pool_zones(read, {"zones": read.zones}, "spec.networking", regions.REGION, "{}{}")
+    if len(read.zones) != len(read.subnet_cidrs):
+        message = f"must be as many as the ranges of {_CIDRS}, which are {len(read.subnet_cidrs)}"
+        yield Problem(message, _ZONES, short_value(len(read.zones)), "Give one zone for each range")
+
+
+def _of_pools(read: reading.Read) -> Iterator[Problem]:
+    yield from of_pools(read, lambda pool, path: of_pool_zones(read, pool, path, regions.REGION, "{}{}"))
+    used = sorted(read.pool_zones())
+    if len(used) > len(read.subnet_cidrs):
+        hint = f"Use fewer, {_directly(read)}" if read.composed else f"Use fewer, or add ranges to {_CIDRS}"
+        yield Problem(
+            f"the pools name {len(used)} zones ({', '.join(used)}), and the cluster has subnets in "
+            f"{len(read.subnet_cidrs)}",
+            "spec.nodePools",
+            hint=hint,
+        )

@@ -1,0 +1,138 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Entry of a cloud in the registry: all that the rest of the core, and the inventory, have to know of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+
+Object = Mapping[str, Any]
+_NONE: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Login:
+    """Login at a cluster by its name in the cloud: the key of a connection that has the name of the cloud.
+
+    `options`: the keys below that one, as an Ansible argument spec. `defaults` and `overrides`: variables of the
+    inventory, or keys of such variables (`variable.key`), and the option that each stands for. The former lose against
+    what is written in a connection, the latter win. `of`: the options by which a cluster is reached, of the spec of its
+    kind or of the block of its InferenceCluster, and of its name in the cloud.
+    """
+
+    options: Mapping[str, Any]
+    of: Callable[[Any, str], dict[str, Any]]
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+    def variables(self, cloud: str) -> tuple[str, ...]:
+        """Return the names of all variables of the inventory that the login at a cloud depends on."""
+        names = [name.partition(".")[0] for name in (*self.defaults, *self.overrides)]
+        return tuple(dict.fromkeys((f"{cloud}_cluster_accounts", *names)))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Identity of its own that each cluster has in the cloud. `type`: that of its Secret in a ServingStack. `suffix`:
+    of the name of that Secret."""
+
+    type: str
+    suffix: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Fast network that only nodes of this cloud have. `type`: in manifests. `libraries`: what an image needs for it.
+    `pattern`: found in a command that installs them. `images`: which images have them."""
+
+    type: str
+    device_class: str
+    libraries: str
+    pattern: re.Pattern[str]
+    images: str
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Surroundings of a cluster in the cloud, whoever created it.
+
+    `version_mark`: in the versions of its API servers. `load_balancer_annotations`: what Services of type
+    LoadBalancer need so that no request that is silent is cut off. `provider_id`: what those of nodes begin with.
+    `load_balancers`: images of controllers for such Services. `one_node`, `many_nodes`: provisioners of volumes that
+    one node alone, or several, can mount for writing. `gateway_controllers`: what the controllers of GatewayClasses
+    begin with that come with a cluster. `node_label`, `gpu_label`: on all nodes, and on those with GPUs.
+    `no_device_plugin`: the label that keeps the cloud's device plugin off a node. `driver_root`: the folder of the
+    NVIDIA driver on nodes. `network_device_classes`: DeviceClasses of interfaces for RDMA. `metadata_hosts`,
+    `metadata_networks`: names and ranges of the metadata service; `services`: ranges that Services have.
+    """
+
+    version_mark: str = ""
+    load_balancer_annotations: Mapping[str, str] = field(default_factory=dict)
+    provider_id: str = ""
+    load_balancers: tuple[str, ...] = _NONE
+    one_node: tuple[str, ...] = _NONE
+    many_nodes: tuple[str, ...] = _NONE
+    gateway_controllers: tuple[str, ...] = _NONE
+    node_label: str = ""
+    gpu_label: str = ""
+    no_device_plugin: str = ""
+    driver_root: str = "/"
+    network_device_classes: tuple[str, ...] = _NONE
+    metadata_hosts: tuple[str, ...] = _NONE
+    metadata_networks: tuple[str, ...] = _NONE
+    services: tuple[str, ...] = _NONE
+
+
+def settings(block: Any, model: type[api.Model]) -> dict[str, Any]:
+    """Return those settings of the block of an InferenceCluster that differ from their defaults. `model`: has the
+    fields that the block and the spec share."""
+    values = api.wire(block)
+    defaults = {camel(name): field.default for name, field in model.model_fields.items()}
+    return {field: values[field] for field, default in defaults.items() if values.get(field, default) != default}
+
+
+def version_and_credentials(block: Any) -> dict[str, Any]:
+    """Return the fields of the spec that every cloud has, of the block of an InferenceCluster."""
+    credentials = {"credentials": api.wire(block.credentials)} if block.credentials else {}
+    return {"kubernetesVersion": block.kubernetes_version, **credentials}
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A cloud in which the fleet creates clusters.
+
+    `name`: in connections, in blocks of manifests, in the variables of its role, which is `<name>_cluster`, and in
+    those of playbooks. `source`: of an InferenceCluster, and provider of an InferenceClass. `kind`: of what an
+    InferenceCluster becomes. `vendor`: in messages. `cluster_name`: the name in the cloud, of the namespace and the
+    name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster.
+    `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
+    disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
+    is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
+    `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
+    `per_zone`: whether numbers of nodes are those of each zone.
+    """
+
+    name: str
+    source: str
+    kind: str
+    vendor: str
+    login: Login
+    cluster_name: Callable[[str, str], str]
+    cluster_fields: Callable[[Any], dict[str, Any]]
+    node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
+    neighbours: Callable[[Iterable[Object]], Any]
+    findings: Callable[[Object, Any], list[Problem]]
+    ranges: Callable[[Object], Sequence[str]]
+    storage_class: str
+    platform: Platform
+    identity: Identity | None = None
+    fabrics: tuple[Fabric, ...] = ()
+    per_zone: bool = False

@@ -1,0 +1,105 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Google Kubernetes Engine in the registry of clouds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GKESource, NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
+    Cloud,
+    Identity,
+    Login,
+    Platform,
+    settings,
+    version_and_credentials,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
+
+
+def _login(place: Any, name: str) -> dict[str, Any]:
+    project = {"project": place.project} if place.project else {}
+    return {**project, "location": place.region, "cluster": name}
+
+
+def _cluster_fields(block: GKESource) -> dict[str, Any]:
+    """Return those of the spec but for node pools, without settings that are as by default."""
+    project = {"project": block.project} if block.project else {}
+    return {"region": block.region, **project, **version_and_credentials(block), **settings(block, GKEClusterSettings)}
+
+
+def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
+    accelerator = provisioning.accelerator
+    return {
+        "name": pool.name,
+        "role": pools.GPU,
+        "machineType": provisioning.machine_type,
+        **sizes,
+        "gpu": {"acceleratorType": accelerator.type, "acceleratorCount": accelerator.count},
+        "zones": list(pool.zones or ()),
+        **(api.wire(pool.gke, set_only=True) if pool.gke else {}),
+    }
+
+
+def _ranges(cluster: Mapping[str, Any]) -> list[str]:
+    found = reading.read(cluster)
+    return [found.node_cidr, found.pod_cidr, found.service_cidr]
+
+
+CLOUD = Cloud(
+    name="gke",
+    source="GKE",
+    kind=KIND,
+    vendor="Google Cloud",
+    login=Login(
+        options={
+            "project": {"type": "str"},
+            "location": {"type": "str", "required": True},
+            "cluster": {"type": "str", "required": True},
+            "credentials_file": {"type": "path"},
+            "endpoint": {"type": "str"},
+            "ca_file": {"type": "path"},
+        },
+        of=_login,
+        # The project is that of the cluster, so what is written of it wins.
+        defaults={"gke_cluster_project": "project"},
+        overrides={
+            "gke_cluster_credentials_file": "credentials_file",
+            "gke_cluster_ca_file": "ca_file",
+            "gke_cluster_endpoints.container": "endpoint",
+        },
+    ),
+    cluster_name=cluster_name,
+    cluster_fields=_cluster_fields,
+    node_pool=_node_pool,
+    neighbours=validation.neighbours,
+    findings=validation.problems,
+    ranges=_ranges,
+    storage_class="modelplane-rwx",
+    identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),
+    per_zone=True,
+    platform=Platform(
+        provider_id="gce://",
+        one_node=("kubernetes.io/gce-pd", "pd.csi.storage.gke.io"),
+        many_nodes=("filestore.csi.storage.gke.io", "lustre.csi.storage.gke.io"),
+        gateway_controllers=("networking.gke.io/",),
+        node_label="cloud.google.com/gke-nodepool",
+        gpu_label="cloud.google.com/gke-accelerator",
+        no_device_plugin="gke-no-default-nvidia-gpu-device-plugin=true",
+        # Where the driver installer puts it on Container-Optimized OS, whose root is read-only.
+        driver_root="/home/kubernetes/bin/nvidia",
+        # Of managed DRANET.
+        network_device_classes=("mrdma.google.com",),
+        metadata_hosts=("metadata.google.internal", "metadata.goog"),
+        metadata_networks=("fd20:ce::254/128",),
+        services=("34.118.224.0/20",),
+    ),
+)

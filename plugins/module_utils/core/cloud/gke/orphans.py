@@ -1,0 +1,376 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Orphans of a GKE cluster in its project: which objects are the cluster's, and which have to go before others.
+
+Controllers in a cluster make load balancers for Services, and drivers make disks and Filestore instances for volumes.
+When the cluster goes first, all of it stays: it costs money, and keeps the network from being deleted. Each cluster has
+a network of its own, so what is in it and has a name that controllers give is the cluster's. The rest of a load
+balancer is in no network. It is known by what it refers to, or by its name:
+
+==============================  =======================================================================================
+name                            of
+==============================  =======================================================================================
+a0123456789abcdef...            a Service: `a` and its UID; firewall rules are k8s-fw-NAME, k8s-NAME-http-hc, NAME-hc
+k8s2-[tcp-]CLUSTER-...          a Service or an Ingress; firewall rules are k8s2-CLUSTER-... and k8s3-CLUSTER-...
+k8s1-CLUSTER-...                the endpoints of a Service
+k8s-CLUSTER-node, ...--CLUSTER  all Services, or an Ingress
+gkegw1-..., gkemcg1-...         a Gateway
+gke-..., gk3-...                GKE itself
+==============================  =======================================================================================
+
+CLUSTER is eight or sixteen characters that only the cluster has. What shows them is deleted last: the firewall rules,
+which are in the network. So what an interrupted run left is known by the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, LEFT, VERSIONS
+
+Wire = Mapping[str, Any]
+
+VOLUMES = ("disk", "filestore")
+"""Kinds of what has data in it."""
+
+_GLOBAL = ("firewall", "http-health-check")
+_FIREWALL = "firewall"
+_SERVICE = r"a[0-9a-f]{31,32}"
+_CONTROLLERS = re.compile(rf"(k8s\d?|gkegw1|gkemcg1)-.+|{_SERVICE}(-hc)?")
+_GKE = re.compile(r"(gke|gk3)-.+")
+_OF_GKE = (_FIREWALL, "forwarding-rule", "address")
+"""Kinds of what GKE itself creates in the network of a cluster, and deletes with it."""
+_BALANCER = re.compile(rf"(?:k8s-fw-|k8s-)?({_SERVICE})(?:-http-hc|-hc)?")
+_CLUSTERS = (
+    re.compile(r"k8s-ig--([0-9a-z]+)"),
+    re.compile(r"k8s-fw-l7--([0-9a-z]+)"),
+    re.compile(r"k8s-([0-9a-z]{8,16})-node(?:-http)?-hc"),
+    re.compile(r"k8s[123]-(?:[a-z0-9]{2,4}-)?([0-9a-z]{8})-.+"),
+)
+
+# What holds a thing up, which counts when it is in no network itself: all of it has to be the cluster's. Each
+# kind comes after those that it needs.
+_BENEATH: Mapping[str, tuple[str, ...]] = {
+    "target-pool": (),
+    "backend-service": ("endpoint-group", "instance-group"),
+    "url-map": ("backend-service",),
+    "target-http-proxy": ("url-map",),
+    "target-https-proxy": ("url-map",),
+    "forwarding-rule": ("target-pool", "target-http-proxy", "target-https-proxy", "backend-service"),
+}
+_CHECKS = ("health-check", "http-health-check")
+# Fields of a body that name what uses the object, not what it uses.
+_USERS = ("users", "usedBy")
+_NOT_REFERENCES = (*_USERS, "selfLink", "selfLinkWithId")
+
+_CREATED_BY = "storage_gke_io_created-by"
+_DRIVER = "filestore_csi_storage_gke_io"
+_INSTANCE_CLUSTER = "storage_gke_io_cluster_name"
+_DISK_CLUSTER, _DISK_LOCATION = "goog-k8s-cluster-name", "goog-k8s-cluster-location"
+_VOLUME = re.compile(r"pvc-.+")
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something in a project. `parent`: what it is in, such as `projects/p/regions/r`. `body`: what its API returns."""
+
+    kind: str
+    parent: str
+    name: str
+    body: Wire
+
+    @property
+    def path(self) -> str:
+        return f"{self.parent}/{EVERY[self.kind].collection}/{self.name}"
+
+    @property
+    def place(self) -> str:
+        """`global`, a region, a zone."""
+        return self.parent.rpartition("/")[2]
+
+    @property
+    def title(self) -> str:
+        """As people call it, with where it is."""
+        return f"{EVERY[self.kind].title} {self.name}{'' if self.place == 'global' else f' in {self.place}'}"
+
+    @property
+    def resource(self) -> Resource:
+        """As an entry of a plan."""
+        return {"key": self.path, "kind": self.kind, "name": self.name, "parent": self.parent, "body": {}, "needs": []}
+
+    @property
+    def going(self) -> bool:
+        """Return whether it is being deleted already."""
+        return "DELETING" in (self.body.get("state"), self.body.get("status"))
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The paths of what it refers to."""
+        return frozenset(_paths({key: each for key, each in self.body.items() if key not in _NOT_REFERENCES}))
+
+    @cached_property
+    def users(self) -> frozenset[str]:
+        """The paths of what it says that it is used by."""
+        return frozenset(_paths({key: each for key, each in self.body.items() if key in _USERS}))
+
+
+@dataclass(frozen=True)
+class Where:
+    """The cluster, and its network and subnetwork by their paths. `gone`: whether the cluster is deleted."""
+
+    project: str
+    region: str
+    cluster: str
+    network: str
+    subnetwork: str
+    gone: bool
+
+    def holds(self, thing: Thing) -> bool:
+        """Return whether something is in the network of the cluster."""
+        if thing.kind == "filestore":
+            networks = thing.body.get("networks") or ()
+            return any(compare.reference(each.get("network"), self.network) for each in networks)
+        return bool({self.network, self.subnetwork} & thing.needs)
+
+    def reaches(self, place: str) -> bool:
+        """Return whether the cluster makes things there: in its region and its zones, and what is global."""
+        return place in ("global", self.region) or place.startswith(f"{self.region}-")
+
+
+@dataclass(frozen=True)
+class Found:
+    """`ours`: what the cluster left. `left_alone`: a line for each thing that keeps the network from being deleted, and
+    is not the cluster's. `kept`: one for each that stays too, but keeps nothing."""
+
+    ours: tuple[Thing, ...] = ()
+    left_alone: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A call that lists things of a kind; `field` has them, for each scope where it is `aggregated`."""
+
+    kind: str
+    path: str
+    field: str
+    aggregated: bool = False
+
+    @property
+    def service(self) -> str:
+        return EVERY[self.kind].service
+
+    def things(self, answer: Wire) -> Iterator[Thing]:
+        """Those of a page."""
+        scopes = answer.get("items") or {} if self.aggregated else {"": answer}
+        for scope in scopes.values():
+            for body in scope.get(self.field) or ():
+                path = _path(str(body.get("selfLink") or body["name"]))
+                yield Thing(self.kind, path.rsplit("/", 2)[0], path.rpartition("/")[2], body)
+
+
+def listings(where: Where) -> list[Listing]:
+    """The calls that find everything."""
+    found = []
+    for kind, known in LEFT.items():
+        base = f"{VERSIONS[known.service]}/projects/{where.project}"
+        if known.service == "file":
+            found.append(Listing(kind, f"{base}/locations/-/instances", "instances"))
+        elif kind in _GLOBAL:
+            found.append(Listing(kind, f"{base}/global/{known.collection}", "items"))
+        else:
+            only = f"&filter=labels.{_DISK_CLUSTER}%3D{where.cluster}" if kind == "disk" else ""
+            path = f"{base}/aggregated/{known.collection}?includeAllScopes=true{only}"
+            found.append(Listing(kind, path, known.collection, aggregated=True))
+    return found
+
+
+def unreachable(listing: Listing, answer: Wire, where: Where) -> str:
+    """Return the locations that do not answer, though the cluster may have something there."""
+    places = [str(each).rpartition("/")[2] for each in answer.get("unreachable") or ()]
+    return ", ".join(place for place in places if where.reaches(place)) if listing.service == "file" else ""
+
+
+def sort(things: Iterable[Thing], where: Where, network: Wire) -> Found:
+    """Return what the cluster left, of all things of a project. `network`: as the API returns it; empty for none."""
+    listed = [thing for thing in things if where.reaches(thing.place) or where.holds(thing)]
+    ours = _ours(listed, where)
+    alone = [_in_network(thing, where) for thing in listed if thing.path not in ours and _keeps(thing, where)]
+    blocked = _drop_blocked(ours, listed)
+    alone += [line for thing, line in blocked if where.holds(thing)]
+    return Found(
+        tuple(ours.values()),
+        (*alone, *_beside(network, where)),
+        tuple(line for thing, line in blocked if not where.holds(thing)),
+    )
+
+
+def needs(things: Sequence[Thing]) -> dict[str, list[str]]:
+    """Return what has to be gone before each thing, by paths: what uses it. Firewall rules are the last."""
+    there = {thing.path for thing in things}
+    return {
+        thing.path: [
+            other.path
+            for other in things
+            if other is not thing
+            and (
+                thing.path in other.needs
+                or other.path in thing.users & there
+                or (thing.kind == _FIREWALL and other.kind not in (_FIREWALL, *VOLUMES))
+            )
+        ]
+        for thing in things
+    }
+
+
+def _ours(listed: Sequence[Thing], where: Where) -> dict[str, Thing]:
+    ours = {thing.path: thing for thing in listed if _certain(thing, where)}
+    names = _Names.of(ours.values())
+    for kind, beneath in _BENEATH.items():
+        for thing in _others(listed, kind, ours):
+            under = [path for path in thing.needs if _kind(path) in beneath]
+            if names.have(thing) or (under and all(path in ours for path in under)):
+                ours[thing.path] = thing
+    for kind in (*_CHECKS, "address"):
+        for thing in _others(listed, kind, ours):
+            users = {other.path for other in listed if thing.path in other.needs} | thing.users
+            if names.have(thing) or (users and users <= ours.keys()):
+                ours[thing.path] = thing
+    return ours
+
+
+def _others(listed: Sequence[Thing], kind: str, ours: Mapping[str, Thing]) -> list[Thing]:
+    """Return what is in no network, and may be the cluster's by its name."""
+    return [
+        thing
+        for thing in listed
+        if thing.kind == kind and thing.path not in ours and _CONTROLLERS.fullmatch(thing.name)
+    ]
+
+
+def _certain(thing: Thing, where: Where) -> bool:
+    """Return whether something is the cluster's by itself."""
+    labels = thing.body.get("labels") or {}
+    if thing.kind == "disk":
+        cluster = (labels.get(_DISK_CLUSTER), labels.get(_DISK_LOCATION))
+        return cluster == (where.cluster, where.region) and _VOLUME.fullmatch(thing.name) is not None
+    if not where.holds(thing):
+        return False
+    if thing.kind == "filestore":
+        return labels.get(_CREATED_BY) == _DRIVER and labels.get(_INSTANCE_CLUSTER, where.cluster) == where.cluster
+    return _CONTROLLERS.fullmatch(thing.name) is not None or (where.gone and _of_gke(thing))
+
+
+def _of_gke(thing: Thing) -> bool:
+    return thing.kind in _OF_GKE and _GKE.fullmatch(thing.name) is not None
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Names of load balancers of Services, and what names of other things have in them that are the cluster's."""
+
+    balancers: frozenset[str]
+    clusters: frozenset[str]
+
+    @classmethod
+    def of(cls, things: Iterable[Thing]) -> _Names:
+        names = [thing.name for thing in things if thing.kind not in VOLUMES]
+        return cls(
+            frozenset(found[1] for name in names if (found := _BALANCER.fullmatch(name))),
+            frozenset(found[1] for name in names for each in _CLUSTERS if (found := each.fullmatch(name))),
+        )
+
+    def have(self, thing: Thing) -> bool:
+        if thing.name in self.balancers:
+            return True
+        found = {found[1] for each in _CLUSTERS if (found := each.fullmatch(thing.name))}
+        found |= {thing.name.rpartition("--")[2]} if "--" in thing.name else set()
+        found |= {node[1]} if (node := re.fullmatch(r"k8s-([0-9a-z]{8,16})-.+", thing.name)) else set()
+        return bool(found & self.clusters)
+
+
+def _keeps(thing: Thing, where: Where) -> bool:
+    """Return whether something that is not the cluster's keeps its network."""
+    return where.holds(thing) and (where.gone or not _GKE.fullmatch(thing.name))
+
+
+def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple[Thing, str]]:
+    """Takes out what others use, and says so."""
+    dropped: list[tuple[Thing, str]] = []
+    while True:
+        users = {
+            thing.path: min(
+                (thing.users - ours.keys())
+                | {other.path for other in listed if other.path not in ours and thing.path in other.needs},
+                default="",
+            )
+            for thing in ours.values()
+        }
+        blocked = [thing for thing in ours.values() if users[thing.path]]
+        if not blocked:
+            return dropped
+        for thing in blocked:
+            del ours[thing.path]
+            line = (
+                f"{thing.title} is used by {users[thing.path]}, which is not of this cluster, so it stays. Delete what "
+                "uses it, or take it out of there"
+            )
+            dropped.append((thing, line))
+
+
+def _in_network(thing: Thing, where: Where) -> str:
+    return (
+        f"{thing.title} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
+        "does the network. Delete it when it is no longer needed"
+    )
+
+
+def _beside(network: Wire, where: Where) -> list[str]:
+    """Return what else keeps the network: subnetworks and peerings that others made in it."""
+    found = [
+        f"subnetwork {_name(path)} in {path.split('/')[3]}"
+        for path in map(_path, network.get("subnetworks") or ())
+        if path != where.subnetwork
+    ]
+    found += [
+        f"the peering {each['name']}"
+        for each in network.get("peerings") or ()
+        if not str(each["name"]).startswith("filestore-peer-")
+    ]
+    return [
+        f"{each} is in the network {_name(where.network)} and was not made by this collection, so it stays, and so "
+        "does the network. Delete it when it is no longer needed"
+        for each in found
+    ]
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """All paths of objects in a value."""
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from _paths(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _paths(each)
+    elif isinstance(value, str) and "projects/" in value and not value.startswith("{"):
+        yield _path(value)
+
+
+def _path(link: str) -> str:
+    """Return the part of a link or a path from its project on."""
+    return link[link.index("projects/") :]
+
+
+def _kind(path: str) -> str:
+    collection = path.split("/")[-2]
+    return next((kind for kind, known in LEFT.items() if known.collection == collection), "")
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,235 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of GKEClusters beyond their schema: what Google refuses, or what never becomes ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Network
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
+    Neighbours,
+    of_pool_zones,
+    of_pools,
+    of_range,
+    where_written,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+
+Object = Mapping[str, Any]
+
+_VERSION = re.compile(r"1\.[0-9]{1,3}(\.[0-9]{1,3}(-gke\.[0-9]+)?)?")
+_PROJECT = re.compile(r"([a-z0-9][-a-z0-9.]*\.[a-z]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]")
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_MOST_LABELS = 40
+"""Of one's own: Google allows 64 on a resource, and some are set by GKE."""
+_RANGES = {"nodeCidr": (8, 29), "podCidr": (9, 24), "serviceCidr": (16, 27)}
+"""Prefixes of the largest and the smallest range of each (VPC: "IPv4 subnet ranges"; GKE: "IP address ranges for
+VPC-native clusters"). A node takes a /24 of the pods' range, so that is the smallest for one node."""
+_POD_PREFIX = 24
+_CLASS_E = "240.0.0.0/4"
+"""Reserved elsewhere, and good for subnetworks of Google Cloud."""
+_KEPT = 4
+"""Addresses of a subnetwork that Google keeps."""
+
+
+def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
+    """Clusters beside which one may be made."""
+    return Neighbours(clusters, reading.read, _claims)
+
+
+def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
+    """Return the problems of a GKECluster (wire form), by itself and beside `others`, where the user wrote them."""
+    try:
+        read = reading.read(cluster)
+    except api.InvalidResource as error:
+        return list(error.problems)
+    every = (
+        *_of_names(read, others.of(read) if others else ()),
+        *_of_place(read),
+        *_of_addresses(read),
+        *_of_pools(read),
+    )
+    return [where_written(problem, read) for problem in every]
+
+
+def of_project(read: reading.Read, project: str) -> list[Problem]:
+    """Return what is wrong with the project that a plan is for."""
+    if not project:
+        problem = "is not given, and the credentials name none"
+        hint = "Write the ID of the project there, or set gke_cluster_project"
+        return [where_written(Problem(problem, "spec.project", hint=hint), read)]
+    if not _PROJECT.fullmatch(project):
+        problem = "is no ID of a project: 6 to 30 lower-case letters, digits and hyphens, beginning with a letter"
+        hint = "Write the ID, not the name or the number" if project != project.lower() or project.isdigit() else ""
+        return [where_written(Problem(problem, "spec.project", short_value(project), hint), read)]
+    return []
+
+
+def of_options(labels: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the options of a plan."""
+    problems = []
+    if len(labels) > _MOST_LABELS:
+        problems.append(Problem(f"must be at most {_MOST_LABELS}, as Google allows 64 with those of others", "labels"))
+    for key, value in labels.items():
+        place = f"labels.{str(key)[:60]}"
+        if str(key).startswith(("goog", "modelplane-ai-")):
+            problems.append(Problem("is set by Google or this collection", place, hint="Use another key"))
+        elif not _LABEL_KEY.fullmatch(str(key)) or not _LABEL_VALUE.fullmatch(str(value)):
+            problems.append(
+                Problem(
+                    "must be at most 63 lower-case letters, digits, '-' and '_', and so must its value; it has to "
+                    "begin with a letter",
+                    place,
+                    short_value(value),
+                    "gke_cluster_labels has these labels",
+                )
+            )
+    return problems
+
+
+def _of_names(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
+    if not read.namespace[:1].isalpha():
+        yield Problem(
+            "must begin with a letter, as the names of GKE clusters do, of which it is the beginning",
+            "metadata.namespace",
+            short_value(read.namespace),
+            "Choose another namespace",
+        )
+    if "." in read.name:
+        yield Problem(
+            "must have no dots, which the names of GKE clusters cannot have",
+            "metadata.name",
+            short_value(read.name),
+            "Choose another name",
+        )
+    for other in others:
+        yield from _beside(read, other)
+
+
+def _claims(read: reading.Read) -> Iterator[str]:
+    yield names.cluster_name(read.namespace, read.name)
+
+
+def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
+    """Return what two clusters would both call their own. The names of networks count in all regions of a project."""
+    if (that.namespace, that.name) == (read.namespace, read.name):
+        return
+    if read.project and that.project and read.project != that.project:
+        return
+    if names.cluster_name(that.namespace, that.name) == names.cluster_name(read.namespace, read.name):
+        ref = Ref(reading.KIND, that.namespace, that.name)
+        yield Problem(
+            f"{ref} would have the same name in Google Cloud",
+            "metadata.name",
+            short_value(read.name),
+            "Rename one of the two",
+        )
+
+
+def _of_place(read: reading.Read) -> Iterator[Problem]:
+    if not regions.REGION.fullmatch(read.region):
+        region, __, _letter = read.region.rpartition("-")
+        hint = f"Write {region}" if regions.REGION.fullmatch(region) else "Write a region such as us-central1"
+        yield Problem("is no name of a region of Google Cloud", "spec.region", short_value(read.region), hint)
+    if not _VERSION.fullmatch(read.version):
+        yield Problem(
+            "must be a version of Kubernetes",
+            "spec.kubernetesVersion",
+            short_value(read.version),
+            'Write it such as "1.35"',
+        )
+    if read.project:
+        yield from of_project(read, read.project)
+
+
+def _of_addresses(read: reading.Read) -> Iterator[Problem]:
+    ranges: dict[str, IPv4Network] = {}
+    for field, cidr in (("nodeCidr", read.node_cidr), ("podCidr", read.pod_cidr), ("serviceCidr", read.service_cidr)):
+        path = f"spec.networking.{field}"
+        each, found = of_range(cidr, path, *_RANGES[field], "Google Cloud", usable=(_CLASS_E,))
+        yield from found
+        if each is None:
+            continue
+        for other, taken in ranges.items():
+            if each.overlaps(taken):
+                hint = "Choose ranges that have no addresses in common"
+                yield Problem(f"has addresses of {other} ({taken})", path, cidr, hint)
+        ranges[path] = each
+    if not read.composed:
+        yield from _of_room(read, ranges)
+
+
+def _of_room(read: reading.Read, ranges: Mapping[str, IPv4Network]) -> Iterator[Problem]:
+    """Ranges that have no room for the nodes that are there from the start. A pool without zones is in one at least."""
+    nodes = sum(max(pool["nodeCount"], pool["minNodeCount"]) * len(pool.get("zones") or "1") for pool in read.pools)
+    rooms: dict[str, Callable[[IPv4Network], int]] = {
+        "spec.networking.nodeCidr": lambda each: int(each.num_addresses) - _KEPT,
+        "spec.networking.podCidr": lambda each: int(2 ** (_POD_PREFIX - each.prefixlen)),
+    }
+    for path, room in rooms.items():
+        if path in ranges and (free := room(ranges[path])) < nodes:
+            yield Problem(
+                f"has room for {free} node{'' if free == 1 else 's'}, and the pools, with that of the system, have "
+                f"{nodes} at the start",
+                path,
+                str(ranges[path]),
+                "Choose a larger range, or fewer nodes",
+            )
+
+
+def _of_pools(read: reading.Read) -> Iterator[Problem]:
+    yield from of_pools(read, lambda pool, path: _of_pool(read, pool, path))
+
+
+def _of_pool(read: reading.Read, pool: Object, path: str) -> Iterator[Problem]:
+    if not _NAME.fullmatch(pool["name"]):
+        yield Problem(
+            "must begin with a letter, as the names of node pools of GKE do",
+            f"{path}.name",
+            short_value(pool["name"]),
+            "Choose another name",
+        )
+    machine = pool["machineType"]
+    if not _NAME.fullmatch(machine):
+        hint = "Write one such as g2-standard-8"
+        yield Problem("is no name of a machine type", f"{path}.machineType", short_value(machine), hint)
+    yield from _of_accelerators(pool, path, machine)
+    yield from of_pool_zones(read, pool, path, regions.REGION, regions.ZONE_FORM)
+
+
+def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]:
+    """A machine type that comes with GPUs takes no others."""
+    fixed = machines.ACCELERATORS.get(machine)
+    if fixed is None:
+        return
+    accelerator, count = fixed
+    if pool["role"] != pools.GPU:
+        hint = "Take one without, such as e2-standard-4, or make role GPU"
+        yield Problem(
+            f"comes with GPUs ({accelerator}), and role {pool['role']} has none", f"{path}.machineType", machine, hint
+        )
+        return
+    given = pool["gpu"]
+    if given["acceleratorType"] != accelerator:
+        yield Problem(
+            f"{machine} comes with {accelerator}",
+            f"{path}.gpu.acceleratorType",
+            short_value(given["acceleratorType"]),
+            f"Write {accelerator}, or take another machine type",
+        )
+    elif given["acceleratorCount"] != count:
+        yield Problem(
+            f"{machine} comes with {count}",
+            f"{path}.gpu.acceleratorCount",
+            short_value(given["acceleratorCount"]),
+            f"Write {count}, or take another machine type",
+        )

@@ -1,0 +1,30 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Registry of the clouds in which the fleet creates clusters: one line each. Nothing else in the core names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import entry as eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import entry as gke
+
+CLOUDS: tuple[Cloud, ...] = (
+    eks.CLOUD,
+    gke.CLOUD,
+)
+
+BY_NAME = {cloud.name: cloud for cloud in CLOUDS}
+BY_SOURCE = {cloud.source: cloud for cloud in CLOUDS}
+BY_KIND = {cloud.kind: cloud for cloud in CLOUDS}
+KINDS = tuple(BY_KIND)
+CLUSTER_KINDS = ("InferenceCluster", *KINDS)
+"""Kinds of resources that are clusters of a fleet."""
+
+
+def block_of(source: Any) -> Any:
+    """Return the block of an InferenceCluster's source (`spec.cluster`) that says how the cluster is created; None
+    where the fleet does not create it."""
+    cloud = BY_SOURCE.get(source.source)
+    return getattr(source, cloud.name) if cloud else None

@@ -1,0 +1,152 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of the clusters of every cloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import IPv4Network
+from typing import Any, Generic, TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import InvalidResource
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import SYSTEM_POOL
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.meta import VALUE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses, pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
+
+Pool = Mapping[str, Any]
+Read = TypeVar("Read", bound=Cluster)
+
+_LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
+
+
+class InvalidClusterError(ValueError):
+    """A cluster cannot be built; `problems` says all that is wrong with it."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class Neighbours(Generic[Read]):
+    """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them.
+
+    `read` makes one of its wire form, or raises InvalidResource: what cannot be read is left out.
+    `claims` are names of a cluster that no other one may have.
+    """
+
+    def __init__(
+        self,
+        clusters: Iterable[Mapping[str, Any]],
+        read: Callable[[Mapping[str, Any]], Read],
+        claims: Callable[[Read], Iterable[Hashable]],
+    ) -> None:
+        self._claims = claims
+        self._by_claim: dict[Hashable, dict[int, Read]] = {}
+        for index, cluster in enumerate(clusters):
+            try:
+                found = read(cluster)
+            except InvalidResource:
+                continue
+            for claim in claims(found):
+                self._by_claim.setdefault(claim, {})[index] = found
+
+    def of(self, cluster: Read) -> list[Read]:
+        """Those that share a claim with a cluster, itself among them, in their order."""
+        found: dict[int, Read] = {}
+        for claim in self._claims(cluster):
+            found.update(self._by_claim.get(claim, {}))
+        return [found[index] for index in sorted(found)]
+
+
+def where_written(problem: Problem, cluster: Cluster) -> Problem:
+    """A problem at its place in the manifest: that of the InferenceCluster when the cluster is composed of one."""
+    if problem.ref:
+        return problem
+    if not cluster.composed:
+        return replace(problem, ref=Ref(cluster.kind, cluster.namespace, cluster.name))
+    path = problem.path
+    for field in ("region", "project", "kubernetesVersion"):
+        if path == f"spec.{field}":
+            path = f"spec.cluster.{cluster.kind.removesuffix('Cluster').lower()}.{field}"
+    # The class says what the pool is made of.
+    for field in ("gpu.acceleratorType", "gpu.acceleratorCount", "instanceType", "machineType", "diskSizeGb"):
+        path = path.replace(f".{field}", ".className")
+    return replace(problem, path=path, ref=Ref("InferenceCluster", "", cluster.name))
+
+
+def of_range(
+    cidr: str, path: str, largest: int, smallest: int, whose: str, usable: Sequence[str] = ()
+) -> tuple[IPv4Network | None, list[Problem]]:
+    """A range of addresses, None where it is none that can be had, and what is wrong with it. `largest` and `smallest`
+    are prefixes that the cloud allows, `whose`, and `usable` ranges that are reserved elsewhere and not there."""
+    try:
+        each = addresses.network(cidr)
+    except addresses.AddressError as error:
+        return None, [Problem(str(error), path, short_value(cidr))]
+    if not largest <= each.prefixlen <= smallest:
+        problem = f"must be between /{largest} and /{smallest}, as {whose} has it"
+        return None, [Problem(problem, path, short_value(cidr), "Choose a range of another size")]
+    reserved = addresses.reserved(each, usable=usable)
+    if reserved:
+        return None, [Problem(f"has {reserved}", path, short_value(cidr), "Choose a range such as 10.0.0.0/16")]
+    return each, []
+
+
+def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -> Iterator[Problem]:
+    """Return what is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
+    for pool in cluster.pools:
+        path = cluster.path(pool)
+        if pool["role"] == pools.GPU and pool["name"] == SYSTEM_POOL:
+            yield Problem(
+                f"a GPU pool cannot be named {SYSTEM_POOL}: that is the pool of controllers that every cluster gets",
+                f"{path}.name",
+                hint="Choose another name",
+            )
+        accelerator = (pool.get("gpu") or {}).get("acceleratorType", "")
+        if not _LABEL_VALUE.fullmatch(accelerator):
+            yield Problem(
+                "must be letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, as it becomes "
+                "the value of a label of nodes",
+                f"{path}.gpu.acceleratorType",
+                short_value(accelerator),
+            )
+        if pool["role"] == pools.SYSTEM and not pool["maxNodeCount"]:
+            yield Problem(
+                "a pool of role System needs nodes, as controllers run there",
+                f"{path}.maxNodeCount",
+                "0",
+                "Set it to 1 or more",
+            )
+        yield from more(pool, path)
+
+
+def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
+    """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
+    of a zone of that of its region and its letter."""
+    zones = list(pool.get("zones") or ())
+    for index, zone in enumerate(zones):
+        place = f"{path}.zones[{index}]"
+        if zone in zones[:index]:
+            yield Problem("is named twice", place, short_value(zone), "Remove one")
+        elif not region.fullmatch(cluster.region):
+            continue  # A zone is as good as its region.
+        elif re.fullmatch("[a-z]", zone):
+            yield Problem("is only a letter", place, short_value(zone), f"Write {form.format(cluster.region, zone)}")
+        elif not re.fullmatch(re.escape(form.format(cluster.region, "")) + "[a-z]", zone):
+            yield Problem(
+                f"is no zone of the region {cluster.region}",
+                place,
+                short_value(zone),
+                f"Write one such as {form.format(cluster.region, 'a')}{_other_region(zone, region, form)}",
+            )
+
+
+def _other_region(zone: str, region: re.Pattern[str], form: str) -> str:
+    """Return what to do where not the zone is wrong."""
+    named = zone[: -len(form.format("", "a"))]
+    return f", or, if the zone is right, {named} as the region" if region.fullmatch(named) else ""

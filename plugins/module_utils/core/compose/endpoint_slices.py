@@ -1,0 +1,34 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""EndpointSlices of Services whose backends are not pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.endpoint_url import AddressType
+
+
+def manual_slice(
+    service_metadata: Mapping[str, Any], address_type: AddressType, port: int, addresses: Sequence[str]
+) -> dict[str, Any]:
+    """Return the EndpointSlice of a Service without selector and with one unnamed port. It is named like the Service.
+
+    `ready` is explicit: gateways skip an endpoint of unknown readiness. The managed-by label keeps the controllers of
+    Kubernetes away from the slice (Kubernetes documentation, "EndpointSlices").
+    """
+    labels = {
+        **service_metadata["labels"],
+        "kubernetes.io/service-name": service_metadata["name"],
+        "endpointslice.kubernetes.io/managed-by": names.MANAGED_BY,
+    }
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**service_metadata, "labels": labels},
+        "addressType": address_type,
+        "ports": [{"name": "", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}} for address in addresses],
+    }

@@ -1,0 +1,167 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Steps of an installation and of a removal of components, from their plan (`stack`) and a snapshot of the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.stack import Choices, Component
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, text
+
+INSTALLING = ("install", "upgrade", "recover")
+_START = re.compile("^apiVersion:", re.MULTILINE)
+_SEPARATOR = re.compile("^---", re.MULTILINE)
+_PRIVILEGED = {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}
+
+
+def steps(
+    planned: Sequence[Component], snapshot: Mapping[str, Any], choices: Choices, name: str, foundation: Iterable[Object]
+) -> dict[str, Any]:
+    """Return what the tasks of a role do for components with their actions.
+
+    `name` is that of the inventory of what is applied, `foundation` are objects that all others need. Namespaces that
+    were there before, of other owners, are used as they are.
+    """
+    foreign = snapshot.get("foreign_namespaces") or ()
+    desired = [entry for entry in planned if not entry["why"]]
+    components = [_with_details(entry, snapshot, desired) for entry in planned]
+    first = [value for value in foundation if text(value, "metadata", "name") not in foreign]
+    base = [*_base(desired, snapshot, name, first), *first]
+    return {
+        "components": {entry["key"]: entry for entry in components},
+        "problems": [entry["told"] for entry in planned if entry["action"] == "refuse"],
+        "report": [entry["told"] for entry in planned if entry["told"]],
+        "needs_helm": any(entry["action"] in (*INSTALLING, "remove") for entry in planned),
+        "is_empty": not desired and not snapshot["recorded"],
+        "base": base,
+        "objects": [*base, *(value for entry in desired for value in entries(entry, "objects"))],
+        "readiness": _readiness(components),
+        "waves": _waves(components),
+        "credential_namespaces": sorted({*_namespaces(desired), SYSTEM_NAMESPACE, "default"}),
+        "removal": [entry["key"] for entry in sorted(planned, key=lambda entry: int(entry.get("removal", 0)))],
+        "needed": [entry["key"] for entry in components if entry["installed"] and entry.get("kept_by")],
+        "orphans": _orphans(planned, choices, foreign),
+        "definition_groups": _definition_groups(planned, choices),
+    }
+
+
+def _with_details(entry: Component, snapshot: Mapping[str, Any], desired: Sequence[Component]) -> dict[str, Any]:
+    """Return a component with `installed`, its release if it is ours, and what its tasks have to know."""
+    ours = [
+        release
+        for release in snapshot["releases"]
+        if release["name"] in snapshot["recorded"]
+        and (release["name"], release["namespace"]) == (entry.get("release"), entry.get("namespace"))
+    ]
+    held = [each["key"] for each in desired if each["key"] in entry["holds"]]
+    changes = bool(entry.get("definitions_change") or entry.get("external_groups"))
+    return {
+        **entry,
+        "installed": ours[0] if ours else {},
+        "is_known": set(entry.get("needs_definitions") or ()) <= set(snapshot["definitions"]),
+        "applies_definitions": changes and entry["action"] in INSTALLING,
+        "consequence": f"\nNot tried before that works: {', '.join(held)}" if held else "",
+    }
+
+
+def _base(
+    desired: Sequence[Component], snapshot: Mapping[str, Any], name: str, foundation: Sequence[Object]
+) -> list[dict[str, Any]]:
+    """Return the inventory of releases, and the namespaces that components need and no one else has."""
+    names = {release["name"] for release in snapshot["releases"]}
+    recorded = {str(entry["release"]) for entry in desired if "release" in entry} | names & {*snapshot["recorded"]}
+    metadata = {"name": f"modelplane-{name}", "namespace": SYSTEM_NAMESPACE}
+    data = {"releases": "\n".join(sorted(recorded))}
+    there = {*snapshot.get("foreign_namespaces", ()), *(text(value, "metadata", "name") for value in foundation)}
+    privileged = _namespaces(entry for entry in desired if entry.get("privileged"))
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data},
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Namespace",
+                "metadata": {"name": namespace, **(_PRIVILEGED if namespace in privileged else {})},
+            }
+            for namespace in sorted(_namespaces(desired) - there)
+        ),
+    ]
+
+
+def _namespaces(components: Iterable[Component]) -> set[str]:
+    return {str(entry["namespace"]) for entry in components if entry.get("namespace")}
+
+
+def _readiness(components: Sequence[Component]) -> dict[str, Any]:
+    """Return what has to be ready on a cluster with nothing to install: arguments of the module wait_ready."""
+    installed = [entry for entry in components if entry["action"] == "none"]
+    waited = [entry for entry in components if entry["action"] == "apply" and is_waited(entry)]
+    return {
+        "objects": [
+            *(value for entry in installed for value in entries(entry["installed"], "objects")),
+            *(value for entry in installed for value in entries(entry, "ready")),
+            *(value for entry in waited for value in entries(entry, "objects")),
+        ],
+        "conditions": {kind: name for entry in installed for kind, name in (entry.get("conditions") or {}).items()},
+        "accepted": [value for entry in installed for value in entries(entry, "accepted")],
+    }
+
+
+def is_waited(entry: Component) -> bool:
+    """Return whether the objects of a component are waited for. Templates make texts of truth values."""
+    return str(entry.get("waited", True)).lower() not in ("false", "no", "off", "0")
+
+
+def _waves(components: Sequence[Component]) -> list[dict[str, Any]]:
+    """Return the waves in which something is done, each with keys of components: `apply`, `release` and `wait`."""
+    actions = {"apply": ("apply",), "release": (*INSTALLING, "remove"), "wait": (*INSTALLING, "none")}
+    found = []
+    for wave, each in groupby(components, key=lambda entry: int(entry["wave"])):
+        here = list(each)
+        chosen = {step: [e["key"] for e in here if e["action"] in those] for step, those in actions.items()}
+        if any(chosen.values()):
+            found.append({"wave": wave, **chosen})
+    return found
+
+
+def _orphans(planned: Sequence[Component], choices: Choices, foreign: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what components leave behind in their namespaces, and the credentials for images."""
+    secrets = [{"apiVersion": "v1", "kind": "Secret", "name": name} for name in choices.image_pull_secrets]
+    return [
+        {
+            "apiVersion": left["apiVersion"],
+            "kind": left["kind"],
+            "metadata": {"name": left["name"], "namespace": entry["namespace"]},
+        }
+        for entry in planned
+        if entry.get("namespace") and entry["namespace"] not in foreign
+        for left in (*(entry.get("orphans") or ()), *secrets)
+    ]
+
+
+def _definition_groups(planned: Sequence[Component], choices: Choices) -> list[str]:
+    """Return the API groups whose CustomResourceDefinitions charts of ours leave behind."""
+    ours = [each for each in planned if each.get("chart") and choices.states.get(each["key"], "managed") == "managed"]
+    external = {group for each in planned for group in each.get("external_groups") or ()}
+    return sorted({group for each in ours for group in each.get("definition_groups") or ()} - external)
+
+
+def separated(shown: str) -> str:
+    """Return the YAML files that `helm show crds` prints as documents. Helm 3 prints one after the other, and not every
+    file begins with a separator."""
+    if len(_SEPARATOR.findall(shown)) >= len(_START.findall(shown)):
+        return shown
+    return _START.sub("---\napiVersion:", shown)
+
+
+def definitions(documents: Iterable[Any], without: Collection[str]) -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions among documents, but for those of some API groups."""
+    return [
+        value
+        for value in documents
+        if text(value, "kind") == "CustomResourceDefinition" and text(value, "spec", "group") not in without
+    ]

@@ -1,0 +1,154 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Logins at clusters of Google Kubernetes Engine: tokens by google-auth, and the address of a cluster."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
+
+from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError
+from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import UNEXPECTED, hidden, shown
+
+_API = "https://container.googleapis.com"
+_KEY_RETRIES = 20
+_KEY_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Gke:
+    """A cluster of Google Kubernetes Engine. `project`: empty for that of the credentials. `endpoint`: URL of the GKE
+    API where it is not the public one. `ca_file`: certificates that those of Google have to come from."""
+
+    cloud: ClassVar[str] = "gke"
+
+    project: str
+    location: str
+    cluster: str
+    credentials_file: str = ""
+    endpoint: str = ""
+    ca_file: str = ""
+
+    def find(self) -> tuple[str, str]:
+        where = (self.project, self.location, self.cluster)
+        return describe(*where, self.credentials_file, self.endpoint, self.ca_file)
+
+    def mint(self, refused: str) -> Grant:
+        return _grant(self.credentials_file, refused, ca_file=self.ca_file)
+
+
+def minter(credentials_file: str, ca_file: str = "") -> Mint:
+    """A function that makes access tokens: of a key file, or (empty) of the application default credentials. `ca_file`:
+    certificates that those of Google have to come from."""
+    return functools.partial(_grant, credentials_file, ca_file=ca_file)
+
+
+def of_key(key: Mapping[str, Any], title: str) -> Grant | None:
+    """Return an access token of a key of a service account, None for another one. `title`: what the key is called.
+
+    Google takes a key that was made a moment ago only after a minute or so.
+    """
+    if key.get("type") != "service_account":
+        return None
+    account = tokens.Tokens(title, info=key)
+    attempts = Attempts(_KEY_RETRIES, _KEY_SECONDS)
+    while True:
+        try:
+            token = account.token()
+            return Grant(token=token.value, seconds=token.seconds)
+        except LoginError as error:
+            if not attempts.again():
+                raise AccessError(f"Google: {error}", error.hint) from None
+
+
+def describe(
+    project: str, location: str, cluster: str, credentials_file: str = "", endpoint: str = "", ca_file: str = ""
+) -> tuple[str, str]:
+    """Server and CA (PEM, empty for the DNS endpoint, whose certificate is a public one); raises AccessError. Without a
+    project it is that of the credentials."""
+    project = project or _project(credentials_file, ca_file, cluster)
+    name = f"projects/{quote(project)}/locations/{quote(location)}/clusters/{quote(cluster)}"
+    url = f"{(endpoint or _API).rstrip('/')}/v1/{name}"
+    token = _grant(credentials_file, "", ca_file=ca_file).token
+    try:
+        answer = tokens.ask("GET", url, ca_file, headers={"Authorization": f"Bearer {token}"})
+    except (HTTPError, OSError, *UNEXPECTED) as error:
+        raise AccessError(f"Google: no answer: {type(error).__name__}") from None
+    try:
+        found = json.loads(answer.data)
+    except (ValueError, RecursionError):
+        found = {}
+    if answer.status != 200:
+        refused = found.get("error") if isinstance(found, dict) else None
+        said = refused.get("message") if isinstance(refused, dict) else ""
+        raise AccessError(f"GKE: {name}: HTTP {answer.status}: {shown(hidden(str(said or ''), [token]))}")
+    try:
+        return _address(found, name)
+    except UNEXPECTED:
+        raise AccessError(f"GKE: {name}: {urlsplit(url).netloc} answers with something that is no cluster") from None
+
+
+def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
+    endpoints = found.get("controlPlaneEndpointsConfig") or {}
+    by_name = endpoints.get("dnsEndpointConfig") or {}
+    by_address = (endpoints.get("ipEndpointsConfig") or {}).get("enabled", True)
+    if by_name.get("endpoint") and by_name.get("allowExternalTraffic") and not by_address:
+        return f"https://{by_name['endpoint']}", ""
+    authority = (found.get("masterAuth") or {}).get("clusterCaCertificate")
+    if not found.get("endpoint") or not authority:
+        raise AccessError(f"GKE: {name} is {found.get('status', 'not there')} and has no endpoint yet")
+    try:
+        ca = base64.b64decode(authority, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise AccessError(f"GKE: {name}: its certificate authority is not base64 of a PEM text") from None
+    host = str(found["endpoint"])
+    return f"https://[{host}]" if host.count(":") > 1 else f"https://{host}", ca
+
+
+def _project(credentials_file: str, ca_file: str, cluster: str) -> str:
+    try:
+        found = tokens.tokens(credentials_file, ca_file).project()
+    except LoginError as error:
+        raise AccessError(f"Google: {error}", error.hint) from None
+    if not found:
+        raise AccessError(
+            f"GKE: {cluster}: no project is given, and the credentials name none",
+            "Set gke_cluster_project, or project of the connection",
+        )
+    return found
+
+
+def _grant(credentials_file: str, refused: str, *, ca_file: str = "") -> Grant:
+    """One token serves all clusters of an identity."""
+    try:
+        token = tokens.tokens(credentials_file, ca_file).token(refused)
+    except LoginError as error:
+        raise AccessError(f"Google: {error}", error.hint) from None
+    return Grant(token=token.value, seconds=token.seconds)
+
+
+def from_exec(command: str, args: Sequence[str], env: Mapping[str, str]) -> Mint | None:
+    """The minter that does what gke-gcloud-auth-plugin or gcloud would; None for other programs."""
+    if command == "gke-gcloud-auth-plugin" or (command == "gcloud" and "config-helper" in args):
+        return minter(env.get("GOOGLE_APPLICATION_CREDENTIALS", ""))
+    return None
+
+
+LOGINS = Logins(
+    of=lambda **options: Gke(**{"project": "", **options}),
+    of_program=from_exec,
+    domains=(".gke.goog",),
+    auth_providers={"gcp": minter("")},
+    of_key=of_key,
+)

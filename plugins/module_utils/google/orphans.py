@@ -1,0 +1,226 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Orphans of a GKE cluster in its project: found, and deleted in the order in which Google allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.parallel import at_once, in_order
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress, Seen, Wait
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import orphans, owners, requests
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS, LEFT
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.orphans import Found, Thing, Where
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
+from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
+
+Have = dict[str, Any]
+
+_KEYS = ("name", "project", "region", "resources")
+_DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
+_DENIED = 403
+_IN_USE = {"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"}
+
+
+def delete(module: Any, changes: Changes, progress: Progress) -> dict[str, Any]:
+    """Delete the orphans of the cluster of the argument `plan`, and return the results of the module cloud_orphans.
+
+    Raises CloudError.
+    """
+    params = module.params
+    task.check_plan(params, _KEYS, "project")
+    wait, volumes = task.wait(params, progress, GoogleError), params["volumes"]
+    sweep = Sweep(session.client(module), params["plan"], changes, wait, volumes=volumes, until_done=params["wait"])
+    found = sweep.find()
+    removed = sweep.remove(found)
+    return {
+        "removed": [{"kind": LEFT[each.kind].title, "name": each.name, "place": each.place} for each in removed],
+        "left_alone": list(found.left_alone),
+        "pending": sweep.pending,
+    }
+
+
+class Sweep:
+    """Finds and deletes what the cluster of a plan left. `volumes`: whether what has data in it goes too. `until_done`:
+    whether to wait for what is done. Methods raise GoogleError."""
+
+    def __init__(
+        self,
+        client: Client,
+        plan: Mapping[str, Any],
+        changes: Changes,
+        wait: Wait,
+        *,
+        volumes: bool = True,
+        until_done: bool = True,
+    ) -> None:
+        self._client = client
+        self._planned = {each["kind"]: each for each in plan["resources"]}
+        for kind in ("cluster", "network", "subnetwork"):
+            if kind not in self._planned:
+                raise GoogleError("plan.resources", f"has no {KINDS[kind].title}")
+        self._plan = plan
+        self._changes = changes
+        self._wait = wait
+        self._volumes = volumes
+        self._until_done = until_done
+        self.pending: list[str] = []
+
+    def find(self) -> Found:
+        """Return what there is to delete, and what is others'. The cluster has to be gone, but in check mode."""
+        gone = not self._have("cluster")
+        if not gone and not self._changes.check_mode:
+            raise GoogleError(
+                f"find what GKE cluster {self._plan['name']} left",
+                "the cluster still exists, and would create it again",
+                hint="Delete the cluster first",
+            )
+        network = self._have("network")
+        # The cluster may still be there, in another region than the plan says.
+        for line in owners.elsewhere(self._planned["subnetwork"], network):
+            raise GoogleError(line)
+        where = Where(
+            project=self._plan["project"],
+            region=self._plan["region"],
+            cluster=self._plan["name"],
+            network=self._path("network"),
+            subnetwork=self._path("subnetwork"),
+            gone=gone,
+        )
+        found = orphans.sort(self._all(where), where, network)
+        for line in found.kept:
+            self._changes.warnings.append(line)
+        if self._volumes:
+            return found
+        return self._without_volumes(found, where)
+
+    def remove(self, found: Found) -> list[Thing]:
+        """Delete what was found, in its order; return what was (in check mode, would be) deleted."""
+        there = {thing.path: thing for thing in found.ours}
+        if self._changes.check_mode:
+            for thing in found.ours:
+                if not thing.going:
+                    self._report(thing)
+            return list(found.ours)
+        begun: dict[str, bool] = {}
+        needs = orphans.needs(found.ours)
+
+        def delete(path: str, _needed: Mapping[str, bool]) -> bool:
+            first = [other for other in needs[path] if not begun.get(other)]
+            if first:
+                self.pending.append(f"{there[path].title} comes once {there[first[0]].title} is gone: run again")
+            begun[path] = not first and self._delete(there[path])
+            return begun[path]
+
+        outcome = in_order(needs, delete)
+        if outcome.failed:
+            errors = list(outcome.failed.values())
+            lines = [str(error).rstrip(".") for error in errors]
+            lines += [f"{len(outcome.skipped)} more come after this"] if outcome.skipped else []
+            raise GoogleError(".\n".join(dict.fromkeys(lines)), passing=all(error.passing for error in errors))
+        return list(found.ours)
+
+    def _delete(self, thing: Thing) -> bool:
+        """Delete it, wait until it is gone, and return whether it is. What uses it may go a moment later."""
+        request = requests.find(thing.resource) if thing.going else requests.delete(thing.resource)
+        if request is None:
+            raise AssertionError(f"{thing.kind} {thing.name} lasts, and is no orphan")
+        reported: list[bool] = []
+
+        def again() -> Seen:
+            try:
+                answer = self._client.call(request)
+                if thing.going:
+                    return Seen(f"{thing.title} is being deleted")
+                if not reported:
+                    reported.append(True)
+                    self._report(thing)
+                if not self._until_done:
+                    return Seen("", done=True, value=False)
+                finish(self._client, thing.resource, answer, request.purpose, self._wait)
+            except GoogleError as error:
+                if error.absent:
+                    return Seen("", done=True, value=True)
+                if not (error.busy or error.codes & _IN_USE):
+                    raise
+                return Seen(f"{thing.title} is still used: {error.message}")
+            return Seen("", done=True, value=True)
+
+        first = again()
+        if first.done:
+            return bool(first.value)
+        if not self._until_done:
+            self.pending.append(f"{first.message}. Run again")
+            return False
+        polls = [first]
+        return bool(self._wait.until(lambda: polls.pop() if polls else again(), f"{thing.title} to be gone"))
+
+    def _report(self, thing: Thing) -> None:
+        self._changes.record(thing.title, {"path": thing.path}, None)
+
+    def _without_volumes(self, found: Found, where: Where) -> Found:
+        """Return what is found, but for what has data in it."""
+        alone, ours = list(found.left_alone), []
+        for thing in found.ours:
+            if thing.kind not in orphans.VOLUMES:
+                ours.append(thing)
+                continue
+            line = f"{thing.title} was made for a volume of the cluster and stays, as volumes is false"
+            if where.holds(thing):
+                alone.append(f"{line}, and so does the network. Delete it when it is no longer needed")
+            else:
+                self._changes.warnings.append(f"{line}. Delete it when it is no longer needed")
+        return Found(tuple(ours), tuple(alone), found.kept)
+
+    def _path(self, kind: str) -> str:
+        """Return the path of an object of the plan, from its project on."""
+        resource = self._planned[kind]
+        return f"{resource['parent']}/{KINDS[kind].collection}/{resource['name']}"
+
+    def _have(self, kind: str) -> Have:
+        """Return an object of the plan as it is; empty when there is none. Raises GoogleError when it is another's."""
+        resource = self._planned[kind]
+        try:
+            have = self._client.call(requests.find(resource))
+        except GoogleError as error:
+            # What is not enabled has nothing in it.
+            if not (error.absent or error.codes & _DISABLED):
+                raise
+            return {}
+        foreign = owners.conflict(resource, have)
+        if foreign:
+            raise GoogleError(foreign)
+        return have
+
+    def _all(self, where: Where) -> list[Thing]:
+        """Return all things of the project that may be the cluster's."""
+        listings = {each.kind: each for each in orphans.listings(where)}
+
+        def things(kind: str) -> list[Thing]:
+            listing = listings[kind]
+            found: list[Thing] = []
+            what = f"list {LEFT[kind].collection} of project {where.project}"
+            try:
+                for answer in self._client.answers(listing.service, listing.path, what):
+                    lost = orphans.unreachable(listing, answer, where)
+                    if lost:
+                        raise GoogleError(what, f"{lost} cannot be reached", hint="Run again later", passing=True)
+                    found += listing.things(answer)
+            except GoogleError as error:
+                if error.codes & _DISABLED:
+                    return []
+                if error.status != _DENIED or kind not in orphans.VOLUMES:
+                    raise
+                self._changes.warnings.append(
+                    f"not checked: {error}. If the cluster had any for its volumes, they stay"
+                )
+            return found
+
+        outcome = at_once({kind: partial(things, kind) for kind in listings})
+        outcome.check(GoogleError)
+        return [thing for kind in listings for thing in outcome.done[kind]]

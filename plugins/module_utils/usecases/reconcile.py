@@ -1,0 +1,189 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""One run of a fleet: observe, plan, compare, and apply round by round until nothing changes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE
+from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build
+
+State = Literal["planned", "built", "applied"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run.
+
+    `building`: the build, without observations and preview; in its check mode nothing is written but `report`.
+    `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
+    lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
+    `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
+    `report`: a file for the page of a plan. `say` gets a line as each step begins.
+    """
+
+    building: build.Settings
+    observe: Callable[[], FleetSnapshot] | None = None
+    applying: apply.Settings | None = None
+    state: State = "applied"
+    rounds: int = 6
+    wait: float = 0.0
+    lease: float = 60.0
+    report: str = ""
+    say: Callable[[str], None] = lambda _step: None
+
+
+@dataclass
+class Run:
+    """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster."""
+
+    compared: apply.Outcomes | None = None
+    observed: list[FleetSnapshot] = field(default_factory=list)
+    builds: list[build.Outcome] = field(default_factory=list)
+    applied: list[apply.Outcomes] = field(default_factory=list)
+    clusters: dict[str, apply.Outcome] = field(default_factory=dict)
+
+
+class ControlClusterError(Exception):
+    """Something keeps the control cluster from being worked with; without it nothing is done elsewhere. `compared`: it
+    was only compared with the build."""
+
+    def __init__(self, outcome: apply.Outcome, compared: bool) -> None:
+        super().__init__("the control cluster failed")
+        self.outcome, self.compared = outcome, compared
+
+
+def run(settings: Settings, done: Run) -> None:
+    """Reconcile the fleet, and note in `done` what was done, also in a run that fails.
+
+    Raises what build.build and apply.run raise, InUse and ControlClusterError.
+    """
+    with tempfile.TemporaryDirectory(prefix="modelplane-fleet.") as folder:
+        _Work(settings, done, folder).run()
+
+
+class _Work:
+    def __init__(self, settings: Settings, done: Run, folder: str) -> None:
+        self._settings, self._done, self._folder = settings, done, folder
+        self._check_mode = settings.building.check_mode or settings.state == "planned"
+
+    def run(self) -> None:
+        self._observe()
+        self._build()
+        if self._settings.report and not self._settings.building.check_mode:
+            shutil.copyfile(os.path.join(self._built, REPORT_FILE), self._settings.report)
+            os.chmod(self._settings.report, 0o644)
+        applying = self._settings.applying
+        if self._settings.state != "applied" or applying is None:
+            return
+        # Nothing is locked or written while everything is as it should be.
+        compared = self._apply(applying, self._reached(applying), check_mode=True)
+        self._done.compared = compared
+        self._done.clusters.update(compared.clusters)
+        if self._check_mode:
+            self._done.applied.append(compared)
+        elif any(isinstance(each, Applied) and each.requests.get("dry-run") for each in compared.every):
+            with self._locked(applying) as locked:
+                self._rounds(locked)
+
+    def _rounds(self, applying: apply.Settings) -> None:
+        done, clusters = self._done, replace(applying, on_control=False)
+        # Of clusters, what is of an earlier round is of no comparison.
+        done.clusters.clear()
+        for number in range(self._settings.rounds):
+            self._observe()
+            self._build()
+            # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
+            # serve.
+            last = [self._keep(self._apply(applying, ()))] if applying.control else []
+            touched = self._reached(applying) if number == 0 else self._touched(applying)
+            if touched:
+                last.append(self._keep(self._apply(clusters, touched, wait=self._settings.wait)))
+            if not any(outcomes.changed for outcomes in last):
+                return
+
+    def _observe(self) -> None:
+        if self._settings.observe is not None:
+            self._settings.say("Observe every cluster")
+            self._done.observed.append(self._settings.observe())
+            write_observations(self._observations, self._done.observed[-1].document())
+
+    def _build(self) -> None:
+        self._settings.say("Plan the fleet")
+        given = replace(self._settings.building, check_mode=self._check_mode)
+        if self._settings.observe is not None:
+            given = replace(given, observations=self._observations)
+        if self._settings.observe is not None or self._settings.report:
+            given = replace(given, preview=self._preview)
+        self._done.builds.append(build.build(given))
+
+    def _apply(
+        self, applying: apply.Settings, targets: Sequence[apply.Target], *, check_mode: bool = False, wait: float = 0.0
+    ) -> apply.Outcomes:
+        """Apply the build to clusters, and to the control cluster if `applying` says so. Raises ControlClusterError."""
+        if check_mode:
+            self._settings.say("Compare every cluster with the build folder")
+        else:
+            self._settings.say(f"Apply to {'every' if targets else 'the control'} cluster")
+        options = replace(applying.options, check_mode=check_mode, wait=wait)
+        outcomes = apply.run(replace(applying, path=self._built, targets=targets, options=options))
+        if outcomes.control is not None and applying.on_control and apply.is_failed(outcomes.control):
+            raise ControlClusterError(outcomes.control, check_mode)
+        return outcomes
+
+    def _keep(self, outcomes: apply.Outcomes) -> apply.Outcomes:
+        self._done.applied.append(outcomes)
+        self._done.clusters.update(outcomes.clusters)
+        return outcomes
+
+    def _reached(self, applying: apply.Settings) -> list[apply.Target]:
+        clusters = self._done.observed[-1].clusters
+        return [target for target in applying.targets if not clusters[target.name].unreachable]
+
+    def _touched(self, applying: apply.Settings) -> list[apply.Target]:
+        """Return the clusters for which the last build changed something, and those that failed in an earlier round."""
+        names = {name for name, outcome in self._done.clusters.items() if apply.is_failed(outcome)}
+        names.update(build.touched(self._done.builds[-1]))
+        return [target for target in self._reached(applying) if target.name in names]
+
+    @contextlib.contextmanager
+    def _locked(self, applying: apply.Settings) -> Iterator[apply.Settings]:
+        """Hold the lock of the fleet, where it has a control cluster."""
+        if applying.control is None:
+            yield applying
+            return
+        self._settings.say("Acquire the lock of the fleet")
+        holder = holder_name(os.path.basename(self._folder))
+        with applying.control(None) as client:
+            lease = acquire(client, applying.options.fleet, holder, self._settings.lease)
+        try:
+            yield replace(applying, lease=(holder, self._settings.lease))
+        finally:
+            # One that cannot be given back ends by itself.
+            with contextlib.suppress(ApiError), client:
+                lease.release()
+
+    @property
+    def _observations(self) -> str:
+        return os.path.join(self._folder, "observed.json")
+
+    @property
+    def _preview(self) -> str:
+        return os.path.join(self._folder, "build")
+
+    @property
+    def _built(self) -> str:
+        """The folder that has what was built."""
+        return self._preview if self._check_mode else self._settings.building.folder

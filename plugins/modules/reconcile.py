@@ -1,0 +1,276 @@
+#!/usr/bin/python
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""The module modelplane.fleet.reconcile."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: reconcile
+short_description: Observe a fleet, place its replicas, and apply round by round until nothing changes
+version_added: 0.1.0
+description:
+  - Does what M(modelplane.fleet.cluster_info), M(modelplane.fleet.build) and M(modelplane.fleet.apply) do one after the
+    other, for as long as a round changes something, and O(rounds) times at most. It is what the playbook C(reconcile)
+    runs.
+  - A round applies to the control cluster first, and with it routes, so that what is removed gets no more requests.
+    Then it applies to workload clusters and waits until they serve. The next round leads requests to what serves.
+  - When anything has to be applied, takes the lock of the fleet on the control cluster, where there is one (see
+    M(modelplane.fleet.lease)).
+  - Without O(clusters) and O(control), nothing is contacted, and the build folder is all that is written.
+options:
+  state:
+    description:
+      - V(planned) writes nothing but O(report).
+      - V(built) writes the build folder O(path).
+      - V(applied) applies it as well.
+    type: str
+    choices: [planned, built, applied]
+    default: applied
+  report:
+    description: A file that gets the page of the plan. It is not written in check mode.
+    type: path
+  rounds:
+    description: The most rounds.
+    type: int
+    default: 6
+  wait:
+    description: Seconds to wait in each round until what was applied to workload clusters serves.
+    type: float
+    default: 900
+  lease:
+    description: Seconds after which the lock of a run that was killed ends.
+    type: float
+    default: 60
+  fleet:
+    description: The name of the fleet, as for M(modelplane.fleet.apply).
+    type: str
+    default: default
+  force:
+    description: Whether to take fields from other managers, as for M(modelplane.fleet.apply).
+    type: bool
+    default: false
+  definitions:
+    description: Whether to install the CRDs of the fleet's kinds, as for M(modelplane.fleet.apply).
+    type: bool
+    default: true
+  promised:
+    description: API groups that something else is about to install, as for M(modelplane.fleet.apply).
+    type: list
+    elements: str
+    default: []
+  others:
+    description: Further clusters that are no part of this run, as for M(modelplane.fleet.cluster_info).
+    type: list
+    elements: str
+    default: []
+  declared:
+    description: Further clusters whose objects are files, as for M(modelplane.fleet.cluster_info).
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - modelplane.fleet.build
+  - modelplane.fleet.clusters
+  - modelplane.fleet.fleet
+  - modelplane.fleet.fleet.scheduling
+  - modelplane.fleet.fleet.endpoint_hosts
+attributes:
+  check_mode:
+    support: full
+    description: Observes, decides and compares, and writes nothing; O(report) neither.
+  diff_mode:
+    support: full
+    description: Shows every file and every object that changes, as the modules do that it stands for.
+  idempotent:
+    support: full
+    description: A second run writes nothing, and takes no lock.
+seealso:
+  - module: modelplane.fleet.wait_for_change
+"""
+
+EXAMPLES = r"""
+- name: Reconcile the fleet
+  modelplane.fleet.reconcile:
+    resources: [manifests/]
+    path: build/
+    clusters:
+      - name: onprem
+        kubeconfig: ~/.kube/onprem
+    control:
+      kubeconfig: ~/.kube/control
+  register: fleet
+
+- name: Show who runs where
+  ansible.builtin.debug:
+    msg: "{{ fleet.table }}"
+"""
+
+RETURN = r"""
+table:
+  description: The plan for people, line by line.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - DEPLOYMENT        REPLICA      CLUSTER         POOL    DEVICES  STATE
+    - ml-team/qwen3-8b  …c39a9f76d6  us-central      gpu-l4  1 gpu    new
+services:
+  description: The services for people, line by line; empty when the fleet has none.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - SERVICE       URL                                IN USE
+    - ml-team/qwen  http://203.0.113.10/ml-team/qwen/  1 of 1
+summary:
+  description: Counts of the plan.
+  returned: success
+  type: dict
+  sample: {clusters: 3, objects: 44, pending: 1, placed: 4}
+clusters:
+  description:
+    - Each workload cluster as RV(modelplane.fleet.cluster_info#module:clusters) has it. C(failed) and C(msg) are those
+      of the last step that failed.
+  returned: success
+  type: dict
+  sample: {onprem: {changed: true, failed: false, msg: "", version: "1.36", gateway: 203.0.113.10}}
+failed_clusters:
+  description: The workload clusters that failed.
+  returned: success
+  type: list
+  elements: str
+  sample: []
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import (
+    apply_results,
+    libraries,
+    manifests,
+    observed_fleet,
+)
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import CLUSTERS, ArgumentsError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
+
+ARGUMENTS: dict[str, Any] = {
+    "argument_spec": {
+        **manifests.BUILD,
+        **CLUSTERS,
+        **observed_fleet.UNREAD,
+        "state": {"type": "str", "choices": ["planned", "built", "applied"], "default": "applied"},
+        "report": {"type": "path"},
+        "rounds": {"type": "int", "default": 6},
+        "wait": {"type": "float", "default": 900.0},
+        "lease": {"type": "float", "default": 60.0},
+        "fleet": {"type": "str", "default": "default"},
+        "force": {"type": "bool", "default": False},
+        "definitions": {"type": "bool", "default": True},
+        "promised": {"type": "list", "elements": "str", "default": []},
+    },
+    "supports_check_mode": True,
+}
+_OF_BUILDS = {"prune": True, "parts": ["clusters", "control"], "folders": {}, "state": "present", "lease": None}
+"""Arguments of the module apply that are the same for all builds."""
+
+
+def work(module: AnsibleModule) -> None:
+    """Do what the arguments ask for, and end the module with the result."""
+    manifests.prepare(module)
+    manifests.check_build(module)
+    done = reconcile.Run()
+    try:
+        with manifests.failures(module):
+            try:
+                reconcile.run(_settings(module), done)
+            finally:
+                _warn(module, done)
+    except reconcile.ControlClusterError as error:
+        module.fail_json(msg=_control_message(error))
+    except (ApiError, ArgumentsError, InUseError, apply_results.ApplyError) as error:
+        module.fail_json(msg=str(error))
+    result = _result(module, done)
+    if result["failed_clusters"] and module.params["on_error"] == "fail":
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def _settings(module: AnsibleModule) -> reconcile.Settings:
+    params = module.params
+    least = {"rounds": 1, "lease": 1, "wait": 0}
+    for name in least:
+        if not least[name] <= params[name] < float("inf"):
+            raise ArgumentsError(f"{name} is {params[name]:g}, and must be at least {least[name]}")
+    # Whose state it is: that of the control cluster, where there is one.
+    building = {**params, "state": "folder" if params["control"] is None else "control"}
+    settings = reconcile.Settings(
+        manifests.settings(module, building),
+        state=params["state"],
+        rounds=params["rounds"],
+        wait=params["wait"],
+        lease=params["lease"],
+        report=params["report"] or "",
+        say=module.log,
+    )
+    if not params["clusters"] and params["control"] is None:
+        return settings
+    libraries.need(module, "urllib3")
+    return replace(
+        settings,
+        observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
+        applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode),
+    )
+
+
+def _warn(module: AnsibleModule, done: reconcile.Run) -> None:
+    """Add the warnings of all steps to the task, each once."""
+    lines = [line for fleet in done.observed for line in observed_fleet.warnings(fleet)]
+    for outcome in done.builds:
+        lines += manifests.warnings(outcome.loaded, more=manifests.build_warnings(outcome))
+    for outcomes in ([done.compared] if done.compared else []) + done.applied:
+        lines += apply_results.warnings(outcomes, failures=module.params["on_error"] == "report")
+    for line in dict.fromkeys(lines):
+        module.warn(line)
+
+
+def _control_message(error: reconcile.ControlClusterError) -> str:
+    message: str = apply_results.cluster_result(error.outcome)["msg"]
+    # A comparison counts what would be done, if this was not in the way.
+    return (message.partition("\n")[2] or message) if error.compared else f"control: {message}"
+
+
+def _result(module: AnsibleModule, done: reconcile.Run) -> dict[str, Any]:
+    clusters = observed_fleet.clusters(done.observed[-1]) if done.observed else {}
+    for name, outcome in done.clusters.items():
+        applied = apply_results.cluster_result(outcome)
+        clusters[name]["changed"] = applied["changed"]
+        if applied["failed"] and not clusters[name]["failed"]:
+            clusters[name] |= {"failed": True, "msg": applied["msg"]}
+    failed = [name for name, found in clusters.items() if found["failed"]]
+    written = done.builds if module.params["state"] != "planned" else []
+    built = manifests.build_result(done.builds[-1], module.params["table_width"])
+    result: dict[str, Any] = {
+        "changed": any(each.changes for each in written) or any(each.changed for each in done.applied),
+        **{name: built[name] for name in ("table", "services", "summary")},
+        "clusters": clusters,
+        "failed_clusters": failed,
+    }
+    if failed:
+        result["msg"] = "\n".join(f"{name}: {clusters[name]['msg']}" for name in failed)
+    if module._diff:
+        result["diff"] = [entry for outcome in written for entry in manifests.file_diff(outcome)]
+        result["diff"] += [entry for outcomes in done.applied for entry in apply_results.diffs(outcomes)]
+    return result
+
+
+def main() -> None:
+    work(AnsibleModule(**ARGUMENTS))
+
+
+if __name__ == "__main__":
+    main()
