@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Loc = tuple[str | int, ...]
+Loc = tuple[str | int, ...]  # pylint: disable=unsupported-binary-operation
 
 
 # No resource is nested deeper than 20 or holds more than some thousand values; the limits keep hostile input cheap.

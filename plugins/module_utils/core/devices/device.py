@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 
-Attribute = str | int | bool | Semver
+Attribute = str | int | bool | Semver  # pylint: disable=unsupported-binary-operation
 
 _KINDS = ("string", "bool", "int", "version")
 

@@ -39,7 +39,7 @@ _WORD_CHARS = frozenset("0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR
 
 # A step of a program: a set of characters goes on to the next step, an int is an assertion, a tuple lists the steps to
 # go on from (the preferred one first), None is the end.
-_Step = Chars | int | tuple[int, ...] | None
+_Step = Chars | int | tuple[int, ...] | None  # pylint: disable=unsupported-binary-operation
 _States = tuple[int, ...]
 
 

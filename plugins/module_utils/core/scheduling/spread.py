@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 
-Ledger = NodeLedger | DeviceLedger
+Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation
 
 # How the requests of the leader and of a worker resolve on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]

@@ -22,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     no_overload,
 )
 
-Part = tuple[Run, int] | None
+Part = tuple[Run, int] | None  # pylint: disable=unsupported-binary-operation
 Slots = tuple[int, ...]
 
 

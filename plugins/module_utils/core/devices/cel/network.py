@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Opaque,
 )
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address  # pylint: disable=unsupported-binary-operation
 
 
 @dataclass(frozen=True)
