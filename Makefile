@@ -41,7 +41,7 @@ check: $(VENV)/tests.installed ## what takes minutes: linters, types, documentat
 	@$(MAKE) --no-print-directory -j2 lint types docs crds conformance
 	@$(MAKE) --no-print-directory unit
 
-test: check integration ## everything that has to pass
+test: check sanity oldest integration ## everything that has to pass
 
 lint: $(VENV)/tests.installed ## ruff, ansible-lint, and the words of docs/glossary.md
 	@$(BIN)/ruff check --quiet .
@@ -67,7 +67,7 @@ unit: $(VENV)/tests.installed ## the tests that start nothing
 	@PYTHONPATH=.collections $(BIN)/python -m $(COLLECTION).tests.gcp.documents
 	@$(BIN)/python -m pytest -q -rs -n 2 --dist loadfile -m 'not integration'
 
-sanity: $(VENV)/tests.installed ## ansible-test sanity, on a copy of the checkout
+sanity: $(VENV)/tests.installed ## ansible-test sanity, on a copy of what users get
 	@PYTHONPATH=.collections $(BIN)/python tests/sanity/run.py
 
 oldest: $(VENV)/tests.installed ## a few tests of each kind on the oldest ansible-core that the collection supports

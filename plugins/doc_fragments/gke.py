@@ -10,7 +10,8 @@ from ansible_collections.modelplane.fleet.plugins.doc_fragments import google
 class ModuleDocFragment:
     """Options of modules that work in the account, and of connections to clusters of Google Kubernetes Engine."""
 
-    ACCOUNT = google.ModuleDocFragment.DOCUMENTATION
+    # Annotated, because ansible-test stops at assignments of anything but a literal.
+    ACCOUNT: str = google.ModuleDocFragment.DOCUMENTATION
     # Indented for a list below `suboptions:` of an option.
     CONNECTION = r"""
       gke:

@@ -168,7 +168,7 @@ def work(module: AnsibleModule) -> None:
 
 
 def _recorded(client: Client, place: str) -> list[str]:
-    namespace, _, name = place.partition("/")
+    namespace, __, name = place.partition("/")
     found = client.get("v1", "ConfigMap", name, namespace) if name else None
     return text(found, "data", "releases").split()
 

@@ -163,7 +163,7 @@ def work(module: AnsibleModule) -> None:
             module.fail_json(msg=f"wait is {module.params['wait']}, and must not be negative", address="")
         with connect(given, write_cache=not module.check_mode) as client:
             live = client.get(api.KINDS[_KIND].group_version(), _KIND, _NAME)
-            desired, _ = declared_gateway(loaded.resources, [live] if live else [])
+            desired, __ = declared_gateway(loaded.resources, [live] if live else [])
             if desired is None and not (live and module.params["state"] == "absent"):
                 module.exit_json(changed=False, address="")
             found = _waited(module, client, desired)

@@ -17,12 +17,14 @@ import ast
 import configparser
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,8 +34,14 @@ from ansible_collections.modelplane.fleet.tests.packages import cache
 from ansible_test._internal.python_requirements import get_venv_packages
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
-# It takes about as long as all others together.
-SLOWEST = "pylint"
+# The test `import` compiles all that a file imports, for each file anew: what these import is not tried by itself too.
+IMPORTED = [f"plugins/{kind}/" for kind in ("action", "filter", "inventory", "modules", "plugin_utils")]
+# Two of them run at a time, each in a tree of its own; the longest first.
+SHARES = (
+    ["--test", "pylint"],
+    ["--skip-test", "pylint", "--skip-test", "import"],
+    ["--test", "import", *IMPORTED],
+)
 # ansible-test would fetch this from a host of its own. The pip of .venv can install the one asked for elsewhere.
 BOOTSTRAP = f"""\
 import subprocess, sys
@@ -41,11 +49,13 @@ packages = [each for each in sys.argv[1:] if each not in ("--no-setuptools", "--
 pip = [{sys.executable!r}, "-m", "pip", "--python", sys.executable]
 sys.exit(subprocess.run([*pip, "install", *packages], check=False).returncode)
 """
-# Of each test that a file cannot pass: the file or its folder, the test, and why.
+SEVERAL = "yamllint:multiple-yaml-documents"
+# What cannot pass a test: files, the test, and why. ansible-test finds fault with what is ignored needlessly.
 IGNORED = (
     ("plugins/action/in_process.py", "action-plugin-docs", "It runs every module; modules have the documentation."),
-    ("plugins/inventory", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
-    ("plugins/modules", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("plugins/inventory/*.py", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("plugins/modules/*.py", "validate-modules:missing-gplv3-license", "The collection is under Apache-2.0."),
+    ("**/*.yaml", SEVERAL, "Manifests of Kubernetes may have several documents."),
 )
 
 
@@ -53,7 +63,7 @@ def copy(place: Path) -> Path:
     """Copy the files of the checkout to a collections folder below `place`, and write the ignore file there."""
     tree = place / "ansible_collections" / "modelplane" / "fleet"
     for name in files():
-        if name == "tests/config.yml" or not name.startswith(("tests/", ".")):
+        if name == "tests/config.yml" or not name.startswith(("tests/", "extensions/", ".")):
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     ignore = tree / "tests" / "sanity" / f"ignore-{'.'.join(core.split('.')[:2])}.txt"
@@ -63,10 +73,11 @@ def copy(place: Path) -> Path:
 
 
 def ignored(tree: Path) -> Iterator[str]:
-    for name, test, reason in IGNORED:
-        path = tree / name
-        for file in sorted(path.glob("[!_]*.py")) if path.is_dir() else [path]:
-            yield f"{file.relative_to(tree)} {test} # {reason}\n"
+    """Return the lines of the ignore file."""
+    for pattern, test, reason in IGNORED:
+        for file in sorted(tree.glob(pattern)):
+            if test != SEVERAL or re.search(r"^\w.*^---$", file.read_text(), re.MULTILINE | re.DOTALL):
+                yield f"{file.relative_to(tree)} {test} # {reason}\n"
 
 
 def write_pip_settings(path: Path) -> None:
@@ -128,28 +139,29 @@ def environ(home: Path) -> dict[str, str]:
 
 
 def run_all(home: Path, trees: Sequence[Path]) -> int:
-    """Run the slowest test in one tree while all others run in another one. Print what fails and what is skipped."""
-    shares = (["--skip-test", SLOWEST], ["--test", SLOWEST])
-    begun = [
-        subprocess.Popen(
-            sanity(*share), cwd=tree, env=environ(home), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        for tree, share in zip(trees, shares, strict=True)
-    ]
-    count = 0
-    for process in begun:
-        output = process.communicate()[0]
-        lines = output.splitlines()
-        count += sum(line.startswith("Running sanity test") for line in lines)
-        print("\n".join(lines if process.returncode else [line for line in lines if line.startswith("WARNING")]))
+    """Run all shares. Print what fails and what is skipped."""
+
+    def run(share: Sequence[str], tree: Path) -> tuple[int, list[str]]:
+        pipe, merged = subprocess.PIPE, subprocess.STDOUT
+        done = subprocess.run(sanity(*share), cwd=tree, env=environ(home), stdout=pipe, stderr=merged, check=False)
+        return done.returncode, done.stdout.decode().splitlines()
+
+    count, failed = 0, False
+    with ThreadPoolExecutor(2) as pool:
+        for code, lines in pool.map(run, SHARES, trees):
+            count += sum(line.startswith("Running sanity test") for line in lines)
+            failed = failed or code != 0
+            for line in lines:
+                if code or re.match("WARNING: Required program .* not found", line):
+                    print(line)
     print(f"ansible-test sanity: {count} tests by ansible-core {core} on Python {PYTHON}")
-    return max(process.returncode for process in begun)
+    return int(failed)
 
 
 def main(arguments: Sequence[str]) -> int:
     home = cache() / "ansible-test"
     with tempfile.TemporaryDirectory(prefix="sanity-") as place:
-        trees = [copy(Path(place) / name) for name in ("most", "slowest")]
+        trees = [copy(Path(place) / str(number)) for number in range(len(SHARES))]
         prepare(home, trees[0])
         if arguments:
             return subprocess.run(sanity(*arguments), cwd=trees[0], env=environ(home), check=False).returncode

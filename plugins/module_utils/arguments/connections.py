@@ -233,7 +233,7 @@ def target_of(connection: Mapping[str, Any], control: bool) -> str:
     if not connection or ("secret" in connection and not control):
         return DIRECTORY
     try:
-        _ = cluster_connection("", {"fleet_target": KUBERNETES, "fleet_connection": connection, "fleet_cluster": "-"})
+        __ = cluster_connection("", {"fleet_target": KUBERNETES, "fleet_connection": connection, "fleet_cluster": "-"})
     except ConnectionsError:
         return DIRECTORY
     return KUBERNETES
@@ -281,7 +281,7 @@ def _set_by(variables: Mapping[str, Any], names: Mapping[str, str]) -> dict[str,
     """Return the options that variables, or keys of variables (`variable.key`), set."""
     found = {}
     for name, option in names.items():
-        variable, _, key = name.partition(".")
+        variable, __, key = name.partition(".")
         value = variables.get(variable)
         if key:
             value = value.get(key) if isinstance(value, Mapping) else None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -113,8 +114,7 @@ OF_PLAYBOOKS = (
     *_CLOUD_STATES,
 )
 """Variables with prefixes of roles that determine which tasks of a role a playbook runs."""
-_NO_ROLES: Mapping[str, Collection[str]] = {}
-_NO_GROUPS: Mapping[str, Collection[str]] = {}
+_NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 CONTROL_PLANE = "control_plane"
 WORKLOAD_CLUSTERS = "workload_clusters"
 _LIKE = {
@@ -169,8 +169,8 @@ def problems(
     clusters: Mapping[str, Mapping[str, Any]],
     *,
     build: bool,
-    of_roles: Mapping[str, Collection[str]] = _NO_ROLES,
-    groups: Mapping[str, Collection[str]] = _NO_GROUPS,
+    of_roles: Mapping[str, Collection[str]] = _NONE,
+    groups: Mapping[str, Collection[str]] = _NONE,
 ) -> list[str]:
     """Return a line for each problem of the variables of the host of the fleet and of those of clusters (by host).
 

@@ -336,7 +336,8 @@ class Finder:
             found, identity = _SHAPES.get(name, form.tagged)(each), str(each[kind.id])
             candidates = (each.get("GroupName"), each.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
             body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
-            sibling = _sibling(name, str(next(filter(None, candidates))), beside["parent"], body)
+            title, *__ = filter(None, candidates)
+            sibling = _sibling(name, str(title), beside["parent"], body)
             # Several may have one name.
             yield {**sibling, "key": f"{name} {identity}"}, found
 

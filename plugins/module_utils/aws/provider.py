@@ -193,7 +193,7 @@ class AwsProvider:
         if word not in ("Failed", "Cancelled"):
             return Status(word, done=word == "Successful")
         causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
-        if causes and all(code == _NO_NODES for code, _ in causes):
+        if causes and all(code == _NO_NODES for code, __ in causes):
             return Status(word, done=True)
         hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         why = State(causes=causes).message or "EKS gives no reason"

@@ -23,7 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import references, resolve
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
 
-Survey = Mapping[str, Actual | None]
+Survey = Mapping[str, Actual | None]  # pylint: disable=unsupported-binary-operation
 """The actual state by key; None for what does not exist, empty for what an earlier run is still creating."""
 
 

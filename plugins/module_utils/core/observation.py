@@ -250,7 +250,7 @@ def _objects(value: Any, path: str) -> Objects:
         _check_object(entry, place)
         key = identity(entry)
         if found.setdefault(key, entry) != entry:
-            _, kind, namespace, name = key
+            __, kind, namespace, name = key
             full = f"{namespace}/{name}" if namespace else name
             raise ObservationError(place, "", f"each object once; {kind} {full} is there twice, with different content")
     return Objects(found.values())

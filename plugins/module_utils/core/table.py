@@ -79,7 +79,7 @@ def _listed(names: Sequence[str]) -> str:
 def _lines(titles: Sequence[str], rows: Sequence[tuple[Sequence[str], list[str]]], width: int) -> list[str]:
     """Return the titles, and each row followed by its indented reasons; empty without rows."""
     width = max(width, 60)
-    widths = _widths(titles, [cells for cells, _ in rows], width)
+    widths = _widths(titles, [cells for cells, __ in rows], width)
     gap = 2 if sum(widths) + 2 * (len(widths) - 1) <= width else 1
     lines = [_line(titles, widths, gap)]
     for cells, reasons in rows:
@@ -129,12 +129,12 @@ def _rows(plan: Plan) -> list[tuple[Sequence[str], list[str]]]:
             state,
         )
         rows.append(((entry["namespace"], entry["deployment"], 2), cells, [reason]))
-    return [(cells, reasons) for _, cells, reasons in sorted(rows, key=lambda row: row[0])]
+    return [(cells, reasons) for __, cells, reasons in sorted(rows, key=lambda row: row[0])]
 
 
 def _pools(engines: Sequence[PlacedEngine]) -> str:
     return ", ".join(
-        dict.fromkeys(pool for engine in engines for member in engine.members for pool, _ in member.pods_by_pool)
+        dict.fromkeys(pool for engine in engines for member in engine.members for pool, __ in member.pods_by_pool)
     )
 
 

@@ -47,7 +47,7 @@ class Objects:
         self._by_kind: dict[str, dict[tuple[str, str], dict[str, Object]]] = {}
         self._by_label: dict[tuple[str, str], dict[tuple[str, str], list[Object]]] = {}
         for value in objects:
-            _, kind, namespace, name = identity(value)
+            __, kind, namespace, name = identity(value)
             self._by_kind.setdefault(kind, {}).setdefault((namespace, name), {})[identity(value)[0]] = value
 
     def find(self, kind: str, namespace: str, name: str) -> Object | None:
@@ -89,7 +89,7 @@ class Objects:
 
 def identity(value: Object) -> tuple[str, str, str, str]:
     """API group, kind, namespace and name of an object; empty where it has none."""
-    group, slash, _ = text(value, "apiVersion").partition("/")
+    group, slash, __ = text(value, "apiVersion").partition("/")
     metadata = fields(value, "metadata")
     return group if slash else "", text(value, "kind"), text(metadata, "namespace"), text(metadata, "name")
 

@@ -10,6 +10,8 @@ Nothing is ever constructed from a tag, nothing is templated, and work is bounde
 aliases stand for.
 """
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import re
@@ -218,7 +220,7 @@ class _FileReader:
     def _offset_behind(self, start: int, lines: int) -> int:
         """The offset behind `lines` line ends from `start`."""
         offset = start
-        for _ in range(lines):
+        for __ in range(lines):
             offset = self._text.text.find("\n", offset) + 1
             if offset == 0:
                 return len(self._text.text)

@@ -195,4 +195,4 @@ def _check(found: Mapping[str, Any], kind: str, title: str) -> None:
     causes = operations.errors(found) if EVERY[kind].operations else []
     if causes:
         said, hint = explained(causes)
-        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, _ in causes])
+        raise GoogleError(f"{title} failed", said, hint=hint, codes=[code for code, __ in causes])

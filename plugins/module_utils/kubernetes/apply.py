@@ -203,7 +203,7 @@ class _Run:
             else:
                 pending.append((value, found[0]))
         gone = self._unwanted(desired)
-        self._record_intent([Key.of(value) for value, _ in pending], desired)
+        self._record_intent([Key.of(value) for value, __ in pending], desired)
         known.update((found.key, found) for found in self._send(pending, known))
         removed = self._prune(gone, known)
         shared = self._left_to_others(desired)
@@ -430,7 +430,7 @@ class _Run:
 
     def _make_namespace(self, name: str, pending: Sequence[tuple[Object, Object | None]]) -> None:
         """A namespace of users, which is theirs from then on; one that is composed is applied like anything else."""
-        composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, _ in pending)
+        composed = any(Key.of(value) == Key("", NAMESPACE, "", name) for value, __ in pending)
         if not composed and not self.options.check_mode:
             try:
                 self.client.create({"apiVersion": "v1", "kind": NAMESPACE, "metadata": {"name": name}})

@@ -71,7 +71,7 @@ def settle(client: Client, desired: Awaited, deadline: float) -> list[tuple[Obje
         elif waited_for(kind):
             ruled.setdefault(text(placed, "metadata", "namespace"), []).append(placed)
     states = []
-    for _, values in sorted(ruled.items()):
+    for __, values in sorted(ruled.items()):
         found = wait_ready(client, _explainable(client, values), _left(deadline), labels="")
         states += [(value, found[Key.of(value)]) for value in values]
 
@@ -111,7 +111,7 @@ def _each(
     client: Client, values: Sequence[Object], read: Callable[[Client, Object], Readiness], deadline: float
 ) -> list[tuple[Object, Readiness]]:
     """Read each object again and again until all have settled, or the time is over."""
-    states = [Readiness("progressing") for _ in values]
+    states = [Readiness("progressing") for __ in values]
     while True:
         for index, value in enumerate(values):
             if not states[index].settled:

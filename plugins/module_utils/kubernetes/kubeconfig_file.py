@@ -75,11 +75,11 @@ def _cluster(target: Target) -> dict[str, Any]:
 
 def _user(target: Target) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    kind, _, value = target.credentials.authorization().partition(" ")
+    kind, __, value = target.credentials.authorization().partition(" ")
     if kind == "Bearer":
         found["token"] = value
     elif kind == "Basic":
-        user, _, password = base64.b64decode(value).decode("utf-8").partition(":")
+        user, __, password = base64.b64decode(value).decode("utf-8").partition(":")
         found.update(username=user, password=password)
     certificate = target.credentials.certificate()
     if certificate is not None:

@@ -158,7 +158,7 @@ class Requester:
         """Return the credentials sent to the server, to mask them in messages."""
         with self.lock, contextlib.suppress(AccessError):
             if self._target is not None:
-                scheme, _, value = self._target.credentials.authorization().rpartition(" ")
+                scheme, __, value = self._target.credentials.authorization().rpartition(" ")
                 password = ""
                 if scheme == "Basic":
                     with contextlib.suppress(ValueError):

@@ -92,7 +92,7 @@ class _Reading:
 
 
 def _recorded(client: Client, place: str) -> list[str]:
-    namespace, _, name = place.partition("/")
+    namespace, __, name = place.partition("/")
     found = client.get("v1", "ConfigMap", name, namespace) if name else None
     return text(found, "data", "releases").split()
 

@@ -92,7 +92,7 @@ class Transport:
             with within(timeout * _ANSWER_TIMES, self._limit):
                 response = self._request(method, path, query, body, content_type, (timeout, timeout))
                 return _whole(response, self._limit)
-        except _BROKEN as error:
+        except _BROKEN as error:  # pylint: disable=catching-non-exception
             raise self._explain(error, timeout) from None
 
     @contextlib.contextmanager
@@ -108,7 +108,7 @@ class Transport:
                     yield response.stream(_CHUNK, decode_content=True)
                 else:
                     yield _whole(response, self._limit)
-        except _BROKEN as error:
+        except _BROKEN as error:  # pylint: disable=catching-non-exception
             raise self._explain(error, timeout) from None
         finally:
             if response is not None:

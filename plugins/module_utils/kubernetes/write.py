@@ -73,7 +73,7 @@ class Result:
 
     @property
     def key(self) -> Key:
-        group, slash, _ = self.api_version.partition("/")
+        group, slash, __ = self.api_version.partition("/")
         return Key(group if slash else "", self.kind, self.namespace, self.name)
 
 
@@ -175,7 +175,7 @@ class Sender:
         dashboard) left a drift behind, which is mended. To a copy of a manifest people write what they want (kubectl
         scale), so that is no drift but a contradiction, which they have to solve.
         """
-        holders = {manager for manager, _ in error.managers}
+        holders = {manager for manager, __ in error.managers}
         copied = names.PUBLISHED_LABEL in fields(before, "metadata", "labels")
         rivals = holders if copied else holders & (appliers(before) - {FIELD_MANAGER})
         drift = before is not None and bool(holders) and not rivals
@@ -189,7 +189,7 @@ class Sender:
             )
             return result(desired, "failed", f"another manager wants it otherwise: {what}. {hint}", before=before)
         after = self.client.apply(dict(desired), force=True, dry_run=self.check_mode)
-        taken = f"taken back from {listed(holders)}: {listed(path for _, path in error.managers)}"
+        taken = f"taken back from {listed(holders)}: {listed(path for __, path in error.managers)}"
         return replace(_compared(desired, before, after), message=taken)
 
     def _recreated(self, desired: Object, before: Object | None, error: Invalid) -> Result:

@@ -57,6 +57,7 @@ class Workspace:
     def run(self, command: Sequence[str], given: str = "", more: Mapping[str, str] | None = None) -> Ran:
         """Run a program with an input, and more variables."""
         try:
+            # There is no module here. pylint: disable-next=ansible-bad-function
             done = subprocess.run(
                 list(command),
                 input=given.encode(),

@@ -228,7 +228,7 @@ class DirectoryStore:
             except OSError as error:
                 raise StoreError(f"{self.folder} cannot be written: {error.strerror}") from error
         removed = set(changes.removed)
-        for (_, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
+        for (__, state), names in groupby(self.order(changes), lambda name: (name in removed, is_state(name))):
             folders: set[Path] = set()
             for name in names:
                 path = self.folder / name
@@ -324,7 +324,7 @@ class DirectoryStore:
             if path.is_symlink() or not path.is_dir():
                 self._remove(path)
         for top in _FOLDERS:
-            for folder, _, names in os.walk(self.folder / top):
+            for folder, __, names in os.walk(self.folder / top):
                 for name in names:
                     if name.endswith(_TEMPORARY):
                         self._remove(Path(folder, name))

@@ -24,7 +24,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.status
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.built import Build
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import DirectoryStore, StoreError
 
-Connect = Callable[[Client | None], Client]
+Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
 """Function that connects to a cluster, given the client of the control cluster, which may store the kubeconfig."""
 
 
@@ -76,7 +76,7 @@ class Failure:
     message: str
 
 
-Outcome = Applied | Failure
+Outcome = Applied | Failure  # pylint: disable=unsupported-binary-operation
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def touched(outcome: Outcome) -> list[str]:
     files = (*changes.added, *changes.changed, *changes.removed)
     found = {name.split("/")[1] for name in files if name.startswith("clusters/")}
     before, after = (_copies(texts.get(PLAN_FILE, "")) for texts in (outcome.before, outcome.after))
-    return sorted(found | {cluster for cluster, _ in before ^ after})
+    return sorted(found | {cluster for cluster, __ in before ^ after})
 
 
 def _copies(text: str) -> set[tuple[str, str]]:

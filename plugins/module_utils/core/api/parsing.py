@@ -96,7 +96,7 @@ def wire(model: Model, *, set_only: bool = False) -> dict[str, Any]:
     return written
 
 
-def construct(model: Callable[Arguments, Built], *_: Arguments.args, **values: Arguments.kwargs) -> Built:
+def construct(model: Callable[Arguments, Built], *__: Arguments.args, **values: Arguments.kwargs) -> Built:
     """Return a model of values that are known to be valid, named as its attributes. Nothing is checked or copied."""
     built: Built = cast(Any, model).model_construct(**values)
     return built

@@ -2,13 +2,15 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """A document as plain data: dicts with text keys, lists, text, numbers, booleans."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Loc = tuple[str | int, ...]
+Loc = tuple[str | int, ...]  # pylint: disable=unsupported-binary-operation
 
 
 # No resource is nested deeper than 20 or holds more than some thousand values; the limits keep hostile input cheap.

@@ -128,7 +128,7 @@ def _entry(line: str) -> tuple[Key, Entry]:
     if len(fields) != 6 or not all(isinstance(value, str) for value in fields):
         raise InventoryError("it has a line that is not an object")
     api_version, kind, namespace, name, desired, owned = fields
-    group, slash, _ = api_version.partition("/")
+    group, slash, __ = api_version.partition("/")
     return Key(group if slash else "", kind, namespace, name), Entry(api_version, desired, owned)
 
 

@@ -89,7 +89,7 @@ def _items(value: Sequence[Any], children: Fields) -> list[Any]:
     values: set[str] = set()
     indexes: dict[int, Fields] = {}
     for key, below in children.items():
-        tag, _, rest = key.partition(":")
+        tag, __, rest = key.partition(":")
         if tag == "k":
             keyed.append((json.loads(rest), below))
         elif tag == "v":

@@ -210,7 +210,7 @@ def kubernetes(snapshot: Snapshot) -> Iterator[Finding]:
 def unread(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield what could not be read."""
     if snapshot.unread:
-        why = next(iter(snapshot.unread.values()))
+        why, *__ = snapshot.unread.values()
         yield warning(
             "permissions",
             "credential",

@@ -45,10 +45,10 @@ def clusters(
     """
     known = _by_kind((*live, *written))
     sources = known.get("InferenceCluster", {})
-    classes = {name: value for (_, name), value in known.get("InferenceClass", {}).items()}
-    direct = _direct(known, {name for _, name in sources})
+    classes = {name: value for (__, name), value in known.get("InferenceClass", {}).items()}
+    direct = _direct(known, {name for __, name in sources})
     found = {}
-    for _, name in sorted(sources):
+    for __, name in sorted(sources):
         found[name] = _of_inference_cluster(sources["", name], classes, direct.pop(name, []))
     for name, objects in sorted(direct.items()):
         found[name] = _of_objects(objects)
@@ -105,7 +105,7 @@ def _direct(known: Mapping[str, Mapping[tuple[str, str], Object]], sources: set[
     became of an InferenceCluster which is there."""
     found: dict[str, list[Object]] = {}
     for kind in registry.KINDS:
-        for (_, name), value in sorted(known.get(kind, {}).items()):
+        for (__, name), value in sorted(known.get(kind, {}).items()):
             if not (is_composed(value) and name in sources):
                 found.setdefault(name, []).append(value)
     for objects in found.values():

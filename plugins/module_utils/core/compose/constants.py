@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import POOL_LABEL as POOL_LABEL
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import SYSTEM_NAMESPACE as SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
 
+POOL_LABEL = names.POOL_LABEL
+SYSTEM_NAMESPACE = names.SYSTEM_NAMESPACE
 SERVING_LABEL = "modelplane.ai/serving"
 """On pods that serve the API: Standalone pods and gang leaders, never gang workers."""
 WORKLOAD_LABEL = "modelplane.ai/workload"

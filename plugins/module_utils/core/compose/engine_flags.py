@@ -195,7 +195,7 @@ def _axes(words: Sequence[str], name: str) -> dict[str, int] | None:
         if name == "sglang" and flag == _SGLANG_ATTENTION:
             axes[_SGLANG_ATTENTION] = 1
         elif flag in known.axes:
-            _, equals, value = word.partition("=")
+            __, equals, value = word.partition("=")
             number = _integer(value if equals else "".join(words[position + 1 : position + 2]), _MOST_DEVICES)
             axis = known.axes[flag]
             if number is None or axes.setdefault(axis, number) != number:

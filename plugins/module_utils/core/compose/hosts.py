@@ -17,8 +17,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.registry import CLOUDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.names import is_dns_label
 
-Address = IPv4Address | IPv6Address
-Network = IPv4Network | IPv6Network
+Address = IPv4Address | IPv6Address  # pylint: disable=unsupported-binary-operation
+Network = IPv4Network | IPv6Network  # pylint: disable=unsupported-binary-operation
 
 _METADATA = "is the metadata service of a cloud"
 _CLUSTER = "is a name of the cluster itself"

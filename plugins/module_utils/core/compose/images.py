@@ -72,7 +72,7 @@ def moved(image: Reference, registries: Mapping[str, str]) -> Reference:
     mirror = registries.get(image.registry, "").rstrip("/")
     if not mirror:
         return image
-    host, _, folder = mirror.partition("/")
+    host, __, folder = mirror.partition("/")
     return replace(image, registry=host, repository="/".join(filter(None, (folder, image.repository))))
 
 

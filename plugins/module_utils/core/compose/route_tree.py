@@ -57,7 +57,7 @@ def build_tree(leaves: Sequence[Leaf[Item]]) -> Part[Item]:
 
 def _part(key: str, leaves: Sequence[tuple[str, Leaf[Item]]]) -> Part[Item]:
     if len(leaves) <= WIDTH:
-        return Part(key, tuple(leaf for _, leaf in leaves))
+        return Part(key, tuple(leaf for __, leaf in leaves))
     groups = _groups(key, leaves)
     return Part(
         key,

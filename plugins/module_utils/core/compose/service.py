@@ -70,13 +70,13 @@ def resolve(
     among the entries with a usable endpoint.
     """
     matched = _matched(service, endpoints)
-    able = {index: [usable(endpoint) for endpoint in found] for index, (_, found) in enumerate(matched)}
-    tier = min((entry.priority for index, (entry, _) in enumerate(matched) if any(able[index])), default=None)
+    able = {index: [usable(endpoint) for endpoint in found] for index, (__, found) in enumerate(matched)}
+    tier = min((entry.priority for index, (entry, __) in enumerate(matched) if any(able[index])), default=None)
     counts = [
-        (entry.weight, sum(able[index]) if entry.priority == tier else 0) for index, (entry, _) in enumerate(matched)
+        (entry.weight, sum(able[index]) if entry.priority == tier else 0) for index, (entry, __) in enumerate(matched)
     ]
     members = []
-    for index, ((_, found), share) in enumerate(zip(matched, weights.split(counts), strict=True)):
+    for index, ((__, found), share) in enumerate(zip(matched, weights.split(counts), strict=True)):
         left = iter(share)
         for endpoint, is_usable in zip(found, able[index], strict=True):
             weight = next(left, 0) if is_usable else 0

@@ -23,7 +23,7 @@ def split(entries: Sequence[tuple[int, int]]) -> list[list[int]]:
     scale = max((-(-count // weight) for weight, count in used), default=1)
     shares = [_share(weight * scale, count) for weight, count in entries]
     flat = iter(reduced([weight for share in shares for weight in share]))
-    return [[next(flat) for _ in share] for share in shares]
+    return [[next(flat) for __ in share] for share in shares]
 
 
 def _share(total: int, count: int) -> list[int]:

@@ -2,6 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """One kind of device on a node, as an InferenceClass describes it and a pool publishes it."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quan
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.semver import Semver, SemverError
 
-Attribute = str | int | bool | Semver
+Attribute = str | int | bool | Semver  # pylint: disable=unsupported-binary-operation
 
 _KINDS = ("string", "bool", "int", "version")
 

@@ -2,6 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Reasons why a selector does not match a device, in one line with the values that decided."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import json
@@ -240,7 +242,7 @@ def _children(node: Node) -> list[Node]:
     elif isinstance(node, ListLiteral):
         found = [*node.elements]
     elif isinstance(node, MapLiteral):
-        found = [part for key, value, _ in node.entries for part in (key, value)]
+        found = [part for key, value, __ in node.entries for part in (key, value)]
     elif isinstance(node, Comprehension):
         found = [node.target, node.predicate, node.body]
     elif isinstance(node, Bind):

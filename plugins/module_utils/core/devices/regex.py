@@ -39,7 +39,7 @@ _WORD_CHARS = frozenset("0123456789_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR
 
 # A step of a program: a set of characters goes on to the next step, an int is an assertion, a tuple lists the steps to
 # go on from (the preferred one first), None is the end.
-_Step = Chars | int | tuple[int, ...] | None
+_Step = Chars | int | tuple[int, ...] | None  # pylint: disable=unsupported-binary-operation
 _States = tuple[int, ...]
 
 
@@ -93,7 +93,7 @@ class Regex:
         self._program[fork] = tuple(starts)
 
     def _emit_repeat(self, node: Repeat) -> None:
-        for _ in range(node.least):
+        for __ in range(node.least):
             self._emit(node.part)
         if node.most is None:
             fork = self._append(())
@@ -102,7 +102,7 @@ class Regex:
             self._program[fork] = self._fork(fork + 1, len(self._program), node.lazy)
             return
         forks: list[int] = []
-        for _ in range(node.most - node.least):
+        for __ in range(node.most - node.least):
             forks.append(self._append(()))
             self._emit(node.part)
         for fork in forks:

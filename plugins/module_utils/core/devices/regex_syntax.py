@@ -40,7 +40,7 @@ class Chars:
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
         object.__setattr__(self, "ranges", ordered)
-        object.__setattr__(self, "_starts", tuple(start for start, _ in ordered))
+        object.__setattr__(self, "_starts", tuple(start for start, __ in ordered))
 
     def matches(self, char: str) -> bool:
         found = any(map(self._has, _folds(char))) if self.fold else self._has(char)

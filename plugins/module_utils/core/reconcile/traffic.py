@@ -149,7 +149,7 @@ def _services(
     unreadable = frozenset(
         (ref.namespace, backend_name(ref.name, egress=egress)) for ref in broken for egress in (False, True)
     )
-    blind = {namespace for namespace, _ in unreadable}
+    blind = {namespace for namespace, __ in unreadable}
     routed = []
     for key, service in sorted(fleet.services.items()):
         resolution = resolve(service, index, lambda endpoint: usable(context, endpoint))

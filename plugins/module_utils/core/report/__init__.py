@@ -69,7 +69,7 @@ def html(model: Mapping[str, Any]) -> str:
         "body",
         el("a", "Skip to the plan", href="#main", class_="skip"),
         el("header", el("h1", _TITLE), _summary(model["summary"])),
-        el("nav", items([link(id_, title) for id_, title, _ in sections]), aria_label="Sections"),
+        el("nav", items([link(id_, title) for id_, title, __ in sections]), aria_label="Sections"),
         _tools(),
         el(
             "main",

@@ -117,7 +117,7 @@ def _folders(paths: Sequence[str]) -> Markup:
     """Paths by folder. Of very many only the folders and how many files change in each."""
     folders: dict[str, list[str]] = {}
     for path in sorted(paths):
-        folder, _, name = path.rpartition("/")
+        folder, __, name = path.rpartition("/")
         folders.setdefault(folder, []).append(name)
     shown = list(folders.items())[:_MOST_FOLDERS]
     brief = len(paths) > _MOST_FILES

@@ -37,13 +37,13 @@ def join(parts: Iterable[object], between: str = "") -> Markup:
     return Markup(text(between).join(text(part) for part in parts))
 
 
-def el(name: str, /, *content: object, **attributes: str | int | None) -> Markup:
+def el(tag: str, /, *content: object, **attributes: str | int | None) -> Markup:
     """An element. Attributes that are None are left out; `class_` means `class`, `aria_label` means `aria-label`."""
-    start = name
+    start = tag
     for key, value in attributes.items():
         if value is not None:
             start += f' {key.rstrip("_").replace("_", "-")}="{text(value)}"'
-    return Markup(f"<{start}>") if name in _VOID else Markup(f"<{start}>{join(content)}</{name}>")
+    return Markup(f"<{start}>") if tag in _VOID else Markup(f"<{start}>{join(content)}</{tag}>")
 
 
 def code(name: str) -> Markup:
@@ -69,8 +69,8 @@ def badge(word: str, kind: str) -> Markup:
 def gauge(part: int, whole: int) -> Markup:
     """A bar beside a share that is written in words; hence nothing of it is read out."""
     width = min(100, max(1 if part else 0, 100 * part // whole)) if whole else 0
-    bar = el("path", d=f"M0 0h{width}v6H0z")
-    return el("svg", bar, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
+    filled = el("path", d=f"M0 0h{width}v6H0z")
+    return el("svg", filled, class_="g", viewBox="0 0 100 6", preserveAspectRatio="none", aria_hidden="true")
 
 
 def fold(title: Markup, *content: Markup, open_: bool = False, id_: str | None = None) -> Markup:

@@ -46,7 +46,7 @@ def pack(nodes: int, per_node: Mapping[str, int], drawn: str, groups: Sequence[P
     Pods of a group go on different nodes as long as there are such nodes (the pods of one gang do). Devices that the
     nodes do not have are left out of account.
     """
-    free = [dict(per_node) for _ in range(nodes)]
+    free = [dict(per_node) for __ in range(nodes)]
     runs: list[Run] = []
     pieces: list[tuple[int, int]] = []
     for group in sorted(groups, key=lambda group: (-group.devices.get(drawn, 0), group.owner)):
@@ -55,7 +55,7 @@ def pack(nodes: int, per_node: Mapping[str, int], drawn: str, groups: Sequence[P
         if not length:
             continue
         first = 0
-        for _ in range(group.count):
+        for __ in range(group.count):
             node = _fitting(free, needs, first)
             if node is None and first:
                 first = 0

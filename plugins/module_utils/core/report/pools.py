@@ -215,7 +215,7 @@ def _nodes(grid: tuple[int, int], packing: Packing, living: Sequence[Tenant], kn
         if line:
             shapes.append(el("path", _tip(tenant), class_=f"t {_colour(tenant, known)}", d=line))
         numbers += [el("text", str(tenant.number), x=x + _CELL // 2, y=y + 4) for x, y in starts]
-    width = max(x for x, _ in places) + frame
+    width = max(x for x, __ in places) + frame
     return _svg(width, places[-1][1] + _PITCH + 2, [*shapes, *numbers])
 
 

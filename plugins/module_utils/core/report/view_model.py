@@ -105,7 +105,7 @@ def _cluster(
 def _fabric(pool: Pool) -> str:
     for device in pool.devices:
         if device.driver == FABRIC_DRIVER:
-            return " ".join(str(value) for _, value in sorted(_facts(device, "type", "name")))
+            return " ".join(str(value) for __, value in sorted(_facts(device, "type", "name")))
     return ""
 
 

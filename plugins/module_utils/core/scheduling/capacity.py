@@ -57,7 +57,7 @@ class Demand:
     def group(self) -> Group:
         """The pods of one copy, the hardest to place first."""
         pods = sorted(
-            (pod_set.vectors for pod_set in self.pod_sets for _ in range(pod_set.pods)),
+            (pod_set.vectors for pod_set in self.pod_sets for __ in range(pod_set.pods)),
             key=lambda alternatives: (-max(map(sum, alternatives)), len(alternatives), alternatives),
         )
         largest = max((sum(vector) for alternatives in pods for vector in alternatives), default=0)
@@ -158,7 +158,7 @@ class DeviceLedger:
         parts = []
         for position, device in enumerate(self.pool.devices):
             charged = sum(
-                count * sum(max(pod, key=sum)[position] for pod in pods) for (_, pods), count in self._counts.items()
+                count * sum(max(pod, key=sum)[position] for pod in pods) for (__, pods), count in self._counts.items()
             )
             if charged:
                 parts.append(f"{charged} {device.name} charged, {device.count * self.pool.nodes} there")
@@ -169,7 +169,7 @@ class DeviceLedger:
         free = self._free()
         if free is None:
             return self.overcommitted
-        _, pods = demand.group
+        __, pods = demand.group
         needs = [max(pod, key=sum) for pod in pods] * demand.copies
         parts = []
         for position, device in enumerate(self.pool.devices):
@@ -232,7 +232,7 @@ def _options_for(free: Free, pod: Pod) -> list[tuple[Vector, Vector]]:
 
 def _first_fit(free: Free, load: Load) -> Free | None:
     free = dict(free)
-    for (_, pods), count in load:
+    for (__, pods), count in load:
         left = count
         while left:
             placed = _fill_tightest(free, pods[0], left) if len(pods) == 1 else _spread(free, pods)
@@ -280,9 +280,9 @@ def _spread(free: Free, pods: tuple[Pod, ...]) -> int:
 
 def _search(start: Free, load: Load, steps: int) -> Free | None:
     """Depth-first over every choice of alternative and node, at most `steps` of them."""
-    if sum(count * len(group) for (_, group), count in load) > MAX_SEARCHED_PODS:
+    if sum(count * len(group) for (__, group), count in load) > MAX_SEARCHED_PODS:
         return None
-    groups = [group for (_, group), count in load for _ in range(count)]
+    groups = [group for (__, group), count in load for _again in range(count)]
     pods = [(number, pod) for number, group in enumerate(groups) for pod in group]
     free = dict(start)
     seen: set[tuple[int, frozenset[tuple[Vector, int]], tuple[Vector, ...]]] = set()

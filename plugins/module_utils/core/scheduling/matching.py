@@ -228,14 +228,14 @@ class _Node:
         for request, position in zip(self.requests, assignment, strict=True):
             if self.devices[position].claim == "DRA":
                 counts[position] += request.count
-        for _, positions in self._whole(assignment) if self._constraints else ():
+        for __, positions in self._whole(assignment) if self._constraints else ():
             for position in positions:
                 counts[position] = max(counts[position], self.devices[position].count)
         return tuple(counts)
 
     def unpublished(self, assignment: tuple[int, ...]) -> tuple[str, ...]:
         """The attributes of constraints that the devices of an assignment do not publish."""
-        return tuple(attribute for attribute, _ in self._whole(assignment))
+        return tuple(attribute for attribute, __ in self._whole(assignment))
 
     def _whole(self, assignment: tuple[int, ...]) -> list[tuple[str, list[int]]]:
         """(attribute, positions) of every constraint over several devices of which no value is known."""
@@ -246,8 +246,8 @@ class _Node:
                 for request, position in zip(self.requests, assignment, strict=True)
                 if constraint.covers(request.name) and self.devices[position].claim == "DRA"
             ]
-            positions = [position for position, _ in covered if self._values[number][position] is None]
-            if positions and sum(count for _, count in covered) > 1:
+            positions = [position for position, __ in covered if self._values[number][position] is None]
+            if positions and sum(count for __, count in covered) > 1:
                 found.append((constraint.match_attribute, positions))
         return found
 

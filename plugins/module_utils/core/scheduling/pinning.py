@@ -47,7 +47,7 @@ def pin(engines: tuple[Engine, ...], replica: Replica, cluster: Cluster, capacit
         members = {member.role: member for member in observed[engine.name].members}
         if len(members) != len(engine.members) or any(member.role not in members for member in engine.members):
             return f"the members of engine {engine.name} changed"
-        gone = sorted({name for member in members.values() for name, _ in member.pods_by_pool} - set(pools))
+        gone = sorted({name for member in members.values() for name, __ in member.pods_by_pool} - set(pools))
         if gone:
             return f"pool {gone[0]} on {cluster.name} is gone"
         layout = _in_place(engine, observed[engine.name], pools, cluster.name, capacity)
@@ -62,7 +62,7 @@ def _in_place(
 ) -> Layout | str:
     by_role = {member.role: member for member in observed.members}
     shares = [_shares(member, by_role[member.role], pools) for member in engine.members]
-    used = {pool.name: pool for member in shares for pool, _ in member}
+    used = {pool.name: pool for member in shares for pool, __ in member}
     names = " and ".join(sorted(used))
     spread = any(len(member) > 1 for member in shares)
     views: list[View] = [_as_they_are]
@@ -108,7 +108,7 @@ def _parts(
 ) -> tuple[Part, ...]:
     """Return how a member's requests resolve, alike on all its pools; empty when they do not. What it claims already is
     the first choice."""
-    found = [capacity.matcher.resolve(member, view(pool)) for pool, _ in shares]
+    found = [capacity.matcher.resolve(member, view(pool)) for pool, __ in shares]
     claimed = [(entry["name"], entry["deviceClassName"]) for entry in observed.device_requests]
     ranked = sorted(found[0], key=lambda option: _claims(member, option) != claimed)
     for option in ranked:

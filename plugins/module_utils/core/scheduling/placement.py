@@ -185,9 +185,9 @@ def _retain(state: _State, fleet: Mapping[str, Cluster], capacity: FleetCapacity
         taken.add((replica.cluster, replica.index))
         kept.append((placement, replica, pinned))
     if not state.deployment.invalid:
-        surplus = _surplus([placement for placement, _, _ in kept], state.deployment.replicas)
+        surplus = _surplus([placement for placement, *__ in kept], state.deployment.replicas)
         for victim in (placement for placement in surplus if not fleet[placement.cluster].silent):
-            position = next(index for index, (placement, _, _) in enumerate(kept) if placement is victim)
+            position = next(index for index, (placement, *__) in enumerate(kept) if placement is victim)
             state.dropped.append(Dropped(kept.pop(position)[1], "scaled down"))
     for placement, replica, pinned in kept:
         state.placements.append(placement)

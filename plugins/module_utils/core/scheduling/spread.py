@@ -32,7 +32,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.m
     Pool,
 )
 
-Ledger = NodeLedger | DeviceLedger
+Ledger = NodeLedger | DeviceLedger  # pylint: disable=unsupported-binary-operation
 
 # How the requests of the leader and of a worker resolve on a pool.
 Asked = tuple[tuple[Resolution, ...], tuple[Resolution, ...]]
@@ -143,8 +143,8 @@ class Spreader:
                     parts = sum(map(len, first.members))
                     ranked.append(((len(first.pools), parts, order[option.leader.pool.name]), first, stream))
         ranked.sort(key=lambda found: found[0])
-        yield from (first for _, first, _ in ranked)
-        for _, _, stream in ranked:
+        yield from (first for _rank, first, _stream in ranked)
+        for _rank, _first, stream in ranked:
             yield from stream
 
     def options(self, engine: Engine, cluster: Cluster, views: Sequence[View]) -> tuple[Option, ...]:
@@ -154,12 +154,13 @@ class Spreader:
         the pools are asked the same, as long as nothing is charged, get the same answer.
         """
         leader, worker = member(engine, "Leader"), member(engine, "Worker")
-        pools = tuple(pool for pool, _ in views)
+        pools = tuple(pool for pool, __ in views)
         resolve = self._matcher.resolve
         needed = dict(zip((one.role for one in engine.members), self._claiming(engine, cluster), strict=True))
         leads, works = needed["Leader"], needed["Worker"]
         asked = tuple(
-            (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works)) for _, devices in views
+            (resolve(leader, devices, claiming=leads), resolve(worker, devices, claiming=works))
+            for __, devices in views
         )
         key = (cluster.name, tuple(pool.name for pool in pools), asked, engine.copies, worker.pods)
         changes = sum(self._ledger(cluster.name, pool).changes for pool in pools)
@@ -193,7 +194,7 @@ class Spreader:
     def _options(
         self, cluster: str, pools: Sequence[Pool], asked: Sequence[Asked], copies: int, workers: int
     ) -> Iterator[Option]:
-        on_pools = [{found.device_classes: found for found in for_worker} for _, for_worker in asked]
+        on_pools = [{found.device_classes: found for found in for_worker} for __, for_worker in asked]
         for classes in dict.fromkeys(classes for found in on_pools for classes in found):
             rooms = []
             for pool, found in zip(pools, on_pools, strict=True):
@@ -201,7 +202,7 @@ class Spreader:
                     part = Part(pool, workers, found[classes])
                     rooms.append(replace(part, pods=self.most(cluster, copies, part, ())))
             rooms.sort(key=lambda room: -room.pods)
-            for pool, (for_leader, _) in zip(pools, asked, strict=True):
+            for pool, (for_leader, __) in zip(pools, asked, strict=True):
                 for resolution in for_leader:
                     option = self._option(cluster, copies, Part(pool, 1, resolution), rooms)
                     if option:

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import r
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import cut
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import entries, fields, stated, text
 
-Fields = TypeVar("Fields", bound=resource.Status, covariant=True)
+Fields_co = TypeVar("Fields_co", bound=resource.Status, covariant=True)
 
 Truth = Literal["True", "False", "Unknown"]
 
@@ -57,11 +57,11 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Status(Generic[Fields]):
+class Status(Generic[Fields_co]):
     """Status of a resource: conditions without times, and its other fields."""
 
     conditions: tuple[Condition, ...]
-    fields: Fields
+    fields: Fields_co
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type."""

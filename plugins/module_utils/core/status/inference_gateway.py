@@ -93,7 +93,7 @@ def node_addresses(service: Object | None, nodes: Iterable[Object], port: int) -
         rank = next((rank for rank, kind in enumerate(_NODE_ADDRESSES) if by_type.get(kind)), None)
         if rank is not None and is_true(node, "Ready"):
             found.append((rank, text(node, "metadata", "name"), by_type[_NODE_ADDRESSES[rank]]))
-    return tuple(f"{url_host(address)}:{opened[0]}" for _, _, address in sorted(found))
+    return tuple(f"{url_host(address)}:{opened[0]}" for *__, address in sorted(found))
 
 
 def _gateway(control: Objects | None) -> Object | None:

@@ -98,7 +98,7 @@ def _scheduled(
     if placed < desired and pending is not None:
         message += f"; {why or pending.message}"
     if not any(state.accepted for state in states.values()):
-        clusters = listed(cluster for cluster, _ in states)
+        clusters = listed(cluster for cluster, __ in states)
         return Condition(_SCHEDULED, "False", "Scheduling", f"{message}; none is on its cluster yet ({clusters})")
     return Condition(_SCHEDULED, "True", "ReplicasCreated", message)
 

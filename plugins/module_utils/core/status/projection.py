@@ -45,7 +45,7 @@ _EVENTS = frozenset(
 
 def trim(value: Object) -> Trimmed:
     """Return an object without unused fields. Resources of this collection keep their spec and status unchanged."""
-    group, kind, _, _ = identity(value)
+    group, kind, __, __ = identity(value)
     own = group in (api.GROUP_MODELS, api.GROUP_INFRASTRUCTURE)
     trimmed: Trimmed = {"apiVersion": value.get("apiVersion"), "kind": kind}
     trimmed["metadata"] = _metadata(fields(value, "metadata"), _OWN_METADATA if own else _METADATA)

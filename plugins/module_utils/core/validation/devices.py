@@ -122,14 +122,14 @@ def _kind(request: Any) -> Kind:
 
 def _parallelism(engine: Any, path: str, fleet: Classes) -> Iterator[Problem]:
     """Compare the parallelism of an engine with the GPUs that its pods claim."""
-    index = next(index for index, member in enumerate(engine.members) if member.role != constants.WORKER)
+    index = [member.role != constants.WORKER for member in engine.members].index(True)
     container = engine.members[index].template.spec.containers[0]
     started = parallelism(CommandLine.of(container))
     claimed = _gpus(engine, fleet) if started else []
     total = sum(pods * count for pods, count in claimed)
     if started is None or not claimed or started.devices == total:
         return
-    pods = sum(pods for pods, _ in claimed)
+    pods = sum(pods for pods, __ in claimed)
     claim = "pod that claims GPUs has" if pods == 1 else f"{pods} pods that claim GPUs have"
     message = f"uses {_count(started.devices, 'GPU')}, but the {claim} {total} (engine {engine.name})"
     place = f"{path}.members[{index}].template.spec.containers[0].{started.field}"
@@ -147,7 +147,7 @@ def _gpus(engine: Any, fleet: Classes) -> list[tuple[int, int]]:
     found = []
     for member in engine.members:
         requests = [(_kind(request), request.count) for request in _requests(member)]
-        if any(not kind for kind, _ in requests):
+        if any(not kind for kind, __ in requests):
             return []
         gpus = sum(count for kind, count in requests if kind == "gpu")
         if gpus:

@@ -45,7 +45,7 @@ def within_skew(actual: Any, desired: Any) -> bool:
 
 def minors(actual: str, desired: str) -> list[str]:
     """Return the versions to go through, oldest first: EKS takes one minor version at a time."""
-    (major, first), (_, last) = numbers(actual)[:2], numbers(desired)[:2]
+    (major, first), (__, last) = numbers(actual)[:2], numbers(desired)[:2]
     return [f"{major}.{minor}" for minor in range(first + 1, last + 1)]
 
 
@@ -240,9 +240,8 @@ def _permission(rule: str, group_id: str) -> dict[str, Any]:
     protocol, *ports, peer = rule.split()
     permission: dict[str, Any] = {"IpProtocol": "-1" if protocol == "all" else protocol}
     if ports:
-        numbers = _PORTS.fullmatch(ports[0])
-        assert numbers
-        permission |= {"FromPort": int(numbers[1]), "ToPort": int(numbers[2] or numbers[1])}
+        [(first, last)] = _PORTS.findall(ports[0])
+        permission |= {"FromPort": int(first), "ToPort": int(last or first)}
     if peer == "self" or peer.startswith("sg-"):
         return {**permission, "UserIdGroupPairs": [{"GroupId": group_id if peer == "self" else peer}]}
     if peer.startswith("pl-"):

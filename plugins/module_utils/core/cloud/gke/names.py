@@ -41,7 +41,7 @@ def node_account_id(namespace: str, name: str) -> str:
 
 def email(account: str, project: str) -> str:
     """The address of a service account. The ID of a project may have a domain before it (`example.com:project`)."""
-    domain, _, rest = project.rpartition(":")
+    domain, __, rest = project.rpartition(":")
     return f"{account}@{rest}{f'.{domain}' if domain else ''}.iam.gserviceaccount.com"
 
 

@@ -79,7 +79,7 @@ def machine_types(plan: Wire) -> list[str]:
 
 def accelerator_types(plan: Wire) -> list[str]:
     """The types of accelerators of all node pools, sorted."""
-    return sorted({kind for pool in pools(plan) for kind, _ in _gpus(pool)})
+    return sorted({kind for pool in pools(plan) for kind, __ in _gpus(pool)})
 
 
 def zones_of(region: str, zones: Iterable[str]) -> list[str]:
@@ -261,7 +261,7 @@ def _offered(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
     machine = _any(found.machines, _machine_type(pool))
     having = {_machine_type(pool): sorted(found.machines[_machine_type(pool)])} if machine else {}
     if not _built_in(machine or {}):
-        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, _ in _gpus(pool) if gpu in found.accelerators}
+        having |= {gpu: sorted(found.accelerators[gpu]) for gpu, __ in _gpus(pool) if gpu in found.accelerators}
     for kind, zones in having.items():
         lacking = [zone for zone in named if zone not in zones]
         if lacking and zones:

@@ -188,7 +188,7 @@ def _desired(key: str, field: str, purpose: str) -> _Update:
 def _cluster_version(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """One minor version after the other, as GKE has it."""
     desired = want["initialClusterVersion"]
-    (major, minor), (_, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(desired)[:2]
+    (major, minor), (__, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(desired)[:2]
     for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), desired]:
         purpose = f"upgrade the control plane to {version}"
         yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""

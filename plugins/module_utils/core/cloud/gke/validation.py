@@ -137,7 +137,7 @@ def _beside(read: reading.Read, that: reading.Read) -> Iterator[Problem]:
 
 def _of_place(read: reading.Read) -> Iterator[Problem]:
     if not regions.REGION.fullmatch(read.region):
-        region, _, _letter = read.region.rpartition("-")
+        region, __, _letter = read.region.rpartition("-")
         hint = f"Write {region}" if regions.REGION.fullmatch(region) else "Write a region such as us-central1"
         yield Problem("is no name of a region of Google Cloud", "spec.region", short_value(read.region), hint)
     if not _VERSION.fullmatch(read.version):

@@ -2,6 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Operations of closures: access to fields and elements, equality, and calls with a choice of overloads."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 from collections.abc import Callable

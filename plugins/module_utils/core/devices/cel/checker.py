@@ -84,8 +84,8 @@ def _require_homogeneous(types: dict[Node, t.Type]) -> None:
             columns = [[(part, index in node.optional) for index, part in enumerate(node.elements)]]
         elif isinstance(node, MapLiteral):
             columns = [
-                [(key, False) for key, _, _ in node.entries],
-                [(value, optional) for _, value, optional in node.entries],
+                [(key, False) for key, *__ in node.entries],
+                [(value, optional) for __, value, optional in node.entries],
             ]
         else:
             continue

@@ -5,6 +5,8 @@
 Functions that can do more work than their cost says take `spend` first and report it.
 """
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import functools
@@ -237,7 +239,7 @@ def sort_by_keys(elements: list[Any], keys: list[Any]) -> list[Any]:
     if keys and not all(map(is_comparable, keys)):
         raise CelError("list elements must be comparable")
     pairs = sorted(zip(keys, elements, strict=True), key=functools.cmp_to_key(_by_key))
-    return [element for _, element in pairs]
+    return [element for __, element in pairs]
 
 
 def sort(elements: list[Any]) -> list[Any]:

@@ -208,7 +208,7 @@ def _composed(name: str, params: list[t.Type]) -> t.Type:
 
 
 def _overload(signature: str) -> Overload:
-    args, _, result = signature.partition("->")
+    args, __, result = signature.partition("->")
     names = sorted(set(re.findall(r"\b[A-Z]\b", signature)))
     return Overload(_read_types(args), _read_types(result)[0], tuple(t.Type("param", name) for name in names))
 

@@ -6,6 +6,9 @@ Every node becomes a function of the evaluation's state. Costs that are known be
 and charged where control flow divides (&&, ||, ?:, loops), so a usual selector counts its cost in one addition.
 """
 
+# To isinstance a bool is an int, and only NaN is other than itself.
+# pylint: disable=unidiomatic-typecheck,comparison-with-itself
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -418,13 +421,13 @@ class _Compiler:
                 entries[key] = value
             return CelMap(entries)
 
-        fixed = [part.constant for key, value, _ in codes for part in (key, value)]
-        if all(value is not MISSING for value in fixed) and not any(optional for _, _, optional in codes):
+        fixed = [part.constant for key, value, __ in codes for part in (key, value)]
+        if all(value is not MISSING for value in fixed) and not any(optional for __, __, optional in codes):
             try:
                 return _constant(build(State.empty()))
             except CelError:
                 pass  # Kubernetes reports it when the expression runs.
-        return Code(build, sum(key.cost + value.cost for key, value, _ in codes) + _MAP_COST)
+        return Code(build, sum(key.cost + value.cost for key, value, __ in codes) + _MAP_COST)
 
     # Scopes
 

@@ -2,6 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """`string.format(list)` of cel-go's strings library, version 2, and Kubernetes' named formats."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import json
@@ -115,7 +117,7 @@ def _floating(letter: str, value: Any, precision: int) -> str:
         # Kubernetes formats for the locale en-US, with commas between thousands.
         return format(value, f",.{precision}f")
     # Kubernetes takes the precision of this clause for a width and always gives six digits.
-    mantissa, _, exponent = format(value, f".{_PRECISION}e").partition("e")
+    mantissa, __, exponent = format(value, f".{_PRECISION}e").partition("e")
     sign = "-" if exponent.startswith("-") else ""
     power = (sign + exponent.lstrip("+-").zfill(2)).translate(_SUPERSCRIPT)
     return f"{mantissa}\u00d710{power}".rjust(precision)

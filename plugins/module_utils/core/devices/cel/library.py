@@ -6,6 +6,8 @@ Costs are those of cel-go's `interpreter/runtimecost.go` and of Kubernetes' `lib
 costs 1. Some functions report more work than that through `spend`, where Kubernetes charges less than is done.
 """
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import math

@@ -6,6 +6,8 @@ Each maker takes the range, the slots of its one or two variables, and the condi
 and gives the closure. Every turn is charged, so no loop escapes the limit.
 """
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     no_overload,
 )
 
-Part = tuple[Run, int] | None
+Part = tuple[Run, int] | None  # pylint: disable=unsupported-binary-operation
 Slots = tuple[int, ...]
 
 
@@ -66,7 +68,7 @@ def _quantifier(kind: str) -> Callable[..., Run]:
 
         def quantify(state: State) -> bool:
             failure: CelError | None = None
-            for _ in _turns(target, slots, state):
+            for __ in _turns(target, slots, state):
                 state.spend(cost)
                 try:
                     value = test(state)
@@ -105,7 +107,7 @@ def _exists_one(target: Run, slots: Slots, predicate: Part, _body: Part) -> Run:
 
     def exists_one(state: State) -> bool:
         count = 0
-        for _ in _turns(target, slots, state):
+        for __ in _turns(target, slots, state):
             state.spend(cost)
             if _holds(test, state):
                 state.spend(_COUNT_HIT)
@@ -125,7 +127,7 @@ def _collect(target: Run, slots: Slots, predicate: Part, body: Part) -> Run:
 
     def collect(state: State) -> list[Any]:
         result: list[Any] = []
-        for _ in _turns(target, slots, state):
+        for __ in _turns(target, slots, state):
             state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost)
@@ -143,7 +145,7 @@ def _transform_map(target: Run, slots: Slots, predicate: Part, body: Part) -> Ru
 
     def transform(state: State) -> CelMap:
         entries: dict[Any, Any] = {}
-        for _ in _turns(target, slots, state):
+        for __ in _turns(target, slots, state):
             state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost + _INSERT_TURN)
@@ -160,7 +162,7 @@ def _transform_entries(target: Run, slots: Slots, predicate: Part, body: Part) -
 
     def transform(state: State) -> CelMap:
         entries: dict[Any, Any] = {}
-        for _ in _turns(target, slots, state):
+        for __ in _turns(target, slots, state):
             state.spend(test_cost)
             if test is None or _holds(test, state):
                 state.spend(compute_cost + _INSERT_TURN)

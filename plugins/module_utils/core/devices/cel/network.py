@@ -17,7 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.cel.
     Opaque,
 )
 
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address  # pylint: disable=unsupported-binary-operation
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def parse_url(text: str) -> Url:
         raise ValueError(f"{text!r} is no URL: it is empty or has control characters")
     body = text.partition("#")[0]
     scheme, rest = _split_scheme(text, body)
-    rest, _, query = rest.partition("?")
+    rest, __, query = rest.partition("?")
     if not rest.startswith("/") and (scheme or text != "*"):
         if not scheme:
             raise ValueError(f"{text!r} is no URL: it has neither a scheme nor a leading slash")
@@ -257,7 +257,7 @@ def _escaped_path(url: Opaque) -> str:
 def _query(url: Opaque) -> CelMap:
     entries: dict[Any, Any] = {}
     for pair in url.content.query.split("&"):
-        key, _, value = pair.partition("=")
+        key, __, value = pair.partition("=")
         if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
             entries.setdefault(urllib.parse.unquote_plus(key), []).append(urllib.parse.unquote_plus(value))
     return CelMap(entries)

@@ -329,7 +329,7 @@ class _Parser:
                     break
         end = self._expect("}", "',' or '}'").end
         node = MapLiteral(opening.start, opening.start, end, entries)
-        return self._keep(node, [part for key, value, _ in entries for part in (key, value)])
+        return self._keep(node, [part for key, value, __ in entries for part in (key, value)])
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None}

@@ -2,6 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Operators, conversions and the rest of CEL's standard library (cel-go's `common/stdlib` and `common/types`)."""
 
+# To isinstance a bool is an int. pylint: disable=unidiomatic-typecheck
+
 from __future__ import annotations
 
 import math

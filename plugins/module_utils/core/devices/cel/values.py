@@ -7,6 +7,9 @@ list a list, a map a `CelMap`; what Python has no type for is a class here. Rule
 "Values", and cel-go's `common/types`, whose verdicts are the ones that count.
 """
 
+# To isinstance a bool is an int, and only NaN is other than itself.
+# pylint: disable=unidiomatic-typecheck,comparison-with-itself
+
 from __future__ import annotations
 
 import math
