@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gc
 import multiprocessing.util
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,8 @@ INTEGRATION_FOLDERS = ("aws", "e2e", "gcp", "playbooks", "stack", "traffic", "un
 """Folders whose tests start something, nearly all of them."""
 INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "kubernetes_programs"})
 """Fixtures that start something, for whatever test asks for them."""
+_MAY_START = re.compile(r"mark\.integration|tests\.(?:aws|gcp|kube)\b")
+"""What a file elsewhere has when some of its tests start something: the marker, or the type of a fixture."""
 LONGEST_FIRST = (
     "e2e/test_serving_stack.py",
     "e2e/test_faults.py",
@@ -112,9 +115,19 @@ def _starts_something(path: Path) -> bool:
     return any(path.is_relative_to(TESTS / name) for name in INTEGRATION_FOLDERS)
 
 
+@functools.cache
+def _may_start(path: Path) -> bool:
+    return _starts_something(path) or bool(_MAY_START.search(path.read_text(encoding="utf-8")))
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import nothing of which every test would be deselected."""
-    return (config.getoption("markexpr") == "not integration" and _starts_something(collection_path)) or None
+    chosen = config.getoption("markexpr")
+    if chosen == "not integration":
+        return _starts_something(collection_path) or None
+    if chosen.startswith("integration") and collection_path.name.startswith("test_"):
+        return not _may_start(collection_path) or None
+    return None
 
 
 def pytest_collection_finish() -> None:
@@ -128,6 +141,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if fixtures or _starts_something(item.path):
             item.add_marker("integration")
+        if item.get_closest_marker("integration") and not _may_start(item.path):
+            raise pytest.UsageError(
+                f"{item.nodeid} starts something, and `make integration` does not see it: import the type of the "
+                "fixture that it asks for, or mark it with @pytest.mark.integration"
+            )
     order = {TESTS / name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
