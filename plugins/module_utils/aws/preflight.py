@@ -100,14 +100,13 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
     if plan is None:
         return work
     types = preflight.instance_types(plan)
-    codes = sorted({code for code in map(preflight.quota_code, types) if code})
     work |= {
         "subnets": partial(_subnets, account, plan),
         "types": partial(_types, account, types),
         "offerings": partial(_offerings, account, types),
         "versions": partial(_versions, account),
         "there": partial(_there, account, plan["name"]),
-        "quotas": partial(_quotas, account, codes),
+        "quotas": partial(_quotas, account, preflight.quota_codes(plan)),
     }
     for name in preflight.reservations(plan):
         work[f"reservation {name}"] = partial(_reservation, account, name)
