@@ -334,6 +334,14 @@ def test_a_quota_that_is_too_small(account: Account) -> None:
     assert any("may grow to 8 vCPUs" in line for line in result["warnings_found"]), "the system pool"
 
 
+def test_the_quota_for_spot_is_another_one(account: Account) -> None:
+    account.double.settings(quotas={"ec2": {"L-DB2E81BA": 0.0, "L-3819A6DF": 768.0}})
+    assert account.report({**L4, "capacityType": "SPOT"}) == ([], [])
+    account.double.settings(quotas={"ec2": {"L-DB2E81BA": 768.0, "L-3819A6DF": 0.0}})
+    [line], _warnings = account.report({**L4, "capacityType": "SPOT"})
+    assert "the account's quota \"All G and VT Spot Instance Requests\" in us-west-2 is 0 vCPUs" in line
+
+
 # Google Cloud
 
 
