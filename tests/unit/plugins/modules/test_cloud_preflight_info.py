@@ -334,6 +334,18 @@ def test_a_quota_that_is_too_small(account: Account) -> None:
     assert any("may grow to 8 vCPUs" in line for line in result["warnings_found"]), "the system pool"
 
 
+def test_groups_without_a_launch_template_stay_and_are_a_warning(account: Account) -> None:
+    options = eks_plan.Options(zones=ZONES, plain_groups=("gpu",))
+    made = eks_plan.plan(WEST, options=options)
+    given = {"provider": "eks", **account.double.credentials, "resources": made["resources"], "wait_delay": 0.0}
+    assert account.check(made)["plain_groups"] == []
+    assert not run_module(cloud_resources, given)["failed"]
+    result = account.check(account.planned())
+    assert (result["plain_groups"], result["problems"]) == (["gpu"], [])
+    [line] = result["warnings_found"]
+    assert line.startswith("node pools gpu: exist without a launch template, which EKS adds to none")
+
+
 def test_the_quota_for_spot_is_another_one(account: Account) -> None:
     account.double.settings(quotas={"ec2": {"L-DB2E81BA": 0.0, "L-3819A6DF": 768.0}})
     assert account.report({**L4, "capacityType": "SPOT"}) == ([], [])

@@ -32,6 +32,7 @@ class Found:
     `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
     DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
+    `plain_groups`: of these, those without a launch template.
     """
 
     region: str
@@ -44,6 +45,7 @@ class Found:
     quotas: Mapping[str, float] = field(default_factory=dict)
     version: str = ""
     node_groups: frozenset[str] = frozenset()
+    plain_groups: frozenset[str] = frozenset()
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
@@ -83,6 +85,7 @@ def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
         *_version(plan, found),
         *_zones(plan, found),
         *(line for group in plan["node_groups"] for line in _group(plan, group, found)),
+        *_plain(plan, found),
         *_quotas(plan, found),
         *_networks(plan, others),
     ]
@@ -132,6 +135,18 @@ def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
         *_reservation(group, found, new=not there),
     ):
         yield Line(line.text, line.problem and not there)
+
+
+def _plain(plan: Wire, found: Found) -> Iterator[Line]:
+    """Node groups that earlier releases created. EKS adds no launch template to a group that exists."""
+    plain = [group["name"] for group in plan["node_groups"] if group["name"] in found.plain_groups]
+    if plain:
+        yield Line(
+            f"node pools {', '.join(plain)}: exist without a launch template, which EKS adds to none, so they stay as "
+            "they are: their pods may reach the credentials of the node (IMDS), and if their disks are encrypted is "
+            "a setting of the account. Give the pool another name to have new nodes; its old ones go with it",
+            problem=False,
+        )
 
 
 def _place(group: Wire) -> str:

@@ -215,6 +215,15 @@ def test_efa_interfaces() -> None:
     assert said(judge(fewer, GOOD)) == ("", "node pool gpu: p5.48xlarge has 32 EFA interfaces, and the nodes get 1")
 
 
+def test_groups_without_a_launch_template_are_one_warning() -> None:
+    there = frozenset({"gpu", "more", "system"})
+    found = replace(GOOD, node_groups=there, plain_groups=frozenset({"more", "system", "gone"}))
+    problems, warnings = said(judge(plan(group(), group("more")), found))
+    assert problems == ""
+    assert warnings.startswith("node pools system, more: exist without a launch template, which EKS adds to none")
+    assert len(warnings.splitlines()) == 1
+
+
 def test_networks_that_overlap_are_told_once() -> None:
     others = [
         {"name": "b", "region": "us-east-1", "cidr": "10.0.0.0/8"},
