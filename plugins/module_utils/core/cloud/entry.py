@@ -62,7 +62,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Need:
-    """What a node pool needs that an account may not have. `field`: of the pool (wire form) that asks for it. `what`:
+    """Need of a node pool that an account may not meet. `field`: of the pool (wire form) that asks for it. `what`:
     the need in messages. `hint`: what to do before the pool is created."""
 
     field: str
