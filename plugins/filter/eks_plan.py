@@ -44,6 +44,13 @@ options:
           - The zones that subnets of the cluster have already, by their ranges, such as
             RV(modelplane.fleet.cloud_preflight_info#module:subnet_zones) has them. They stay.
         type: dict
+      plain_groups:
+        description:
+          - The node groups of the cluster that exist without a launch template, such as
+            RV(modelplane.fleet.cloud_preflight_info#module:plain_groups) has them. EKS adds none to them, so they stay
+            without. All others get one.
+        type: list
+        elements: str
       public_access_cidrs:
         description: The ranges of addresses that reach the public endpoint of the API server. Without it, as they are.
         type: list
@@ -99,8 +106,8 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
 
 _NAME = "modelplane.fleet.eks_plan"
-_OPTIONS = ("addons", "public_access_cidrs", "subnet_zones", "tags", "zones")
-_LISTS = ("public_access_cidrs", "zones")
+_OPTIONS = ("addons", "plain_groups", "public_access_cidrs", "subnet_zones", "tags", "zones")
+_LISTS = ("plain_groups", "public_access_cidrs", "zones")
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
@@ -131,6 +138,7 @@ def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[
                 tags={key: str(value) for key, value in plain(chosen.get("tags") or {}).items()},
                 zones=tuple(plain(chosen.get("zones") or [])),
                 subnet_zones=plain(chosen.get("subnet_zones") or {}),
+                plain_groups=tuple(plain(chosen.get("plain_groups") or [])),
                 addons=plain(chosen.get("addons") or {}),
                 public_access_cidrs=tuple(plain(chosen.get("public_access_cidrs") or [])),
             ),

@@ -130,6 +130,15 @@ subnet_zones:
   returned: with O(provider=eks)
   type: dict
   sample: {10.0.0.0/20: us-west-2a, 10.0.48.0/20: us-west-2a}
+plain_groups:
+  description:
+    - The node groups of the planned cluster that exist without a launch template; empty without O(plan).
+    - Where there are some, plan again, with them as an option of P(modelplane.fleet.eks_plan#filter), so that they stay
+      as they are.
+  returned: with O(provider=eks)
+  type: list
+  elements: str
+  sample: [gpu-l4]
 zones_fit:
   description:
     - Whether the plan has its subnets in such zones, and those that exist in their own. If not, plan again, with

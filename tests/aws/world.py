@@ -34,8 +34,19 @@ _MANAGED_POLICIES = (
     "AmazonEC2ContainerRegistry",
     "AmazonSSMManagedInstanceCore",
 )
-# vCPUs that may run at once: of standard types, G and VT, P, and spot of P.
-QUOTAS = {"ec2": {"L-1216C47A": 1920.0, "L-DB2E81BA": 768.0, "L-417A185B": 768.0, "L-7212CCBC": 768.0}}
+# vCPUs that may run at once: On-Demand of standard types, of G and VT, and of P.
+QUOTAS = {
+    "ec2": {
+        "L-1216C47A": 1920.0,
+        "L-DB2E81BA": 768.0,
+        "L-417A185B": 768.0,
+        # Spot: standard machines, G and VT, P2 to P4, P5 (Service Quotas, "All ... Spot Instance Requests").
+        "L-34B43A08": 1920.0,
+        "L-3819A6DF": 768.0,
+        "L-7212CCBC": 768.0,
+        "L-C4BD4855": 768.0,
+    }
+}
 
 
 @dataclass

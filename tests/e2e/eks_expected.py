@@ -51,7 +51,8 @@ class Group:
     reservation: str = ""
 
     @property
-    def templated(self) -> bool:
+    def fixed(self) -> bool:
+        """Whether the launch template says the machine."""
         return bool(self.cards or self.reservation)
 
 
@@ -269,26 +270,33 @@ def check_cluster(client: Client, wanted: Cluster) -> None:
 def check_launch_templates(client: Client, wanted: Cluster) -> None:
     templates = {each["LaunchTemplateName"]: each for each in ec2(client, "launch_templates")}
     ours = {name for name, each in templates.items() if wanted.all_tags.items() <= tags_of(each).items()}
-    assert ours == {_template(wanted, pool) for pool, group in wanted.groups.items() if group.templated}
-    for pool, group in wanted.groups.items():
-        if group.templated:
-            template = templates[_template(wanted, pool)]
-            assert template["DefaultVersionNumber"] == template["LatestVersionNumber"]
-            _check_template(client, wanted, template, group)
+    assert ours == {_template(wanted, pool) for pool in ("system", *wanted.groups)}
+    for pool in ("system", *wanted.groups):
+        template = templates[_template(wanted, pool)]
+        assert template["DefaultVersionNumber"] == template["LatestVersionNumber"]
+        _check_template(client, wanted, template, wanted.groups.get(pool))
 
 
 def _template(wanted: Cluster, pool: str) -> str:
-    return child_name(wanted.name, f"lt-{pool}")
+    fixed = pool in wanted.groups and wanted.groups[pool].fixed
+    return child_name(*(() if fixed else (SYSTEM,)), wanted.name, f"lt-{pool}")
 
 
-def _check_template(client: Client, wanted: Cluster, template: Mapping[str, Any], group: Group) -> None:
+def _check_template(client: Client, wanted: Cluster, template: Mapping[str, Any], group: Group | None) -> None:
+    """A launch template. `group` is None for that of the controllers, whose disk has the size of the image."""
     versions = client("ec2").describe_launch_template_versions(
         LaunchTemplateId=template["LaunchTemplateId"], Versions=["$Latest"]
     )
     data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-    assert data["InstanceType"] == group.instance
+    assert data.get("InstanceType") == (group.instance if group and group.fixed else None)
     (disk,) = data["BlockDeviceMappings"]
-    assert (disk["DeviceName"], disk["Ebs"]["VolumeSize"]) == ("/dev/xvda", group.disk)
+    assert (disk["DeviceName"], disk["Ebs"]["Encrypted"]) == ("/dev/xvda", True)
+    assert disk["Ebs"].get("VolumeSize") == (group.disk if group else None)
+    metadata = data["MetadataOptions"]
+    assert (metadata["HttpTokens"], metadata["HttpPutResponseHopLimit"]) == ("required", 1)
+    if group is None or not group.fixed:
+        assert not {"InstanceMarketOptions", "CapacityReservationSpecification", "NetworkInterfaces"} & set(data)
+        return
     if group.reservation:
         assert data["InstanceMarketOptions"]["MarketType"] == "capacity-block"
         wish = data["CapacityReservationSpecification"]
@@ -324,6 +332,7 @@ def check_node_groups(client: Client, wanted: Cluster) -> None:
     assert (system["amiType"], system["instanceTypes"]) == ("AL2023_x86_64_STANDARD", ["m6i.xlarge"])
     assert (system["labels"], system.get("taints") or []) == ({"modelplane.ai/pool": "system"}, [])
     assert _bounds(system) == (1, 2, 1)
+    _check_uses_template(client, wanted, "system", system)
     assert set(system["subnets"]) == set(private.values())
     for group in [system, *(_described(client, wanted, pool) for pool in wanted.groups)]:
         assert (group["status"], group["nodeRole"]) == ("ACTIVE", node)
@@ -336,11 +345,8 @@ def check_node_groups(client: Client, wanted: Cluster) -> None:
         assert set(found["subnets"]) == {private[zone] for zone in expected.zones}
         assert _bounds(found) == expected.bounds
         assert found.get("capacityType") == ("CAPACITY_BLOCK" if expected.reservation else "ON_DEMAND")
-        if expected.templated:
-            _check_uses_template(client, wanted, pool, found)
-        else:
-            assert (found["instanceTypes"], found["diskSize"]) == ([expected.instance], expected.disk)
-            assert "launchTemplate" not in found
+        _check_uses_template(client, wanted, pool, found)
+        assert found.get("instanceTypes") == (None if expected.fixed else [expected.instance])
 
 
 def _described(client: Client, wanted: Cluster, pool: str) -> Object:
@@ -359,8 +365,7 @@ def _check_uses_template(client: Client, wanted: Cluster, pool: str, found: Mapp
     ]
     assert found["launchTemplate"]["id"] == template["LaunchTemplateId"]
     assert found["launchTemplate"]["version"] == str(template["LatestVersionNumber"])
-    # The template has them, and EKS refuses both.
-    assert not found.get("instanceTypes")
+    # The template has it, and EKS refuses it beside one.
     assert not found.get("diskSize")
 
 

@@ -33,6 +33,7 @@ KINDS = {
     "instanceGroups": "instanceGroup",
     "networkEndpointGroups": "networkEndpointGroup",
     "networks": "network",
+    "reservations": "reservation",
     "routers": "router",
     "subnetworks": "subnetwork",
     "targetHttpProxies": "targetHttpProxy",
@@ -52,6 +53,7 @@ _NAMES = {
     "instanceGroups": ("instanceGroups",),
     "networkEndpointGroups": ("networkEndpointGroups", "globalNetworkEndpointGroups", "regionNetworkEndpointGroups"),
     "networks": ("networks",),
+    "reservations": ("reservations",),
     "routers": ("routers",),
     "subnetworks": ("subnetworks",),
     "targetHttpProxies": ("targetHttpProxies", "regionTargetHttpProxies"),
@@ -129,7 +131,7 @@ def aggregated(world: World, call: Call) -> Json:
     # Others than those that a kind had at first are only told when they are asked for.
     if call.parameters.get("includeAllScopes") == "true":
         places = ["global", *(f"regions/{region}" for region in catalogue.REGIONS), *zones]
-    elif collection == "disks":
+    elif collection in ("disks", "reservations"):
         places = zones
     items: Json = {}
     for place in places:

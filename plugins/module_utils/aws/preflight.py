@@ -64,6 +64,7 @@ def check(module: Any) -> dict[str, Any]:
         "arn": reading.arn,
         "zones": list(reading.found.zones or ()),
         "subnet_zones": dict(reading.found.subnet_zones),
+        "plain_groups": sorted(reading.found.plain_groups),
         "zones_fit": not plan or preflight.zones_fit(plan, reading.found),
         **results(*verdicts),
     }
@@ -78,7 +79,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
     except AwsError as error:
         return Reading("", "", Found(region), Verdict((str(error),), ()))
     got, failed = at_once(_work(account, plan), AwsError)
-    version, node_groups = got.get("there") or ("", frozenset())
+    version, node_groups, plain_groups = got.get("there") or ("", frozenset(), frozenset())
     found = Found(
         region,
         zones=got.get("zones"),
@@ -90,6 +91,7 @@ def read(account: Account, plan: Plan | None) -> Reading:
         quotas=got.get("quotas") or {},
         version=version,
         node_groups=node_groups,
+        plain_groups=plain_groups,
     )
     passed = {name for name, error in failed.items() if name in _BEST_EFFORT or is_code(error, *_DENIED)}
     return Reading(str(caller["Account"]), str(caller["Arn"]), found, failures(failed, passed))
@@ -100,14 +102,13 @@ def _work(account: Account, plan: Plan | None) -> dict[str, Callable[[], Any]]:
     if plan is None:
         return work
     types = preflight.instance_types(plan)
-    codes = sorted({code for code in map(preflight.quota_code, types) if code})
     work |= {
         "subnets": partial(_subnets, account, plan),
         "types": partial(_types, account, types),
         "offerings": partial(_offerings, account, types),
         "versions": partial(_versions, account),
         "there": partial(_there, account, plan["name"]),
-        "quotas": partial(_quotas, account, codes),
+        "quotas": partial(_quotas, account, preflight.quota_codes(plan)),
     }
     for name in preflight.reservations(plan):
         work[f"reservation {name}"] = partial(_reservation, account, name)
@@ -182,19 +183,34 @@ def _status(older: str) -> str:
     return older.upper().replace("-", "_")
 
 
-def _there(account: Account, name: str) -> tuple[str, frozenset[str]]:
-    """Return the version and the node groups of the cluster; empty where it does not exist yet."""
+def _there(account: Account, name: str) -> tuple[str, frozenset[str], frozenset[str]]:
+    """Return the version and the node groups of the cluster, and those of them without a launch template; empty where
+    it does not exist yet."""
     eks = account.client("eks")
     try:
         with guarded(f"describe EKS cluster {name}"):
             version = str(eks.describe_cluster(name=name)["cluster"].get("version", ""))
         with guarded(f"list the node groups of EKS cluster {name}"):
             pages = eks.get_paginator("list_nodegroups").paginate(clusterName=name)
-            return version, frozenset(group for page in pages for group in page["nodegroups"])
+            groups = frozenset(group for page in pages for group in page["nodegroups"])
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
-            return "", frozenset()
+            return "", frozenset(), frozenset()
         raise
+    return version, groups, frozenset(group for group in sorted(groups) if _is_plain(account, name, group))
+
+
+def _is_plain(account: Account, cluster: str, group: str) -> bool:
+    """Return whether a node group has no launch template. One that is gone, or could not be created, is created anew,
+    with one."""
+    try:
+        with guarded(f"describe node group {group} of EKS cluster {cluster}"):
+            found = account.client("eks").describe_nodegroup(clusterName=cluster, nodegroupName=group)["nodegroup"]
+    except AwsError as error:
+        if is_code(error, "ResourceNotFoundException"):
+            return False
+        raise
+    return not found.get("launchTemplate") and found.get("status") not in ("CREATE_FAILED", "DELETING")
 
 
 def _reservation(account: Account, name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.holders import Holders
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Action, Entry, Operation, Status
@@ -120,6 +121,10 @@ class AwsProvider:
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         calls = [*self._inside(resource, actual), *requests.delete(resource, actual)]
         return [Action(call.purpose, partial(self._delete, call)) for call in calls]
+
+    def holders(self, resource: Resource, actual: Actual) -> Iterator[str]:
+        """EC2 and EKS refuse without saying what uses the object."""
+        return Holders(self._finder).of(resource, actual)
 
     def creation_under_way(self, _resource: Resource) -> Operation | None:
         """AWS shows an object from the moment on when it begins to create it."""

@@ -128,6 +128,10 @@ class Provider(Protocol):
     def deletion(self, resource: Resource, actual: Actual) -> Sequence[Action]:
         """Return the changes that delete an object, in their order. One may take as gone what it finds absent."""
 
+    def holders(self, resource: Resource, actual: Actual, /) -> Iterable[str]:
+        """Return what uses an object, as texts for a message. It is read when a deletion was refused for too long; one
+        whose refusals name what uses the object returns nothing."""
+
     def creation_under_way(self, resource: Resource, /) -> Operation | None:
         """Return the operation by which an earlier run creates an object that `find` does not find yet."""
 

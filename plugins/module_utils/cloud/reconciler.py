@@ -19,6 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting imp
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.diff import Change, diff
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import REPLACE, Actual, Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import some
 
 _ROUNDS = 10
 """Attempts at an object that others change at the same time, each from a new reading."""
@@ -26,6 +27,8 @@ _PAUSE = 5.0
 """Seconds between two of these rounds, at most: a read right after a change may still be of before it."""
 _BUSY_DELAY = 15.0
 """Seconds between two attempts at what a busy object refuses, at most."""
+_HOLDERS = 8
+"""Of what holds an object, as many are named."""
 _NEW_SECONDS = 120.0
 """For how many seconds something that was created may be unknown elsewhere, or not be found."""
 
@@ -373,11 +376,30 @@ class Reconciler:
 
     def _send_deletion(self, actual: Actual, *, record: bool) -> None:
         for action in self._provider.deletion(self._resource, actual):
-            operation = self._run.send(action)
+            try:
+                operation = self._run.send(action)
+            except CloudError as error:
+                if error.code != WAIT_TIMEOUT and not error.too_early:
+                    raise
+                raise self._still_held(actual, error) from None
             self._done = replace(self._done, changed=True)
             if record:
                 self._run.record_deleted(self._resource)
             self._run.finish(operation)
+
+    def _still_held(self, actual: Actual, error: CloudError) -> CloudError:
+        """Return the error of a deletion that was refused for too long, with what holds the object at its end."""
+        try:
+            holders = list(self._provider.holders(self._resource, actual))
+        except CloudError as unread:
+            hint = f"What uses it could not be read: {unread}"
+        else:
+            if not holders:
+                return error
+            hint = f"{self._title} is used by {some(holders, _HOLDERS)}. Remove these, then run again"
+        held = self._provider.error(str(error), hint=hint)
+        held.code, held.message = error.code, error.message
+        return held
 
     # Waiting
 

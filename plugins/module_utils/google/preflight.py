@@ -97,11 +97,12 @@ def _found(plan: Plan | None, read: Mapping[str, Any], number: str) -> Found:
         quotas={place: found for place, found in quotas.items() if found},
         version=version,
         pools=pools,
+        reservations=_by_type(read, "reservation"),
     )
 
 
 def _by_type(read: Mapping[str, Any], what: str) -> preflight.Types:
-    """Return what was read of each type: of machines or of accelerators."""
+    """Return what was read of each type: of machines, of accelerators, or of each reservation."""
     return {name.partition(" ")[2]: value for name, value in read.items() if name.partition(" ")[0] == what}
 
 
@@ -149,6 +150,8 @@ def _work(client: Client, plan: Plan, number: str, disabled: Iterable[str]) -> W
         compute[f"machines {kind}"] = partial(_types, client, plan, "machineTypes", kind)
     for kind in preflight.accelerator_types(plan):
         compute[f"accelerators {kind}"] = partial(_types, client, plan, "acceleratorTypes", kind)
+    for path in preflight.reservation_paths(plan):
+        compute[f"reservation {path}"] = partial(_reservation, client, path)
     email = _node_email(plan, number)
     work: dict[str, Work] = {
         "compute": compute,
@@ -212,6 +215,15 @@ def _types(client: Client, plan: Plan, collection: str, kind: str) -> dict[str, 
     what = f"list where {kind} is offered in {plan['region']}"
     every = {place.rpartition("/")[2]: each for place, each in client.aggregated(path, collection, what)}
     return {zone: every[zone] for zone in preflight.zones_of(plan["region"], every)}
+
+
+def _reservation(client: Client, path: str) -> dict[str, dict[str, Any]]:
+    """The zones that have a reservation of a name, with what Compute Engine says of it."""
+    project, name = path.split("/")[1], path.rpartition("/")[2]
+    query = urlencode({"filter": f"name={name}"})
+    what = f"read reservation {name} of project {project}"
+    found = client.aggregated(f"compute/v1/projects/{project}/aggregated/reservations?{query}", "reservations", what)
+    return {place.rpartition("/")[2]: each for place, each in found}
 
 
 def _versions(client: Client, plan: Plan) -> tuple[str, ...]:

@@ -92,6 +92,10 @@ class GoogleProvider:
         request = requests.delete(resource, actual)
         return [self._action(resource, request)] if request else []
 
+    def holders(self, _resource: Resource, _actual: Actual) -> Iterable[str]:
+        """Google names what uses an object in each refusal."""
+        return ()
+
     def creation_under_way(self, resource: Resource) -> Operation | None:
         """An object of Compute Engine is found when it is done, and its name is taken until then."""
         request = requests.under_way(resource)

@@ -132,6 +132,20 @@ def written(
     return {"fleet_resources": [str(path)]}
 
 
+def without_template(fleet: Fleet, pool: str) -> None:
+    """Have a node group as earlier releases created it."""
+    eks, ec2 = fleet.aws.client("eks"), fleet.aws.client("ec2")
+    where = {"clusterName": eks_name("eks-us-west"), "nodegroupName": pool}
+    group = eks.describe_nodegroup(**where)["nodegroup"]
+    quick = {"Delay": 0, "MaxAttempts": 50}
+    eks.delete_nodegroup(**where)
+    eks.get_waiter("nodegroup_deleted").wait(**where, WaiterConfig=quick)
+    ec2.delete_launch_template(LaunchTemplateId=group["launchTemplate"]["id"])
+    same = ("scalingConfig", "subnets", "instanceTypes", "amiType", "nodeRole", "labels", "capacityType", "tags")
+    eks.create_nodegroup(**where, **{key: group[key] for key in same})
+    eks.get_waiter("nodegroup_active").wait(**where, WaiterConfig=quick)
+
+
 def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
     cidrs = ["10.0.0.0/20", "10.0.16.0/20", "10.0.32.0/20"]
     wanted = written(tmp_path, cidrs, "EFA", ["gpu", "gone"])
@@ -160,8 +174,14 @@ def test_nodes_follow_the_cluster_templates_go_after_them_and_all_goes_in_the_en
     names = [
         each["LaunchTemplateName"] for each in fleet.aws.client("ec2").describe_launch_templates()["LaunchTemplates"]
     ]
-    assert len(names) == 1
-    assert "-gpu-" in names[0]
+    assert [any(f"-lt-{pool}-" in name for name in names) for pool in ("gpu", "system", "gone")] == [True, True, False]
+    assert len(names) == 2
+    without_template(fleet, "system")
+    kept = fleet.run("--check", "--diff", **newer)
+    assert kept.mutating == []
+    assert "node pools system: exist without a launch template, which EKS adds to none" in kept.output, kept.output
+    assert "cannot change" not in kept.output
+    assert "node group system" not in kept.output
     # What was made goes with the cluster, whatever the manifests have no more.
     fewer = written(tmp_path, cidrs[:2], "None")
     fleet.run("-e", "eks_cluster_state=absent", **fewer).ok()

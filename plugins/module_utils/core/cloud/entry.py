@@ -61,6 +61,16 @@ class Fabric:
 
 
 @dataclass(frozen=True)
+class Need:
+    """Need of a node pool that an account may not meet. `field`: of the pool (wire form) that asks for it. `what`:
+    the need in messages. `hint`: what to do before the pool is created."""
+
+    field: str
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True)
 class Platform:
     """Surroundings of a cluster in the cloud, whoever created it.
 
@@ -115,7 +125,8 @@ class Cloud:
     name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster.
     `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
     disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
-    is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
+    is wrong with one of them. `needs`: what a node pool (wire form) needs that not every account has, of its manifest
+    alone; empty for pools that are usual. `storage_class`: of the RWX storage that comes with a cluster.
     `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
     `per_zone`: whether numbers of nodes are those of each zone.
     """
@@ -130,6 +141,7 @@ class Cloud:
     node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
     neighbours: Callable[[Iterable[Object]], Any]
     findings: Callable[[Object, Any], list[Problem]]
+    needs: Callable[[Object], list[Need]]
     ranges: Callable[[Object], Sequence[str]]
     storage_class: str
     platform: Platform

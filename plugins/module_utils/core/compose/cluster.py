@@ -130,7 +130,7 @@ def _cloud_cluster(
 ) -> Object:
     node_pools = cluster.spec.node_pools or ()
     provisioning = [_provisioning(cloud, pool.class_name, classes) for pool in node_pools]
-    pools = [_cloud_pool(cloud, pool, found) for pool, found in zip(node_pools, provisioning, strict=True)]
+    pools = [cloud_pool(cloud, pool, found) for pool, found in zip(node_pools, provisioning, strict=True)]
     spec = cloud.cluster_fields(block)
     gpus = sum(
         composed["maxNodeCount"] * found.accelerator.count for composed, found in zip(pools, provisioning, strict=True)
@@ -159,7 +159,7 @@ def _problem_message(spec: Mapping[str, Any], problem: Problem) -> str:
     return f"{place} {problem.message}{f' ({problem.hint})' if problem.hint else ''}"
 
 
-def _cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
+def cloud_pool(cloud: Cloud, pool: NodePool, provisioning: Any) -> dict[str, Any]:
     """Return a GPU pool for the cloud. A pool without limits has a fixed size; one with only a maximum never shrinks
     below its initial size."""
     least = pool.node_count if pool.min_node_count is None else pool.min_node_count

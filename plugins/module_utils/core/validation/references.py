@@ -34,6 +34,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem impo
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.adapters import fabric_of
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fabric import FABRIC_DRIVER
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import field_path, nearest, short, some
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.capacity import (
+    cloud_cluster_needs,
+    cluster_needs,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.validation.devices import (
     deployment_devices,
     named_domains,
@@ -514,7 +518,8 @@ def _service_endpoints(service: Any, fleet: _Fleet) -> Iterator[Problem]:
 _RULES: Mapping[str, Sequence[Rule]] = {
     "InferenceClass": (_class_devices,),
     "InferenceGateway": (_gateway_name,),
-    "InferenceCluster": (_cluster_source, _pool_classes),
+    "InferenceCluster": (_cluster_source, _pool_classes, cluster_needs),
+    **dict.fromkeys(registry.KINDS, (cloud_cluster_needs,)),
     "ModelCache": (_workload_namespace, _cache_clusters),
     "ModelDeployment": (
         _workload_namespace,

@@ -334,6 +334,26 @@ def test_a_quota_that_is_too_small(account: Account) -> None:
     assert any("may grow to 8 vCPUs" in line for line in result["warnings_found"]), "the system pool"
 
 
+def test_groups_without_a_launch_template_stay_and_are_a_warning(account: Account) -> None:
+    options = eks_plan.Options(zones=ZONES, plain_groups=("gpu",))
+    made = eks_plan.plan(WEST, options=options)
+    given = {"provider": "eks", **account.double.credentials, "resources": made["resources"], "wait_delay": 0.0}
+    assert account.check(made)["plain_groups"] == []
+    assert not run_module(cloud_resources, given)["failed"]
+    result = account.check(account.planned())
+    assert (result["plain_groups"], result["problems"]) == (["gpu"], [])
+    [line] = result["warnings_found"]
+    assert line.startswith("node pools gpu: exist without a launch template, which EKS adds to none")
+
+
+def test_the_quota_for_spot_is_another_one(account: Account) -> None:
+    account.double.settings(quotas={"ec2": {"L-DB2E81BA": 0.0, "L-3819A6DF": 768.0}})
+    assert account.report({**L4, "capacityType": "SPOT"}) == ([], [])
+    account.double.settings(quotas={"ec2": {"L-DB2E81BA": 768.0, "L-3819A6DF": 0.0}})
+    [line], _warnings = account.report({**L4, "capacityType": "SPOT"})
+    assert 'the account\'s quota "All G and VT Spot Instance Requests" in us-west-2 is 0 vCPUs' in line
+
+
 # Google Cloud
 
 
@@ -537,3 +557,41 @@ def test_networks_that_are_used_up(project: Project) -> None:
     project.double.settings(quotas={"global": {"NETWORKS": 0}})
     _, (line,) = project.report()
     assert line.startswith("the quota NETWORKS of project modelplane-test is 0, and 0 are in use")
+
+
+RESERVED = {"consumeReservationType": "SPECIFIC_RESERVATION", "values": ["l4-block"]}
+
+
+def reserve(project: Project, zone: str, used: int = 0, **more: Any) -> None:
+    specific = {
+        "count": "2",
+        "assuredCount": "2",
+        "inUseCount": str(used),
+        "instanceProperties": {"machineType": "g2-standard-8"},
+    }
+    collection = f"projects/{project.double.project}/zones/{zone}/reservations"
+    body = {"status": "READY", "specificReservationRequired": True, "specificReservation": specific, **more}
+    project.double.plant(collection, name="l4-block", **body)
+
+
+def test_a_reservation_of_google_cloud(project: Project) -> None:
+    pool = gpu(zones=["us-central1-a"], maxNodeCount=2, reservationAffinity=RESERVED)
+    [line], _warnings = project.report(pool)
+    assert "node pool gpu-l4: reservation l4-block does not exist in project modelplane-test" in line
+    reserve(project, "us-central1-c")
+    [line], _warnings = project.report(pool)
+    assert "reservation l4-block is in us-central1-c, and the pool in us-central1-a" in line
+    reserve(project, "us-central1-a", used=2)
+    [line], _warnings = project.report(pool)
+    assert "of the 2 machines of reservation l4-block there 0 are free" in line
+    reserve(project, "us-central1-a")
+    assert project.report(pool) == ([], [])
+
+
+def test_a_reservation_that_may_not_be_read_is_a_warning(project: Project) -> None:
+    project.double.refuse(
+        operation="reservations.aggregatedList", code="PERMISSION_DENIED", message="You may not.", status=403, times=9
+    )
+    problems, [line] = project.report(gpu(reservationAffinity=RESERVED))
+    assert problems == []
+    assert line.startswith("not checked: read reservation l4-block of project modelplane-test")

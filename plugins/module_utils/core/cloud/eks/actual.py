@@ -99,8 +99,11 @@ def cluster(found: Described) -> dict[str, Any]:
 
 
 def node_group(found: Described) -> dict[str, Any]:
-    """Return a node group. `templated`: it has a launch template."""
-    return {"capacityType": "ON_DEMAND", **found, "templated": bool(found.get("launchTemplate"))}
+    """Return a node group. `templated`: it has a launch template. `machineInTemplate`: that says the machine, and not
+    the group; EKS changes neither."""
+    templated = bool(found.get("launchTemplate"))
+    inside = templated and not found.get("instanceTypes")
+    return {"capacityType": "ON_DEMAND", **found, "templated": templated, "machineInTemplate": inside}
 
 
 def file_system(found: Described, policy: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_sett
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import EKSSource, NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs, reading, validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
@@ -83,6 +83,7 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     neighbours=validation.neighbours,
     findings=validation.problems,
+    needs=needs.needs,
     ranges=lambda cluster: [reading.read(cluster).vpc_cidr],
     storage_class="modelplane-rwx-efs",
     fabrics=(_EFA,),

@@ -275,6 +275,7 @@ KINDS: dict[str, Kind] = {
             Field("nodeRole", remediation=_POOL),
             Field("subnets", compare.members, remediation=_POOL),
             Field("templated", remediation=_POOL),
+            Field("machineInTemplate", remediation=_POOL),
             Field("launchTemplate.id", remediation=_POOL),
             Field("tags", compare.labels, update="tags"),
             Field("scalingConfig", aws.scaling, update="config"),

@@ -1,6 +1,7 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Launch templates: of pools with a Capacity Block or with EFA, which node groups alone cannot express."""
+"""Launch templates of pools: encrypted disks and metadata that pods do not reach; Capacity Blocks and EFA where a pool
+has them, which node groups alone cannot express."""
 
 from __future__ import annotations
 
@@ -39,20 +40,29 @@ def reservation(pool: Mapping[str, Any]) -> str:
 
 
 def needs_template(pool: Mapping[str, Any]) -> bool:
-    """Whether a pool's nodes are described by a launch template."""
+    """Whether a pool cannot be without a launch template. Others may: EKS adds none to a node group that exists."""
     return bool(has_efa(pool) or reservation(pool))
 
 
-def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
-    """The launch template of a pool of the EKSCluster of that name, but for its network interfaces."""
+def template_name(namespace: str, name: str, pool: Mapping[str, Any]) -> str:
+    """The name of the launch template of a pool of the EKSCluster of that namespace and name."""
+    if needs_template(pool):
+        return names.launch_template_name(name, pool["name"])
+    return names.node_template_name(namespace, name, pool["name"])
+
+
+def launch_template(namespace: str, name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
+    """The launch template of a pool of that EKSCluster, but for its network interfaces. A disk without a size has that
+    of the image."""
+    size = {} if pool["diskSizeGb"] is None else {"VolumeSize": pool["diskSizeGb"]}
     data: dict[str, Any] = {
-        "InstanceType": pool["instanceType"],
-        "BlockDeviceMappings": [
-            {"DeviceName": ROOT_DEVICE, "Ebs": {"VolumeSize": pool["diskSizeGb"], "Encrypted": True}}
-        ],
+        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": {**size, "Encrypted": True}}],
         # Pods do not reach the credentials of their node.
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
     }
+    if needs_template(pool):
+        # Of others the node group says it, so that another machine is no new version of the template.
+        data["InstanceType"] = pool["instanceType"]
     if reservation(pool):
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
         data["CapacityReservationSpecification"] = {
@@ -61,7 +71,7 @@ def launch_template(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
         }
     return {
         "pool": pool["name"],
-        "name": names.launch_template_name(name, pool["name"]),
+        "name": template_name(namespace, name, pool),
         "data": data,
         "network_cards": network_cards(pool["instanceType"]) if has_efa(pool) else 0,
     }

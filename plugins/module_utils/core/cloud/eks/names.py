@@ -36,6 +36,12 @@ def launch_template_name(name: str, pool: str) -> str:
     return child_name(name, f"lt-{pool}")
 
 
+def node_template_name(namespace: str, name: str, pool: str) -> str:
+    """The name of the launch template of a pool without EFA and Capacity Block, which the reference implementation does
+    not have. It has the namespace, so that it is as unique as the cluster."""
+    return child_name(namespace, name, f"lt-{pool}")
+
+
 def tags(cluster: str, fleet: str) -> dict[str, str]:
     """What everything in AWS carries that is made for the EKS cluster of that AWS name."""
     return {CLUSTER_TAG: cluster, MANAGED_BY_TAG: MANAGED_BY, FLEET_TAG: fleet}

@@ -8,19 +8,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"
 _AMI_TYPES = {pools.SYSTEM: "AL2023_x86_64_STANDARD", pools.GPU: "AL2023_x86_64_NVIDIA"}
 
 
-def node_group(name: str, pool: Mapping[str, Any], zones: Sequence[str]) -> dict[str, Any]:
-    """The node group of a pool (wire form, with defaults) of the EKSCluster of that name; `zones` are the cluster's.
+def node_group(
+    namespace: str, name: str, pool: Mapping[str, Any], zones: Sequence[str], *, plain: bool = False
+) -> dict[str, Any]:
+    """The node group of a pool (wire form, with defaults) of that EKSCluster; `zones` are the cluster's. `plain`: the
+    group exists without a launch template.
 
     `disk_size` is None where AWS or the launch template decides. EKS refuses a desired size outside the bounds, and a
     largest size of 0: a pool of no nodes may have one, which nothing asks for as no replica is placed on it.
     """
-    templated = launch_templates.needs_template(pool)
+    fixed = launch_templates.needs_template(pool)
+    templated = fixed or not plain
     key, value = pools.GPU_TAINT
     least = pool["minNodeCount"]
     most = max(pool["maxNodeCount"], 1)
@@ -28,9 +32,9 @@ def node_group(name: str, pool: Mapping[str, Any], zones: Sequence[str]) -> dict
         "name": pool["name"],
         "role": pool["role"],
         "ami_type": _AMI_TYPES[pool["role"]],
-        "instance_types": [] if templated else [pool["instanceType"]],
+        "instance_types": [] if fixed else [pool["instanceType"]],
         "disk_size": None if templated else pool["diskSizeGb"],
-        "launch_template": names.launch_template_name(name, pool["name"]) if templated else "",
+        "launch_template": launch_templates.template_name(namespace, name, pool) if templated else "",
         "capacity_type": CAPACITY_BLOCK
         if launch_templates.reservation(pool)
         else pool.get("capacityType", "ON_DEMAND"),

@@ -154,6 +154,13 @@ def interface_left_alone(interface: Wire, vpc: str) -> str:
     )
 
 
+def interface_holding(interface: Wire) -> str:
+    """Return a network interface as what keeps something from being deleted: what it is of, and who attached it."""
+    user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId")
+    described = [_description(interface), f"used by {user}" if user else "", f"in {interface.get('SubnetId')}"]
+    return f"network interface {interface['NetworkInterfaceId']} ({', '.join(filter(None, described))})"
+
+
 def group_left_alone(group: Wire, vpc: str) -> str:
     """Return why a security group stays, and what to do."""
     return (

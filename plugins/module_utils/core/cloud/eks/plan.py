@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,13 +29,15 @@ FLEET = "default"
 @dataclass(frozen=True)
 class Options:
     """`tags`: more of them for everything in AWS. `zones`: those of the region that a control plane can be in, empty
-    when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range. `addons`: by
-    name, `version` and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges
-    that reach the public endpoint of the API server; empty: as they are."""
+    when they are not known. `subnet_zones`: the zones that subnets of the cluster have already, by range.
+    `plain_groups`: node groups that exist without a launch template, which stay without. `addons`: by name, `version`
+    and `configuration` of an addon; one of another name is added. `public_access_cidrs`: the ranges that reach the
+    public endpoint of the API server; empty: as they are."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     zones: Sequence[str] = ()
     subnet_zones: Mapping[str, str] = field(default_factory=dict)
+    plain_groups: Collection[str] = ()
     addons: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     public_access_cidrs: Sequence[str] = ()
 
@@ -61,6 +63,7 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
         raise InvalidClusterError(faulty)
     aws_name = names.cluster_name(read.namespace, read.name)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
+    plain = {pool["name"] for pool in ordered if pool["name"] in chosen.plain_groups}
     efa = any(launch_templates.has_efa(pool) for pool in read.pools)
     described = {
         "object": {"namespace": read.namespace, "name": read.name},
@@ -72,11 +75,14 @@ def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None
         "vpc": {"name": aws_name, "cidr": read.vpc_cidr},
         "subnets": network.subnets(read.name, zones, cidrs),
         "launch_templates": [
-            launch_templates.launch_template(read.name, pool)
+            launch_templates.launch_template(read.namespace, read.name, pool)
             for pool in ordered
-            if launch_templates.needs_template(pool)
+            if launch_templates.needs_template(pool) or pool["name"] not in plain
         ],
-        "node_groups": [node_groups.node_group(read.name, pool, zones) for pool in ordered],
+        "node_groups": [
+            node_groups.node_group(read.namespace, read.name, pool, zones, plain=pool["name"] in plain)
+            for pool in ordered
+        ],
         "efa": efa,
         "settings": _settings(read.settings),
     }

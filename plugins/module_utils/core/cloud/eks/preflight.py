@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import quotas
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
@@ -19,13 +20,6 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import 
 
 Wire = Mapping[str, Any]
 
-QUOTAS = {
-    "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-    "L-DB2E81BA": "Running On-Demand G and VT instances",
-    "L-417A185B": "Running On-Demand P instances",
-}
-"""Quotas of EC2, in vCPUs, by code (Service Quotas, service `ec2`)."""
-_FAMILIES = {**dict.fromkeys("acdhimrtz", "L-1216C47A"), "g": "L-DB2E81BA", "gr": "L-DB2E81BA", "p": "L-417A185B"}
 _BLOCK = "CAPACITY_BLOCK"
 
 
@@ -36,8 +30,9 @@ class Found:
     `zones`: names of the available zones that a control plane can be in. `subnet_zones`: the zones that subnets of the
     cluster have already, by range. `offerings`: the zones that have each instance type, of those asked for.
     `types`: DescribeInstanceTypes by type. `versions`: status by Kubernetes version. `reservations`: each
-    DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of QUOTAS.
+    DescribeCapacityReservations by id, None for one that does not exist. `quotas`: vCPUs by code of quotas.NAMES.
     `version`: that of the cluster that is there, or empty. `node_groups`: names of those that are there.
+    `plain_groups`: of these, those without a launch template.
     """
 
     region: str
@@ -50,6 +45,7 @@ class Found:
     quotas: Mapping[str, float] = field(default_factory=dict)
     version: str = ""
     node_groups: frozenset[str] = frozenset()
+    plain_groups: frozenset[str] = frozenset()
 
 
 def zones_fit(plan: Wire, found: Found) -> bool:
@@ -69,10 +65,14 @@ def reservations(plan: Wire) -> list[str]:
     return sorted({group["capacity_reservation"] for group in plan["node_groups"] if group["capacity_reservation"]})
 
 
-def quota_code(instance_type: str) -> str:
-    """The quota that On-Demand instances of this type count against; empty for families without one of ours."""
-    family = re.match(r"[a-z]*", instance_type)
-    return _FAMILIES.get(family[0], "") if family else ""
+def quota_codes(plan: Wire) -> list[str]:
+    """The quotas that the node groups count against, sorted."""
+    return sorted({code for group in plan["node_groups"] if (code := _quota_code(group))})
+
+
+def _quota_code(group: Wire) -> str:
+    """The quota of a node group; empty for a Capacity Block, and for families without one that is known."""
+    return quotas.code(group["instance_type"], group["capacity_type"] or quotas.ON_DEMAND)
 
 
 def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
@@ -85,6 +85,7 @@ def judge(plan: Wire, found: Found, others: Sequence[Wire] = ()) -> Verdict:
         *_version(plan, found),
         *_zones(plan, found),
         *(line for group in plan["node_groups"] for line in _group(plan, group, found)),
+        *_plain(plan, found),
         *_quotas(plan, found),
         *_networks(plan, others),
     ]
@@ -131,9 +132,21 @@ def _group(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
         *_offered(group, found),
         *_machine(group, found),
         *_fabric(plan, group, found),
-        *_reservation(group, found),
+        *_reservation(group, found, new=not there),
     ):
         yield Line(line.text, line.problem and not there)
+
+
+def _plain(plan: Wire, found: Found) -> Iterator[Line]:
+    """Node groups that earlier releases created. EKS adds no launch template to a group that exists."""
+    plain = [group["name"] for group in plan["node_groups"] if group["name"] in found.plain_groups]
+    if plain:
+        yield Line(
+            f"node pools {', '.join(plain)}: exist without a launch template, which EKS adds to none, so they stay as "
+            "they are: their pods may reach the credentials of the node (IMDS), and if their disks are encrypted is "
+            "a setting of the account. Give the pool another name to have new nodes; its old ones go with it",
+            problem=False,
+        )
 
 
 def _place(group: Wire) -> str:
@@ -196,8 +209,8 @@ def _fabric(plan: Wire, group: Wire, found: Found) -> Iterator[Line]:
         yield Line(f"{_place(group)}: {kind} has {most} EFA interfaces, and the nodes get {cards}", problem=False)
 
 
-def _reservation(group: Wire, found: Found) -> Iterator[Line]:
-    """The capacity reservation is there for these nodes, and active."""
+def _reservation(group: Wire, found: Found, *, new: bool) -> Iterator[Line]:
+    """The capacity reservation is there for these nodes, active, and not used by others where they are `new`."""
     name = group["capacity_reservation"]
     if not name or name not in found.reservations:
         return
@@ -215,8 +228,14 @@ def _reservation(group: Wire, found: Found) -> Iterator[Line]:
     if list(group["zones"]) != [zone]:
         yield Line(f"{place} is in {zone}, and the pool in {', '.join(group['zones'])}. Set zones of the pool to it")
     total = reservation.get("TotalInstanceCount", 0)
+    free = reservation.get("AvailableInstanceCount", total)
     if group["desired_size"] > total:
         yield Line(f"{place} has {total} instances, and nodeCount is {group['desired_size']}. Lower nodeCount")
+    elif new and reservation.get("State") == "active" and group["desired_size"] > free:
+        yield Line(
+            f"{place} has {free} of its {total} instances free, and nodeCount is {group['desired_size']}. Lower "
+            "nodeCount, or stop what else runs in it"
+        )
     elif group["max_size"] > total:
         yield Line(
             f"{place} has {total} instances, and maxNodeCount is {group['max_size']}: more will not start",
@@ -244,15 +263,11 @@ def _state(place: str, group: Wire, reservation: Wire) -> Iterator[Line]:
 def _quotas(plan: Wire, found: Found) -> Iterator[Line]:
     """The vCPUs of node groups that are to be made, against the quota. What else runs in the account is not counted."""
     for code, quota in sorted(found.quotas.items()):
-        groups = [
-            group
-            for group in plan["node_groups"]
-            if quota_code(group["instance_type"]) == code and group["capacity_type"] != _BLOCK
-        ]
+        groups = [group for group in plan["node_groups"] if _quota_code(group) == code]
         now = sum(_vcpus(g, found) * g["desired_size"] for g in groups if g["name"] not in found.node_groups)
         most = sum(_vcpus(group, found) * group["max_size"] for group in groups)
         names = ", ".join(group["name"] for group in groups)
-        limit = f'the account\'s quota "{QUOTAS[code]}" in {found.region} is {quota:g} vCPUs'
+        limit = f'the account\'s quota "{quotas.NAMES[code]}" in {found.region} is {quota:g} vCPUs'
         ask = "Ask for more in Service Quotas (EC2)"
         if now > quota:
             yield Line(f"node pools {names}: start with {now} vCPUs, and {limit}. {ask}, or lower nodeCount")

@@ -11,8 +11,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_cluster import EKSNetworking
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import reading
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import needs_template
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import launch_template_name
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import template_name
 
 KIND = "EKSCluster"
 
@@ -33,7 +32,7 @@ class Read(reading.Cluster):
 
     def template_names(self) -> set[str]:
         """The names of the launch templates."""
-        return {launch_template_name(self.name, pool["name"]) for pool in self.pools if needs_template(pool)}
+        return {template_name(self.namespace, self.name, pool) for pool in self.pools}
 
 
 def read(cluster: Mapping[str, Any]) -> Read:

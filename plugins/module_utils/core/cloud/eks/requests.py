@@ -97,9 +97,12 @@ def _encryption(body: Body) -> list[dict[str, Any]]:
     return [{"resources": ["secrets"], "provider": {"keyArn": body["encryptionKey"]}}]
 
 
+_COMPARED_ONLY = ("version", "templated", "machineInTemplate")
+
+
 def _node_group(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """EKS takes no version but that of the cluster."""
-    sent = {key: value for key, value in body.items() if key not in ("version", "templated")}
+    sent = {key: value for key, value in body.items() if key not in _COMPARED_ONLY}
     if "launchTemplate" in sent:
         sent["launchTemplate"] = _template_version(body)
     return "create_nodegroup", {"clusterName": in_cluster(resource), "nodegroupName": resource["name"], **sent}

@@ -204,6 +204,7 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
         "labels": group["labels"],
         "taints": group["taints"],
         "templated": bool(group["launch_template"]),
+        "machineInTemplate": not group["instance_types"],
         # Nodes follow the cluster, which AWS may have updated.
         "version": _ref("cluster", "version"),
         "tags": _tags(plan),

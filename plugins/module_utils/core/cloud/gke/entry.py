@@ -20,7 +20,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry 
     settings,
     version_and_credentials,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import needs, reading, validation
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
 
@@ -82,6 +82,7 @@ CLOUD = Cloud(
     node_pool=_node_pool,
     neighbours=validation.neighbours,
     findings=validation.problems,
+    needs=needs.needs,
     ranges=_ranges,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),

@@ -25,8 +25,20 @@ ACCELERATORS: dict[str, tuple[str, int]] = {
 """The type and number of the accelerators of a machine type. What is not here may have any, or is not known."""
 
 _NEWER = ("a3", "a4", "a4x")
+_NOT_ON_DEMAND = ("a3-ultragpu-", "a4-", "a4x-", *(f"a3-highgpu-{count}g" for count in (1, 2, 4)))
 
 
 def needs_gvnic(machine_type: str) -> bool:
     """Return whether machines of a type have Google's virtual network interface only ("Using Google Virtual NIC")."""
+    return machine_type.partition("-")[0] in _NEWER
+
+
+def is_reserved_only(machine_type: str) -> bool:
+    """Return whether machines of a type are to be had by reservation, Spot or flex-start only ("Accelerator-optimized
+    machine family", "Consumption options")."""
+    return machine_type.startswith(_NOT_ON_DEMAND)
+
+
+def is_rare(machine_type: str) -> bool:
+    """Return whether a new project has no quota for machines of a type that are sold on demand ("GPU quotas")."""
     return machine_type.partition("-")[0] in _NEWER

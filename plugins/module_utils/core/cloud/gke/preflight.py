@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, rights
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare, reservations, rights
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import (
     Line,
     Verdict,
@@ -51,6 +51,7 @@ class Found:
     `machines`, `accelerators`: the zones of the region that have each type, of those that could be read. `versions`:
     what the channel has for control planes. `quotas`: by region (GLOBAL for the project) and metric, limit and usage.
     `version`: that of the cluster that is there, or empty. `pools`: names of the node pools that are there.
+    `reservations`: those that node pools name, of those that could be read.
     """
 
     apis: frozenset[str] | None = None
@@ -65,6 +66,7 @@ class Found:
     quotas: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     version: str = ""
     pools: frozenset[str] = frozenset()
+    reservations: reservations.Found = field(default_factory=dict)
 
 
 def pools(plan: Wire) -> list[Wire]:
@@ -80,6 +82,11 @@ def machine_types(plan: Wire) -> list[str]:
 def accelerator_types(plan: Wire) -> list[str]:
     """The types of accelerators of all node pools, sorted."""
     return sorted({kind for pool in pools(plan) for kind, __ in _gpus(pool)})
+
+
+def reservation_paths(plan: Wire) -> list[str]:
+    """The paths of the reservations that node pools name, sorted."""
+    return sorted({path for pool in pools(plan) for path in reservations.named(pool, plan["project"])})
 
 
 def zones_of(region: str, zones: Iterable[str]) -> list[str]:
@@ -105,7 +112,8 @@ def judge(plan: Wire, found: Found, account: str = "", others: Sequence[Wire] = 
     lines += no_region
     if not no_region:
         lines += _version(plan, found)
-        lines += [line for pool in pools(plan) for line in _pool(plan, pool, found)]
+        reserved = reservations.Judge(plan["project"], found.reservations)
+        lines += [line for pool in pools(plan) for line in _pool(plan, pool, found, reserved)]
         lines += _quotas(plan, found)
     return verdict([*lines, *_networks(plan, others)])
 
@@ -214,10 +222,15 @@ def _is(version: str, desired: str) -> bool:
 # Node pools
 
 
-def _pool(plan: Wire, pool: Wire, found: Found) -> Iterator[Line]:
+def _pool(plan: Wire, pool: Wire, found: Found, reserved: reservations.Judge) -> Iterator[Line]:
     """Return what is wrong with one node pool."""
     there = pool["name"] in found.pools
-    for line in (*_zones(plan, pool, found), *_machine(plan, pool, found), *_offered(plan, pool, found)):
+    for line in (
+        *_zones(plan, pool, found),
+        *_machine(plan, pool, found),
+        *_offered(plan, pool, found),
+        *reserved.pool(pool, new=not there),
+    ):
         yield Line(f"node pool {pool['name']}: {line.text}", line.problem and not there)
 
 

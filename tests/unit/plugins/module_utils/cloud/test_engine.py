@@ -40,7 +40,7 @@ class RefusedError(CloudError):
 
     def __init__(self, what: str, message: str = "", *, code: str = "", hint: str = "", passing: bool = False) -> None:
         super().__init__(what, message, code=code, hint=hint, passing=passing)
-        self.too_early = "its account to be known" if code == "TooEarly" else ""
+        self.too_early = "its account to be known" if code in ("TooEarly", "Held") else ""
 
     @property
     def absent(self) -> bool:
@@ -94,6 +94,7 @@ class Memory:
         self.before: dict[str, Callable[[], Any]] = {}
         self.unseen: Counter[str] = Counter()
         self.later: tuple[str, ...] = ()
+        self.held: dict[str, list[str]] = {}
         self.lock = threading.Lock()
 
     def title(self, resource: Resource) -> str:
@@ -152,6 +153,11 @@ class Memory:
                 del self.there[name]
 
         return [self._action(f"delete {resource['name']}", delete)]
+
+    def holders(self, resource: Resource, _actual: Actual) -> Iterator[str]:
+        if "read holders" in self.refuse:
+            raise RefusedError("read holders", "refused", code="Denied")
+        yield from self.held.get(resource["name"], [])
 
     def creation_under_way(self, _resource: Resource) -> Operation | None:
         return None
@@ -290,6 +296,35 @@ def test_a_busy_creation_and_deletion_are_sent_again(made: Memory) -> None:
     assert engine(made, net(), group())[0].absent() == ["net", "group"]
     assert made.calls == ["delete group", "delete net"]
     assert engine(made, net(), group())[0].absent() == []
+
+
+def refused_deletion(cloud: Memory, code: str) -> str:
+    cloud.refuse["delete net"] = [code] * 1_000_000
+    run = Engine(
+        cloud, [net(), group()], Changes(False), Wait(0.05, 0.0, lambda _line: None, RefusedError), until_done=True
+    )
+    with pytest.raises(RefusedError) as raised:
+        run.absent()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["InUse", "Held"])
+def test_a_deletion_that_is_refused_for_too_long_says_what_holds_the_object(
+    made: Memory, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "_NEW_SECONDS", 0.05)
+    made.held["net"] = [f"interface {number}" for number in range(10)]
+    said = refused_deletion(made, code)
+    assert ("not done after 0 s" if code == "InUse" else "delete net: Held: refused") in said
+    named = ", ".join(f"interface {number}" for number in range(8))
+    assert said.endswith(f"network net is used by {named} and 2 more. Remove these, then run again")
+    assert said.count("Held") == (1 if code == "Held" else 0)
+
+
+def test_where_nothing_is_known_to_hold_an_object_the_error_is_that_of_the_cloud(made: Memory) -> None:
+    assert "is used by" not in refused_deletion(made, "InUse")
+    made.refuse["read holders"] = ["Denied"]
+    assert "What uses it could not be read: read holders: Denied: refused" in refused_deletion(made, "InUse")
 
 
 def test_what_is_not_listed_goes_though_a_listed_one_fails(made: Memory) -> None:

@@ -27,6 +27,18 @@ from ansible_collections.modelplane.fleet.tests.written import cluster_objects
 
 AWS_NAME = "modelplane-system-eks-us-west-eks-03b8e"
 
+METADATA = {"HttpTokens": "required", "HttpPutResponseHopLimit": 1}
+TEMPLATES = {pool: names.node_template_name("modelplane-system", "eks-us-west", pool) for pool in ("system", "gpu-l4")}
+
+
+def template(pool: str, disk: int | None = None) -> dict[str, Any]:
+    """The launch template of a pool without EFA and Capacity Block."""
+    size = {"VolumeSize": disk} if disk else {}
+    mapping = {"DeviceName": "/dev/xvda", "Ebs": {**size, "Encrypted": True}}
+    data = {"BlockDeviceMappings": [mapping], "MetadataOptions": METADATA}
+    return {"pool": pool, "name": TEMPLATES[pool], "network_cards": 0, "data": data}
+
+
 DEFAULT: dict[str, Any] = {
     "object": {"namespace": "modelplane-system", "name": "eks-us-west"},
     "name": AWS_NAME,
@@ -39,7 +51,7 @@ DEFAULT: dict[str, Any] = {
         "modelplane.ai/fleet": "default",
     },
     "vpc": {"name": AWS_NAME, "cidr": "10.0.0.0/16"},
-    "launch_templates": [],
+    "launch_templates": [template("system"), template("gpu-l4", 100)],
     "node_groups": [
         {
             "name": "system",
@@ -47,7 +59,7 @@ DEFAULT: dict[str, Any] = {
             "ami_type": "AL2023_x86_64_STANDARD",
             "instance_types": ["m6i.xlarge"],
             "disk_size": None,
-            "launch_template": "",
+            "launch_template": TEMPLATES["system"],
             "capacity_type": "ON_DEMAND",
             "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
             "min_size": 1,
@@ -63,8 +75,8 @@ DEFAULT: dict[str, Any] = {
             "role": "GPU",
             "ami_type": "AL2023_x86_64_NVIDIA",
             "instance_types": ["g6.12xlarge"],
-            "disk_size": 100,
-            "launch_template": "",
+            "disk_size": None,
+            "launch_template": TEMPLATES["gpu-l4"],
             "capacity_type": "ON_DEMAND",
             "zones": ["us-west-2a"],
             "min_size": 0,
@@ -126,8 +138,9 @@ def test_the_same_of_an_inference_cluster() -> None:
     made = cluster_objects(inference_cluster(), {"l4": inference_class()})[0]
     found = described(made)
     groups = deepcopy(DEFAULT["node_groups"])
-    groups[1].update(disk_size=200, min_size=1, max_size=1)
-    assert found == {**DEFAULT, "subnets": SUBNETS, "node_groups": groups}
+    groups[1].update(min_size=1, max_size=1)
+    templates = [template("system"), template("gpu-l4", 200)]
+    assert found == {**DEFAULT, "subnets": SUBNETS, "node_groups": groups, "launch_templates": templates}
 
 
 def test_defaults_that_the_api_server_fills_in_change_nothing() -> None:
@@ -164,6 +177,7 @@ def test_efa_and_a_capacity_block() -> None:
     found = plan(eks(pool))
     assert found["efa"] is True
     assert found["launch_templates"] == [
+        template("system"),
         {
             "pool": "gpu-h200",
             "name": "eks-us-west-lt-gpu-h200-99b1f",
@@ -171,14 +185,14 @@ def test_efa_and_a_capacity_block() -> None:
             "data": {
                 "InstanceType": "p5en.48xlarge",
                 "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 500, "Encrypted": True}}],
-                "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
+                "MetadataOptions": METADATA,
                 "InstanceMarketOptions": {"MarketType": "capacity-block"},
                 "CapacityReservationSpecification": {
                     "CapacityReservationPreference": "capacity-reservations-only",
                     "CapacityReservationTarget": {"CapacityReservationId": "cr-0123456789abcdef0"},
                 },
             },
-        }
+        },
     ]
     assert found["node_groups"][1] == {
         "name": "gpu-h200",
@@ -202,16 +216,27 @@ def test_efa_and_a_capacity_block() -> None:
 def test_efa_alone_and_a_capacity_block_alone() -> None:
     block = {"capacityReservationId": "cr-0a"}
     found = plan(eks(gpu("fast", fabric="EFA"), gpu("bought", capacityBlock=block), gpu("plain")))
-    fast, bought = found["launch_templates"]
+    system, fast, bought, plain = found["launch_templates"]
     assert set(fast["data"]) == {"InstanceType", "BlockDeviceMappings", "MetadataOptions"}
     assert (fast["network_cards"], bought["network_cards"]) == (1, 0)
     assert {group["name"]: (group["capacity_type"], group["launch_template"]) for group in found["node_groups"]} == {
-        "system": ("ON_DEMAND", ""),
+        "system": ("ON_DEMAND", system["name"]),
         "fast": ("ON_DEMAND", fast["name"]),
         "bought": ("CAPACITY_BLOCK", bought["name"]),
-        "plain": ("ON_DEMAND", ""),
+        "plain": ("ON_DEMAND", plain["name"]),
     }
     assert plan(eks(gpu("bought", capacityBlock=block)))["efa"] is False
+
+
+def test_a_group_that_exists_without_a_launch_template_stays_without() -> None:
+    found = plan(eks(gpu(), gpu("more")), options=Options(plain_groups=("gpu-l4", "gone")))
+    assert [each["pool"] for each in found["launch_templates"]] == ["system", "more"]
+    old, new = found["node_groups"][1:]
+    assert (old["launch_template"], old["instance_types"], old["disk_size"]) == ("", ["g6.12xlarge"], 100)
+    assert (bool(new["launch_template"]), new["instance_types"], new["disk_size"]) == (True, ["g6.12xlarge"], None)
+    # The fabric needs a template whatever there is: the group is refused as one that EKS cannot change.
+    fast = plan(eks(gpu(fabric="EFA")), options=Options(plain_groups=("gpu-l4",)))["node_groups"][1]
+    assert fast["launch_template"] == names.launch_template_name("eks-us-west", "gpu-l4")
 
 
 CARDS = {
@@ -226,7 +251,7 @@ CARDS = {
 
 @pytest.mark.parametrize(("machine", "cards"), CARDS.items())
 def test_network_interfaces(machine: str, cards: int) -> None:
-    template = plan(eks(gpu(instanceType=machine, fabric="EFA")))["launch_templates"][0]
+    template = plan(eks(gpu(instanceType=machine, fabric="EFA")))["launch_templates"][1]
     before = deepcopy(template)
     interfaces = complete_data(template, ["sg-efa", "sg-cluster"])["NetworkInterfaces"]
     assert template == before
@@ -242,7 +267,7 @@ def test_network_interfaces(machine: str, cards: int) -> None:
 
 
 def test_a_template_without_efa_is_complete_as_it_is() -> None:
-    template = plan(eks(gpu(capacityBlock={"capacityReservationId": "cr-0a"})))["launch_templates"][0]
+    template = plan(eks(gpu(capacityBlock={"capacityReservationId": "cr-0a"})))["launch_templates"][1]
     assert complete_data(template, ["sg-efa", "sg-cluster"]) == template["data"]
 
 
@@ -456,14 +481,16 @@ def test_sizes_that_eks_takes(numbers: dict[str, int], sizes: tuple[int, int, in
 
 def test_a_system_pool_of_ones_own() -> None:
     own = {"name": "controllers", "role": "System", "instanceType": "m7i.large", "minNodeCount": 2, "maxNodeCount": 3}
-    groups = plan(eks(gpu(), own))["node_groups"]
+    found = plan(eks(gpu(), own))
+    groups, template = found["node_groups"], found["launch_templates"][0]
+    assert template["data"]["BlockDeviceMappings"][0]["Ebs"] == {"VolumeSize": 100, "Encrypted": True}
     assert [group["name"] for group in groups] == ["controllers", "gpu-l4"]
     assert groups[0] == {
         **DEFAULT["node_groups"][0],
         "name": "controllers",
         "instance_types": ["m7i.large"],
         "instance_type": "m7i.large",
-        "disk_size": 100,
+        "launch_template": template["name"],
         "min_size": 2,
         "max_size": 3,
         "desired_size": 2,

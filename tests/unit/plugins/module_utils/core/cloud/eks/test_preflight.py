@@ -12,7 +12,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.pr
     Found,
     Verdict,
     judge,
-    quota_code,
+    quota_codes,
     zones_fit,
 )
 
@@ -215,6 +215,15 @@ def test_efa_interfaces() -> None:
     assert said(judge(fewer, GOOD)) == ("", "node pool gpu: p5.48xlarge has 32 EFA interfaces, and the nodes get 1")
 
 
+def test_groups_without_a_launch_template_are_one_warning() -> None:
+    there = frozenset({"gpu", "more", "system"})
+    found = replace(GOOD, node_groups=there, plain_groups=frozenset({"more", "system", "gone"}))
+    problems, warnings = said(judge(plan(group(), group("more")), found))
+    assert problems == ""
+    assert warnings.startswith("node pools system, more: exist without a launch template, which EKS adds to none")
+    assert len(warnings.splitlines()) == 1
+
+
 def test_networks_that_overlap_are_told_once() -> None:
     others = [
         {"name": "b", "region": "us-east-1", "cidr": "10.0.0.0/8"},
@@ -229,17 +238,34 @@ def test_networks_that_overlap_are_told_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        ("m6i.xlarge", "L-1216C47A"),
-        ("g6.xlarge", "L-DB2E81BA"),
-        ("gr6.4xlarge", "L-DB2E81BA"),
-        ("p5.48xlarge", "L-417A185B"),
-        ("p6-b200.48xlarge", "L-417A185B"),
-        ("trn1.32xlarge", ""),
-        ("hpc7a.96xlarge", ""),
-        ("", ""),
-    ],
+    ("capacity", "code"),
+    [("ON_DEMAND", "L-DB2E81BA"), ("SPOT", "L-3819A6DF"), ("", "L-DB2E81BA")],
 )
-def test_quotas_by_family(kind: str, code: str) -> None:
-    assert quota_code(kind) == code
+def test_quotas_by_family_and_capacity(capacity: str, code: str) -> None:
+    assert quota_codes(plan(group(capacity_type=capacity), group("more"))) == sorted({"L-1216C47A", "L-DB2E81BA", code})
+
+
+def test_a_capacity_block_is_read_no_quota_for() -> None:
+    assert quota_codes(plan(BLOCKED, group("neuron", "trn1.32xlarge"))) == ["L-1216C47A"]
+
+
+def test_spot_and_on_demand_count_against_quotas_of_their_own() -> None:
+    groups = (group(desired_size=2), group("cheap", capacity_type="SPOT", desired_size=2, max_size=8))
+    found = replace(GOOD, quotas={"L-DB2E81BA": 8.0, "L-3819A6DF": 4.0})
+    problems, warnings = said(judge(plan(*groups), found))
+    assert problems == (
+        'node pools cheap: start with 8 vCPUs, and the account\'s quota "All G and VT Spot Instance Requests" in '
+        "us-west-2 is 4 vCPUs. Ask for more in Service Quotas (EC2), or lower nodeCount"
+    )
+    assert warnings == ""
+
+
+def test_a_capacity_block_that_others_use() -> None:
+    found = replace(GOOD, reservations={BLOCK: {**RESERVATION, "AvailableInstanceCount": 0}})
+    problems, _warnings = said(judge(plan(BLOCKED), found))
+    assert "has 0 of its 2 instances free, and nodeCount is 1" in problems
+    # Its own nodes are what uses it.
+    assert judge(plan(BLOCKED), replace(found, node_groups=frozenset({"gpu"}))) == Verdict((), ())
+    scheduled = {**RESERVATION, "AvailableInstanceCount": 0, "State": "scheduled"}
+    problems, _warnings = said(judge(plan(BLOCKED), replace(GOOD, reservations={BLOCK: scheduled})))
+    assert len(problems.splitlines()) == 1

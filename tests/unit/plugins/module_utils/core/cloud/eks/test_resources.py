@@ -91,6 +91,8 @@ def test_a_default_plan_lists_each_object_once_and_after_what_it_needs() -> None
         "cluster": "cluster",
         "file-system": "file-system",
         **{f"mount-target-{zone}": "mount-target" for zone in ZONES},
+        "launch-template-system": "launch-template",
+        "launch-template-gpu-l4": "launch-template",
         "node-group-system": "node-group",
         "node-group-gpu-l4": "node-group",
         **{
@@ -125,7 +127,7 @@ def test_references_are_to_fields_that_aws_returns() -> None:
 
 def test_compared_fields_are_in_bodies_and_all_objects_have_the_owner() -> None:
     """But for a mount target, which is in the file system; and a field that an option brings."""
-    optional = {"encryptionKey", "addonVersion", "resourcesVpcConfig.publicAccessCidrs"}
+    optional = {"encryptionKey", "diskSize", "addonVersion", "resourcesVpcConfig.publicAccessCidrs"}
     for name, kind in KINDS.items():
         bodies = [each["body"] for each in EVERYTHING.values() if each["kind"] == name]
         missing = {each.path for each in kind.fields if all(at(body, each.path) is None for body in bodies)}
@@ -297,15 +299,24 @@ def test_node_groups_and_launch_templates() -> None:
         "updateConfig": {"maxUnavailable": 1, "updateStrategy": "MINIMAL"},
         "labels": {"modelplane.ai/pool": "gpu-l4", "modelplane.ai/gpu": "nvidia-l4"},
         "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}],
-        "templated": False,
+        "templated": True,
+        "machineInTemplate": False,
         "instanceTypes": ["g6.12xlarge"],
-        "diskSize": 100,
+        "launchTemplate": {
+            "id": ref("launch-template-gpu-l4", "LaunchTemplateId"),
+            "version": ref("launch-template-gpu-l4", "LatestVersionNumber"),
+        },
         "version": ref("cluster", "version"),
         "tags": OWNER,
     }
     assert plain["body"] == body
     assert plain["initial"] == {"scalingConfig": {"desiredSize": 1}}
     assert plain["needs"] == [*first, *(f"mount-target-{zone}" for zone in ZONES)]
+    old = listed(options=Options(plain_groups=["gpu-l4"]))
+    as_it_was = {**body, "templated": False, "diskSize": 100}
+    del as_it_was["launchTemplate"]
+    assert old["node-group-gpu-l4"]["body"] == as_it_was
+    assert "launch-template-gpu-l4" not in old
     # A machine of the system pool has another one beside it while it is replaced.
     assert not {"updateConfig", "diskSize"} & set(EVERYTHING["node-group-system"]["body"])
     template = "launch-template-fast"
@@ -314,6 +325,7 @@ def test_node_groups_and_launch_templates() -> None:
         "version": ref(template, "LatestVersionNumber"),
     }
     assert not {"instanceTypes", "diskSize"} & set(fast["body"])
+    assert (fast["body"]["templated"], fast["body"]["machineInTemplate"]) == (True, True)
     data = EVERYTHING[template]["body"]["Data"]
     groups = [ref("security-group-efa", "GroupId"), ref("cluster", "resourcesVpcConfig.clusterSecurityGroupId")]
     assert [each["Groups"] for each in data["NetworkInterfaces"]] == [groups] * 4

@@ -1,0 +1,64 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Reads of what uses an object, for which AWS refuses to delete it without saying so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import orphans
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Actual, Resource
+
+
+class Holders:
+    """Reads of one account. The methods raise AwsError."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+
+    def of(self, resource: Resource, actual: Actual) -> Iterator[str]:
+        """Yield what uses an object; nothing for kinds whose refusals say it themselves."""
+        kind = resource["kind"]
+        if kind == "vpc":
+            yield from self._interfaces("vpc-id", actual["VpcId"])
+            yield from self._inside(actual["VpcId"])
+        elif kind == "subnet":
+            yield from self._interfaces("subnet-id", actual["SubnetId"])
+        elif kind == "security-group":
+            yield from self._interfaces("group-id", actual["GroupId"])
+            yield from self._rules(actual["GroupId"], actual["VpcId"])
+        elif kind == "internet-gateway" and actual.get("VpcId"):
+            yield from self._interfaces("vpc-id", actual["VpcId"], public=True)
+        elif kind == "elastic-ip" and actual.get("NetworkInterfaceId"):
+            yield from self._interfaces("network-interface-id", actual["NetworkInterfaceId"])
+        elif kind == "cluster":
+            purpose = f"list the node groups of EKS cluster {resource['name']}"
+            found = self._finder.pages("eks", "list_nodegroups", "nodegroups", purpose, clusterName=resource["name"])
+            yield from (f"node group {name}" for name in sorted(map(str, found)))
+        elif kind == "file-system":
+            for target in self._finder.mount_targets(str(actual["FileSystemId"])):
+                yield f"mount target {target['MountTargetId']} in {target.get('SubnetId')}"
+
+    def _interfaces(self, by: str, value: str, *, public: bool = False) -> Iterator[str]:
+        purpose = f"list the network interfaces of {value}"
+        found = self._finder.ec2("describe_network_interfaces", "NetworkInterfaces", purpose, {by: value})
+        for each in sorted(found, key=lambda each: str(each["NetworkInterfaceId"])):
+            if not public or (each.get("Association") or {}).get("PublicIp"):
+                yield orphans.interface_holding(each)
+
+    def _inside(self, vpc: str) -> Iterator[str]:
+        """Yield subnets and security groups of a VPC, but for the group that goes with it."""
+        for each in self._finder.ec2("describe_subnets", "Subnets", f"list the subnets of {vpc}", {"vpc-id": vpc}):
+            yield f"subnet {each['SubnetId']} ({each['CidrBlock']})"
+        purpose = f"list the security groups of {vpc}"
+        for each in self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc}):
+            if each["GroupName"] != "default":
+                yield f"security group {each['GroupId']} ({each['GroupName']})"
+
+    def _rules(self, group: str, vpc: str) -> Iterator[str]:
+        """Yield the other security groups of a VPC whose rules refer to a group."""
+        purpose = f"list the security groups of {vpc}"
+        there = self._finder.ec2("describe_security_groups", "SecurityGroups", purpose, {"vpc-id": vpc})
+        for name in sorted({holder for holder, _direction, _rule in orphans.references(there, group)}):
+            yield f"rules of security group {name}"

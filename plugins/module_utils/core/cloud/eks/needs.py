@@ -1,0 +1,51 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Needs of node pools that an AWS account may not have: Capacity Blocks, Spot, and machines that are rarely free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import launch_templates, quotas
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Need
+
+_RARE = "p"
+"""Family of machines whose quota is 0 in new accounts and that are rarely free (EC2: "Amazon EC2 instance type quotas",
+"Capacity Blocks for ML")."""
+
+
+def needs(pool: Mapping[str, Any]) -> list[Need]:
+    """Return the needs of a pool (wire form) beyond those of pools that every account can have."""
+    block, machine = launch_templates.reservation(pool), str(pool["instanceType"])
+    if block:
+        zones = ", ".join(pool.get("zones") or ()) or "its zone"
+        return [
+            Need(
+                "capacityBlock",
+                f"the Capacity Block {block}",
+                f"Buy it for {machine} in {zones}, and set nodeCount and minNodeCount to 0 until it starts",
+            )
+        ]
+    if pool["role"] != pools.GPU:
+        return []
+    if pool.get("capacityType") == quotas.SPOT:
+        name = quotas.name(machine, quotas.SPOT) or "All Spot Instance Requests of the family"
+        return [
+            Need(
+                "capacityType",
+                f"Spot machines of type {machine}",
+                f'Ask for the quota "{name}" in Service Quotas (EC2), which is another one than that for On-Demand',
+            )
+        ]
+    if quotas.family(machine) == _RARE:
+        return [
+            Need(
+                "instanceType",
+                f"On-Demand machines of type {machine}, which are rarely free",
+                f'Ask for the quota "{quotas.name(machine)}" in Service Quotas (EC2), or buy a Capacity Block and give '
+                "its id as capacityBlock.capacityReservationId",
+            )
+        ]
+    return []

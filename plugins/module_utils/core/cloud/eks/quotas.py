@@ -1,0 +1,56 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Quotas of EC2 for machines that run at once, in vCPUs: by family, and apart for On-Demand and Spot.
+
+Codes and names are those of Service Quotas (service `ec2`); EC2: "On-Demand Instance quotas", "Spot Instance quotas".
+"""
+
+from __future__ import annotations
+
+import re
+
+ON_DEMAND, SPOT = "ON_DEMAND", "SPOT"
+"""Capacity types of node groups. A Capacity Block counts against none of these quotas."""
+
+NAMES = {
+    "L-1216C47A": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+    "L-DB2E81BA": "Running On-Demand G and VT instances",
+    "L-417A185B": "Running On-Demand P instances",
+    "L-34B43A08": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+    "L-3819A6DF": "All G and VT Spot Instance Requests",
+    "L-7212CCBC": "All P4, P3 and P2 Spot Instance Requests",
+    "L-C4BD4855": "All P5 Spot Instance Requests",
+}
+"""Names of the quotas by code."""
+_STANDARD = "acdhimrtz"
+_CODES = {
+    ON_DEMAND: {
+        **dict.fromkeys(_STANDARD, "L-1216C47A"),
+        **dict.fromkeys(("g", "gr"), "L-DB2E81BA"),
+        "p": "L-417A185B",
+    },
+    SPOT: {
+        **dict.fromkeys(_STANDARD, "L-34B43A08"),
+        **dict.fromkeys(("g", "gr"), "L-3819A6DF"),
+        **dict.fromkeys(("p2", "p3", "p4"), "L-7212CCBC"),
+        "p5": "L-C4BD4855",
+    },
+}
+
+
+def family(instance_type: str) -> str:
+    """Return the letters that the name of a type begins with: `g` of g6e.12xlarge."""
+    found = re.match(r"[a-z]*", instance_type)
+    return found[0] if found else ""
+
+
+def code(instance_type: str, capacity_type: str = ON_DEMAND) -> str:
+    """Return the quota that machines of a type count against; empty for those without one of NAMES."""
+    generation = re.match(r"[a-z]*\d*", instance_type)
+    codes = _CODES.get(capacity_type, {})
+    return codes.get(generation[0] if generation else "", "") or codes.get(family(instance_type), "")
+
+
+def name(instance_type: str, capacity_type: str = ON_DEMAND) -> str:
+    """Return the name of that quota; empty where it is not known."""
+    return NAMES.get(code(instance_type, capacity_type), "")

@@ -1,0 +1,180 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Reservations that node pools of a plan name: whether they are there, of the right machines, and have enough of them.
+
+Fields are those of Reservation and ShareSettings of Compute Engine's API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.preflight import Line
+
+Wire = Mapping[str, Any]
+Found = Mapping[str, Mapping[str, Wire]]
+"""Reservations by their paths (`projects/PROJECT/reservations/NAME`), and each by the zones that have one of its name.
+Paths that could not be read are missing."""
+
+SPECIFIC = "SPECIFIC_RESERVATION"
+_ATTACHING = "n1-"
+"""Machines that have GPUs only because they are asked for, so that a reservation says which."""
+_READY = ("READY", "UPDATING")
+_LOCAL = ("", "LOCAL", "SHARE_TYPE_UNSPECIFIED")
+
+
+def named(pool: Wire, project: str) -> list[str]:
+    """Return the paths of the reservations of a pool, as it is sent. One without a project is in that of the plan."""
+    affinity = pool["config"].get("reservationAffinity") or {}
+    if affinity.get("consumeReservationType") != SPECIFIC:
+        return []
+    values = [str(value).partition("/reservationBlocks/")[0] for value in affinity.get("values") or ()]
+    return [value if "/" in value else f"projects/{project}/reservations/{value}" for value in dict.fromkeys(values)]
+
+
+class Judge:
+    """Judgement of the pools of a plan, one after the other: they share what a reservation has left."""
+
+    def __init__(self, project: str, found: Found) -> None:
+        self._project, self._found = project, found
+        self._left = {
+            (path, zone): _usable(each) - _number(each, "inUseCount")
+            for path, by_zone in found.items()
+            for zone, each in by_zone.items()
+        }
+
+    def pool(self, pool: Wire, *, new: bool) -> Iterator[Line]:
+        """Yield what is wrong with the reservations of a pool. `new`: it takes machines that are not in use yet."""
+        paths = named(pool, self._project)
+        known = [path for path in paths if path in self._found]
+        zones = list(pool.get("locations") or ())
+        for path in known:
+            yield from self._one(path, pool, zones)
+        # Others of the pool may be in the zones that these are not in.
+        if known and len(known) == len(paths) and all(self._found[path] for path in known):
+            for zone in zones:
+                yield from self._zone(known, pool, zone, new=new)
+
+    def _one(self, path: str, pool: Wire, zones: Sequence[str]) -> Iterator[Line]:
+        project, name = path.split("/")[1], path.rpartition("/")[2]
+        by_zone = self._found[path]
+        if not by_zone:
+            yield Line(
+                f"reservation {name} does not exist in project {project}. Create it for {_machine(pool)} in "
+                f"{', '.join(zones) or 'the region'}, or correct reservationAffinity.values"
+            )
+            return
+        here = {zone: each for zone, each in sorted(by_zone.items()) if not zones or zone in zones}
+        if not here:
+            yield Line(
+                f"reservation {name} is in {', '.join(sorted(by_zone))}, and the pool in {', '.join(zones)}. Set zones "
+                "of the pool to it, or name another reservation"
+            )
+        for zone, reservation in here.items():
+            place = f"reservation {name} in {zone}"
+            yield from _state(place, reservation)
+            yield from _shape(place, pool, reservation)
+            yield from self._shared(place, project, reservation)
+
+    def _shared(self, place: str, project: str, reservation: Wire) -> Iterator[Line]:
+        share = str((reservation.get("shareSettings") or {}).get("shareType") or "")
+        if project != self._project and share in _LOCAL:
+            yield Line(
+                f"{place} is of project {project}, which does not share it. Have it shared with {self._project}, or "
+                "name one of your own"
+            )
+
+    def _zone(self, paths: Sequence[str], pool: Wire, zone: str, *, new: bool) -> Iterator[Line]:
+        """Yield whether the reservations of a pool in a zone have enough machines; what a new pool takes is taken."""
+        there = [path for path in paths if zone in self._found[path]]
+        every = ", ".join(path.rpartition("/")[2] for path in paths)
+        if not there:
+            if any(self._in_pool(path, pool) for path in paths):
+                yield Line(
+                    f"zone {zone} has none of the reservations {every}: no node starts there. Leave the zone out of "
+                    "the pool, or reserve machines there and name that reservation too"
+                )
+            return
+        if any("specificReservation" not in self._found[path][zone] for path in there):
+            return
+        names = ", ".join(path.rpartition("/")[2] for path in there)
+        total = sum(_usable(self._found[path][zone]) for path in there)
+        start, most = int(pool["initialNodeCount"]), int(pool["autoscaling"].get("maxNodeCount") or 0)
+        free = sum(max(self._left[path, zone], 0) for path in there)
+        if new and start > free:
+            yield Line(
+                f"starts with {start} nodes in {zone}, and of the {total} machines of reservation {names} there {free} "
+                "are free. Lower nodeCount, reserve more, or stop what else uses them"
+            )
+        elif most > total:
+            yield Line(
+                f"may grow to {most} nodes in {zone}, and reservation {names} has {total} machines there: more will "
+                "not start",
+                problem=False,
+            )
+        if new:
+            self._take(there, zone, start)
+
+    def _in_pool(self, path: str, pool: Wire) -> bool:
+        return any(zone in self._found[path] for zone in pool.get("locations") or ())
+
+    def _take(self, paths: Sequence[str], zone: str, nodes: int) -> None:
+        for path in paths:
+            taken = min(nodes, max(self._left[path, zone], 0))
+            self._left[path, zone] -= taken
+            nodes -= taken
+
+
+def _state(place: str, reservation: Wire) -> Iterator[Line]:
+    status = str(reservation.get("status") or "READY")
+    if status not in _READY:
+        yield Line(f"{place} is {status}, so no node starts in it. Name one that is READY, or wait until it is")
+    if not reservation.get("specificReservationRequired"):
+        yield Line(
+            f"{place} is not for named use only (specificReservationRequired), so any machine of its type may take "
+            "what the pool needs. Create one that is, or set consumeReservationType: ANY_RESERVATION",
+            problem=False,
+        )
+
+
+def _shape(place: str, pool: Wire, reservation: Wire) -> Iterator[Line]:
+    """Yield how the machines of a reservation differ from those of a pool. Of those that are reserved in another way
+    than as machines of one shape, nothing is known."""
+    properties = (reservation.get("specificReservation") or {}).get("instanceProperties") or {}
+    machine = str(properties.get("machineType") or "").rpartition("/")[2]
+    if machine and machine != _machine(pool):
+        yield Line(f"{place} is for {machine}, and the pool has {_machine(pool)}. Name one for {_machine(pool)}")
+    elif machine.startswith(_ATTACHING):
+        has, asks = _accelerators(properties), _accelerators(pool["config"], "accelerators")
+        if has != asks:
+            yield Line(
+                f"{place} has machines with {_text(has)}, and the pool asks for {_text(asks)}. Name one with "
+                f"{_text(asks)}"
+            )
+
+
+def _accelerators(place: Wire, field: str = "guestAccelerators") -> dict[str, int]:
+    return {
+        str(each.get("acceleratorType")).rpartition("/")[2]: int(each.get("acceleratorCount") or 0)
+        for each in place.get(field) or ()
+    }
+
+
+def _text(accelerators: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(accelerators.items())) or "no accelerators"
+
+
+def _machine(pool: Wire) -> str:
+    return str(pool["config"]["machineType"])
+
+
+def _usable(reservation: Wire) -> int:
+    """Return how many machines a reservation has: those that are there by now, where that is known."""
+    specific = reservation.get("specificReservation") or {}
+    return _number(reservation, "assuredCount" if "assuredCount" in specific else "count")
+
+
+def _number(reservation: Wire, field: str) -> int:
+    """Return a number of 64 bits, which is a text in JSON."""
+    return int((reservation.get("specificReservation") or {}).get(field) or 0)

@@ -1,0 +1,77 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Validation of what node pools in clouds need that an account may not have: reservations, quotas, networks.
+
+Only manifests are read, so each finding is a warning, one for each pool. The preflight of a cloud asks the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api import wire
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud, Need
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.reading import is_composed
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.cluster import cloud_pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, warning
+
+_CLASS = "className"
+
+
+class Classes(Protocol):
+    """InferenceClasses of a fleet."""
+
+    def find(self, kind: str, namespace: str, name: str) -> Any:
+        """Return a resource, None where there is none."""
+
+
+def cluster_needs(cluster: Any, fleet: Classes) -> Iterator[Problem]:
+    """Yield what the pools of an InferenceCluster need in its cloud."""
+    cloud = registry.BY_SOURCE.get(cluster.spec.cluster.source)
+    if cloud is None:
+        return
+    for index, pool in enumerate(cluster.spec.node_pools or ()):
+        inference_class = fleet.find("InferenceClass", "", pool.class_name)
+        provisioning = inference_class.spec.provisioning if inference_class else None
+        block = getattr(provisioning, cloud.name) if provisioning else None
+        if block is not None:
+            needs = cloud.needs(cloud_pool(cloud, pool, block))
+            places = {need.field: _written(need.field, pool, cloud) for need in needs}
+            yield from _problem(needs, f"spec.nodePools[{index}]", f"{pool.name} (class {pool.class_name})", places)
+
+
+def cloud_cluster_needs(cluster: Any, _fleet: Classes) -> Iterator[Problem]:
+    """Yield what the pools of a cluster of the kind of a cloud need. One that is composed is reported as its
+    InferenceCluster."""
+    if is_composed({"metadata": {"labels": cluster.labels}}):
+        return
+    cloud = registry.BY_KIND[cluster.ref.kind]
+    for index, pool in enumerate(wire(cluster)["spec"]["nodePools"]):
+        needs = cloud.needs(pool)
+        places = {need.field: need.field for need in needs}
+        yield from _problem(needs, f"spec.nodePools[{index}]", str(pool["name"]), places)
+
+
+def _written(field: str, pool: Any, cloud: Cloud) -> str:
+    """Return where an InferenceCluster has a field of a pool of its cloud: in the block of the cloud, in the pool
+    itself, or in its class."""
+    block = getattr(pool, cloud.name)
+    if block is not None and field in map(camel, type(block).model_fields):
+        return f"{cloud.name}.{field}"
+    return field if field in map(camel, type(pool).model_fields) else _CLASS
+
+
+def _problem(needs: Sequence[Need], path: str, pool: str, places: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield one warning for all that a pool needs, at its field where that is one."""
+    if not needs:
+        return
+    fields = list(dict.fromkeys(places[need.field] for need in needs))
+    if len(fields) == 1:
+        path, what = f"{path}.{fields[0]}", [need.what for need in needs]
+    else:
+        what = [f"{need.what} ({places[need.field]})" for need in needs]
+    message = f"pool {pool} needs what an account may not have: {'; '.join(what)}"
+    yield warning(message, path, ". ".join(dict.fromkeys(need.hint for need in needs)))
