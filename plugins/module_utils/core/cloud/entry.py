@@ -117,7 +117,8 @@ class Cloud:
     disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
     is wrong with one of them. `storage_class`: of the RWX storage that comes with a cluster.
     `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
-    `per_zone`: whether numbers of nodes are those of each zone.
+    `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its autoscaler starts the
+    first node of an empty pool for a pod that claims devices.
     """
 
     name: str
@@ -136,3 +137,4 @@ class Cloud:
     identity: Identity | None = None
     fabrics: tuple[Fabric, ...] = ()
     per_zone: bool = False
+    starts_first_node: bool = True
