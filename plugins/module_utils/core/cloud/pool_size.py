@@ -2,8 +2,8 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Size of a node pool in its cloud, and the size that it is to have for the replicas that are placed on it.
 
-The autoscalers of some clouds (Cloud.starts_first_node) know what devices the nodes of a pool have by its nodes: while a
-pool is empty, no pod that claims devices brings a node. There the fleet starts the nodes that its replicas need.
+The autoscalers of some clouds (Cloud.starts_first_node) learn from the nodes of a pool what devices they have: while
+it is empty, no pod that claims devices brings a node. There the fleet starts the nodes that its replicas need.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class PoolSize:
     """Size of a node pool as its cloud has it.
 
     `desired`: the number of nodes that the cloud brings it to, between `least` and `most`. `owned`: it is one that this
-    fleet created. `trouble`: why nodes do not start, as the cloud says it, with what to do; empty where it says nothing.
+    fleet created. `trouble`: why nodes do not start, as the cloud says it, with what to do; empty where it does not.
     """
 
     desired: int
@@ -32,7 +32,7 @@ class PoolDemand:
     """Demand of the replicas on a node pool whose autoscaler does not start a first node.
 
     `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
-    `nodes`: how many the replicas that are placed there need; 0 when none is. `waiting`: one of them does not serve yet.
+    `nodes`: how many the replicas that are placed there need; 0 when none is. `waiting`: one of them does not serve.
     """
 
     cluster: str

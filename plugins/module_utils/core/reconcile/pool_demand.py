@@ -13,12 +13,13 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import emptiable
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.device import MAX_INT64
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
 
 # The plan evaluated the same selectors, within the budget that users set.
 _OPTIONS = Options(selector_budget=MAX_INT64)
@@ -75,7 +76,7 @@ def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provis
         cloud, block = registry.BY_KIND[direct.kind], direct.spec
     if cloud is None or block is None or cloud.starts_first_node:
         return None
-    composed = next((value for value in platform.objects if value["kind"] == cloud.kind), None)
+    composed = next((value for value in platform.objects if identity(value)[1] == cloud.kind), None)
     cluster = composed or (api.wire(direct) if direct is not None else None)
     if cluster is None:
         return None
