@@ -129,11 +129,12 @@ class _Work:
         for number in range(self._settings.rounds):
             self._observe()
             self._build()
-            # Nodes take minutes to start, so they begin before what needs them is there.
-            self._resizer.send(*self._planned)
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
             last = [self._keep(self._apply(applying, ()))] if applying.control else []
+            # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
+            # control cluster was written to.
+            self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
             if touched:
                 last.append(self._keep(self._apply(clusters, touched, wait=wait)))
