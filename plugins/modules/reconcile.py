@@ -278,7 +278,7 @@ def _warn(module: AnsibleModule, done: reconcile.Run) -> None:
         lines += manifests.warnings(outcome.loaded, more=manifests.build_warnings(outcome))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
         lines += apply_results.warnings(outcomes, failures=module.params["on_error"] == "report")
-    lines += done.sizes.notes
+    lines += sorted(done.sizes.notes)
     for line in dict.fromkeys(lines):
         module.warn(line)
 

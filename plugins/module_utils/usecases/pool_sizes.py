@@ -85,7 +85,7 @@ class Resizer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._read: dict[tuple[str, str], PoolSize | None] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}
         self.sizes = Sizes()
 
     def changes(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[Resize]:
@@ -98,6 +98,8 @@ class Resizer:
         for pool in self._due(plan, written, seen):
             due.setdefault(pool.demand.cluster, []).append(pool)
         self._on_each(self._send, due, lambda pool: pool.demand)
+        # Clusters are worked on at once.
+        self.sizes.resized.sort(key=lambda each: (each.cluster, each.pool))
 
     def _due(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[_Pool]:
         demands: dict[str, list[PoolDemand]] = {}
@@ -121,6 +123,8 @@ class Resizer:
                 return error
 
         tasks = {name: partial(guarded, each) for name, each in parts.items() if name not in self._refused}
+        for name in parts.keys() - tasks.keys():
+            self._fail(name, self._refused[name], map(demand, parts[name]))
         done = []
         for name, outcome in fan_out(tasks).items():
             if isinstance(outcome, (ApiError, CloudError)):
@@ -186,23 +190,33 @@ class Resizer:
         return not pods
 
     def _send(self, pools: Sequence[_Pool]) -> None:
-        """Change the pools of a cluster. Each is read again: another run, or the autoscaler, may have changed it."""
+        """Change the pools of a cluster; what is refused for one of them keeps no other from its nodes. Raises the last
+        CloudError."""
+        refused = None
         for pool in pools:
-            demand = pool.demand
-            self._read.pop((demand.cluster, demand.pool), None)
-            size = self._size(demand, pool.options)
-            if size is None or not size.owned:
-                continue
-            now = replace(pool, size=size)
-            if now.after == size.desired:
-                continue
+            try:
+                self._change(pool)
+            except CloudError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def _change(self, pool: _Pool) -> None:
+        """Read a pool again, as another run or the autoscaler may have changed it, and change it."""
+        demand = pool.demand
+        self._read.pop((demand.cluster, demand.pool), None)
+        size = self._size(demand, pool.options)
+        if size is None or not size.owned:
+            return
+        now = replace(pool, size=size)
+        if now.after != size.desired:
             POOL_SIZES[demand.cloud].resize(pool.options, demand.pool, now.after)
             self._read[demand.cluster, demand.pool] = replace(size, desired=now.after)
             self.sizes.resized.append(now.resize)
 
     def _fail(self, cluster: str, message: str, demands: Iterable[PoolDemand]) -> None:
         """Record a failure. Where no replica waits for a node, nothing is lost but what empty nodes cost."""
-        self._refused.add(cluster)
+        self._refused[cluster] = message
         if any(demand.waiting for demand in demands):
             self.sizes.failed[cluster] = message
         else:

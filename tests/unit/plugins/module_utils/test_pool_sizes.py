@@ -43,6 +43,7 @@ class World:
         self.demands: list[PoolDemand] = []
         self.sizes: dict[tuple[str, str], PoolSize | None] = {}
         self.broken: set[str] = set()
+        self.refused: set[str] = set()
         self.unreachable: set[str] = set()
         self.nodes: dict[str, int] = {}
         self.pods: list[Object] = []
@@ -71,6 +72,8 @@ class World:
     def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
         key = (options["cluster"].removesuffix("-eks"), pool)
         self.calls.append(("resize", *key, nodes))
+        if pool in self.refused:
+            raise CloudError("resize", f"no {pool}")
         before = self.sizes[key]
         assert before is not None
         self.sizes[key] = replace(before, desired=nodes)
@@ -221,6 +224,24 @@ def test_a_cloud_that_fails_for_empty_pools_only_is_a_warning(world: World) -> N
     sizes = world.send()
     assert sizes.failed == {}
     assert sizes.notes == ["cluster east: its empty pools stay as they are: read: it is down"]
+
+
+def test_a_pool_that_is_refused_keeps_no_other_pool_of_its_cluster_from_its_nodes(world: World) -> None:
+    world.needs(1)
+    world.needs(2, pool="more")
+    world.refused = {"gpu"}
+    sizes = world.send()
+    assert (sizes.resized, sizes.failed) == ([Resize("east", "more", 0, 2)], {"east": "resize: no gpu"})
+
+
+def test_a_cluster_that_was_a_warning_fails_once_replicas_wait_there(world: World) -> None:
+    world.needs(0)
+    world.broken = {"east"}
+    resizer = world.resizer()
+    world.send(resizer)
+    world.demands.clear()
+    world.needs(1)
+    assert world.send(resizer).failed == {"east": "read: it is down"}
 
 
 def test_a_silent_cluster_is_passed_over(world: World) -> None:
