@@ -164,11 +164,11 @@ resized:
       type: str
       returned: always
     before:
-      description: How many nodes the cloud brought it to.
+      description: Its desired number of nodes so far.
       type: int
       returned: always
     after:
-      description: How many it brings it to now.
+      description: Its desired number of nodes from now on.
       type: int
       returned: always
   sample: [{cluster: us-west, pool: gpu-l4, before: 0, after: 2}]

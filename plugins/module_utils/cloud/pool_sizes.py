@@ -30,4 +30,4 @@ class PoolSizes(Protocol):
         """Return the size of a pool; None when there is no such pool. `fleet`: the fleet that has to own it."""
 
     def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
-        """Set how many nodes the cloud brings a pool to, and return once it has begun."""
+        """Set the desired number of nodes of a pool, and return once the cloud has begun."""

@@ -43,7 +43,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Resize:
-    """Change of the size of a pool: how many nodes its cloud brought it to, and how many from now on."""
+    """Change of the size of a pool: its desired number of nodes before and after."""
 
     cluster: str
     pool: str

@@ -3,7 +3,7 @@
 """Size of a node pool in its cloud, and the size that it is to have for the replicas that are placed on it.
 
 The autoscalers of some clouds (Cloud.starts_first_node) learn from the nodes of a pool what devices they have: while
-it is empty, no pod that claims devices brings a node. There the fleet starts the nodes that its replicas need.
+it is empty, they start none for a pod that claims devices. There the fleet starts the nodes that its replicas need.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 class PoolSize:
     """Size of a node pool as its cloud has it.
 
-    `desired`: the number of nodes that the cloud brings it to, between `least` and `most`. `owned`: it is one that this
+    `desired`: the number of nodes that it is to have now, between `least` and `most`. `owned`: it is one that this
     fleet created. `trouble`: why nodes do not start, as the cloud says it, with what to do; empty where it does not.
     """
 
