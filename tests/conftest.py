@@ -69,6 +69,7 @@ LONGEST_FIRST = (
     "unit/roles/test_mirror.py",
     "e2e/test_rollouts.py",
     "e2e/test_control_cluster.py",
+    "e2e/test_pool_sizes.py",
     "e2e/test_gke.py",
     "unit/kube/test_apply_fleet.py",
     "playbooks/test_playbooks.py",

@@ -49,6 +49,7 @@ _value:
       that are reached and are no part of the run, C(drain) those to drain.
     - C(absent) has the names in their cloud of clusters of the run that are not there, C(removes) whether a host says
       that its cluster in a cloud is to be removed.
+    - C(provided) has those that others created (C(fleet_provision)).
     - C(promised) has the API groups that the collection installs beneath a fleet, when it does so on all clusters.
   type: dict
   returned: always
@@ -58,6 +59,7 @@ _value:
     others: [us-central]
     drain: []
     absent: []
+    provided: [onprem]
     removes: false
     promised: []
 """

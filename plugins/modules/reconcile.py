@@ -17,6 +17,11 @@ description:
     Then it applies to workload clusters and waits until they serve. The next round leads requests to what serves.
   - When anything has to be applied, takes the lock of the fleet on the control cluster, where there is one (see
     M(modelplane.fleet.lease)).
+  - Some clouds' autoscalers start no first node in a pool with devices to claim, as they do not know which devices it
+    would have. There, a pool that may have no nodes grows, within its bounds, for the replicas that are placed on it,
+    before these are applied, and goes back to its minimum once nothing is placed there, and no pod runs there that its
+    nodes would take with them (RV(resized)). Only pools of clusters that the fleet created are changed, as far as
+    O(clusters) reaches them by their names in the cloud.
   - Without O(clusters) and O(control), nothing is contacted, and the build folder is all that is written.
 options:
   state:
@@ -69,6 +74,11 @@ options:
     type: list
     elements: str
     default: []
+  provided:
+    description: Those of O(clusters) that others created. The sizes of their pools stay as they are.
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment:
   - modelplane.fleet.build
   - modelplane.fleet.clusters
@@ -81,7 +91,9 @@ attributes:
     description: Observes, decides and compares, and writes nothing; O(report) neither.
   diff_mode:
     support: full
-    description: Shows every file and every object that changes, as the modules do that it stands for.
+    description:
+      - Shows every file and every object that changes, as the modules do that it stands for, and every pool whose size
+        changes.
   idempotent:
     support: full
     description: A second run writes nothing, and takes no lock.
@@ -135,6 +147,31 @@ clusters:
   returned: success
   type: dict
   sample: {onprem: {changed: true, failed: false, msg: "", version: "1.36", gateway: 203.0.113.10}}
+resized:
+  description:
+    - The pools whose sizes were changed in their cloud, or in check mode would be. A pool that is left by its last
+      replica in this run goes back to its minimum once its pods are gone, by this run or the next one.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    cluster:
+      description: The cluster.
+      type: str
+      returned: always
+    pool:
+      description: The pool.
+      type: str
+      returned: always
+    before:
+      description: Its desired number of nodes so far.
+      type: int
+      returned: always
+    after:
+      description: Its desired number of nodes from now on.
+      type: int
+      returned: always
+  sample: [{cluster: us-west, pool: gpu-l4, before: 0, after: 2}]
 failed_clusters:
   description: The workload clusters that failed.
   returned: success
@@ -143,7 +180,7 @@ failed_clusters:
   sample: []
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -153,10 +190,15 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import 
     manifests,
     observed_fleet,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import CLUSTERS, ArgumentsError
+from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster_options import (
+    CLUSTERS,
+    ArgumentsError,
+    ways,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import InUseError
 from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import reconcile
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 ARGUMENTS: dict[str, Any] = {
     "argument_spec": {
@@ -172,6 +214,7 @@ ARGUMENTS: dict[str, Any] = {
         "force": {"type": "bool", "default": False},
         "definitions": {"type": "bool", "default": True},
         "promised": {"type": "list", "elements": "str", "default": []},
+        "provided": {"type": "list", "elements": "str", "default": []},
     },
     "supports_check_mode": True,
 }
@@ -224,6 +267,7 @@ def _settings(module: AnsibleModule) -> reconcile.Settings:
         settings,
         observe=lambda: observed_fleet.observe(params, write_cache=not module.check_mode),
         applying=apply_results.settings({**params, **_OF_BUILDS}, module.check_mode),
+        ways=ways(params, params["provided"]),
     )
 
 
@@ -234,6 +278,7 @@ def _warn(module: AnsibleModule, done: reconcile.Run) -> None:
         lines += manifests.warnings(outcome.loaded, more=manifests.build_warnings(outcome))
     for outcomes in ([done.compared] if done.compared else []) + done.applied:
         lines += apply_results.warnings(outcomes, failures=module.params["on_error"] == "report")
+    lines += sorted(done.sizes.notes)
     for line in dict.fromkeys(lines):
         module.warn(line)
 
@@ -251,13 +296,21 @@ def _result(module: AnsibleModule, done: reconcile.Run) -> dict[str, Any]:
         clusters[name]["changed"] = applied["changed"]
         if applied["failed"] and not clusters[name]["failed"]:
             clusters[name] |= {"failed": True, "msg": applied["msg"]}
+    for resize in done.sizes.resized:
+        clusters[resize.cluster]["changed"] = True
+    for name, message in done.sizes.failed.items():
+        if not clusters[name]["failed"]:
+            clusters[name] |= {"failed": True, "msg": message}
     failed = [name for name, found in clusters.items() if found["failed"]]
     written = done.builds if module.params["state"] != "planned" else []
     built = manifests.build_result(done.builds[-1], module.params["table_width"])
     result: dict[str, Any] = {
-        "changed": any(each.changes for each in written) or any(each.changed for each in done.applied),
+        "changed": any(each.changes for each in written)
+        or any(each.changed for each in done.applied)
+        or bool(done.sizes.resized),
         **{name: built[name] for name in ("table", "services", "summary")},
         "clusters": clusters,
+        "resized": [asdict(each) for each in done.sizes.resized],
         "failed_clusters": failed,
     }
     if failed:
@@ -265,7 +318,14 @@ def _result(module: AnsibleModule, done: reconcile.Run) -> dict[str, Any]:
     if module._diff:
         result["diff"] = [entry for outcome in written for entry in manifests.file_diff(outcome)]
         result["diff"] += [entry for outcomes in done.applied for entry in apply_results.diffs(outcomes)]
+        result["diff"] += [_size_diff(each) for each in done.sizes.resized]
     return result
+
+
+def _size_diff(resize: Resize) -> dict[str, str]:
+    header = f"{resize.cluster}: node pool {resize.pool}"
+    before, after = (f"nodes: {nodes}\n" for nodes in (resize.before, resize.after))
+    return {"before_header": header, "after_header": header, "before": before, "after": after}
 
 
 def main() -> None:

@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import LOGINS, PROVIDERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import (
+    LOGINS,
+    POOL_SIZES,
+    PROVIDERS,
+)
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import Provisioning
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import ClusterSource
@@ -116,6 +120,10 @@ def test_what_belongs_to_a_cloud_is_there(cloud: Cloud) -> None:
     assert cloud.name in LOGINS
     for place in ROOMS[2:]:
         assert (ROOT / place).exists(), place
+
+
+def test_clouds_whose_autoscalers_start_no_first_node_let_the_fleet_do_it() -> None:
+    assert set(POOL_SIZES) == {cloud.name for cloud in CLOUDS if not cloud.starts_first_node}
 
 
 def test_all_registries_have_the_same_clouds() -> None:

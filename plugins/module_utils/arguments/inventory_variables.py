@@ -125,7 +125,8 @@ _LIKE = {
 
 
 OF_HOSTS = (
-    *("fleet_cluster", "fleet_target", "fleet_drained", "fleet_serving_stack", "__fleet_cloud_name"),
+    *("fleet_cluster", "fleet_target", "fleet_drained", "fleet_serving_stack", "fleet_provision"),
+    "__fleet_cloud_name",
     *_CLOUD_STATES,
 )
 """Variables of hosts of `workload_clusters` that `fleet_hosts` reads."""
@@ -152,6 +153,7 @@ def fleet_hosts(
         "others": [names[host] for host in clusters if host not in play_hosts and host not in files],
         "drain": list(dict.fromkeys([*_listed(fleet.get("fleet_drain")), *drained])),
         "absent": [variables["__fleet_cloud_name"] for variables in here if "__fleet_cloud_name" in variables],
+        "provided": [names[host] for host in clusters if clusters[host].get("fleet_provision") == "provided"],
         "removes": any(variables.get(name) == "absent" for variables in here for name in _CLOUD_STATES),
         "promised": list(_INSTALLED) if managed == {"managed"} else [],
     }

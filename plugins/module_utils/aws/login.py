@@ -58,6 +58,10 @@ class Eks:
     def find(self) -> tuple[str, str]:
         return describe(self.cluster, self.region, self.profile, self.role_arn, self.endpoint)
 
+    def client(self) -> Any:
+        """Return a client of the EKS API with the credentials of the login; raises AccessError."""
+        return _guarded(lambda: _client(self.region, self.profile, self.role_arn, self.endpoint))
+
     def mint(self, refused: str) -> Grant:
         return minter(self.cluster, self.region, self.profile, self.role_arn)(refused)
 
@@ -77,9 +81,7 @@ def describe(
     """Server and CA (PEM) of a cluster; raises AccessError."""
 
     def ask() -> tuple[str, str]:
-        account = _Account(region, profile, role_arn)
-        client = account.client("eks", **({"endpoint_url": endpoint} if endpoint else {}))
-        found = client.describe_cluster(name=cluster)["cluster"]
+        found = _client(region, profile, role_arn, endpoint).describe_cluster(name=cluster)["cluster"]
         authority = (found.get("certificateAuthority") or {}).get("data")
         if not found.get("endpoint") or not authority:
             raise AccessError(f"EKS cluster {cluster} is {found.get('status', 'not there')} and has no endpoint yet")
@@ -89,6 +91,12 @@ def describe(
             raise AccessError(f"EKS cluster {cluster}: its certificate authority is not base64 of a PEM text") from None
 
     return _guarded(ask)
+
+
+def _client(region: str, profile: str, role_arn: str, endpoint: str) -> Any:
+    """Return a client of the EKS API."""
+    account = _Account(region, profile, role_arn)
+    return account.client("eks", **({"endpoint_url": endpoint} if endpoint else {}))
 
 
 class _Account:

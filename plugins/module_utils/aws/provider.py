@@ -65,12 +65,7 @@ class AwsProvider:
         return self._finder.find(resource)
 
     def state(self, resource: Resource, actual: Actual) -> State:
-        found = state(KINDS[resource["kind"]], actual)
-        if found.phase not in ("degraded", "failed"):
-            return found
-        causes = _causes(actual)
-        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
-        return replace(found, causes=causes, remediation=". ".join(hints))
+        return state_of(resource["kind"], actual)
 
     def problems(self, resource: Resource, actual: Actual, _listed: Iterable[Resource]) -> Iterator[str]:
         """Objects of IAM are in all regions, and say which of them their cluster is in. A cluster cannot move."""
@@ -216,6 +211,16 @@ class AwsProvider:
             if target["LifeCycleState"] != "deleting":
                 purpose = f"delete mount target {target['MountTargetId']}"
                 yield Call("efs", "delete_mount_target", {"MountTargetId": target["MountTargetId"]}, purpose)
+
+
+def state_of(kind: str, actual: Actual) -> State:
+    """Return the state of an object of a kind, with the causes of a bad one and what to do about them."""
+    found = state(KINDS[kind], actual)
+    if found.phase not in ("degraded", "failed"):
+        return found
+    causes = _causes(actual)
+    hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
+    return replace(found, causes=causes, remediation=". ".join(hints))
 
 
 def _explain(error: AwsError) -> None:

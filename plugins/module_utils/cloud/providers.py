@@ -9,7 +9,9 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import login as aws_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import provider as aws
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.pool_sizes import NodeGroups
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import PoolSizes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.provider import Entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import login as google_login
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import provider as google
@@ -24,6 +26,11 @@ LOGINS: Mapping[str, Logins] = {
     "gke": google_login.LOGINS,
 }
 """Clouds whose clusters are reached by their names."""
+
+POOL_SIZES: Mapping[str, PoolSizes] = {
+    "eks": NodeGroups(),
+}
+"""Clouds whose autoscalers do not start the first node of a pool with devices to claim."""
 
 
 def arguments() -> dict[str, Any]:

@@ -8,17 +8,20 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.lease import acquire, holder_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.directory import REPORT_FILE
 from ansible_collections.modelplane.fleet.plugins.module_utils.stores.observations import write_observations
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes
 
 State = Literal["planned", "built", "applied"]
 
@@ -31,7 +34,8 @@ class Settings:
     `observe` reads all clusters, `applying` are all of them and how they are worked on, without a build folder and a
     lock; both are None where no cluster is contacted. `state`: how far the run goes; with `planned` as in check mode.
     `wait`: seconds until what was applied serves. `lease`: seconds after which the lock of a run that was killed ends.
-    `report`: a file for the page of a plan. `say` gets a line as each step begins.
+    `report`: a file for the page of a plan. `ways`: how clusters are reached in their clouds, for the sizes of their
+    pools. `say` gets a line as each step begins.
     """
 
     building: build.Settings
@@ -42,18 +46,21 @@ class Settings:
     wait: float = 0.0
     lease: float = 60.0
     report: str = ""
+    ways: Mapping[str, Way] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _step: None
 
 
 @dataclass
 class Run:
-    """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster."""
+    """Record of a run so far. `applied`: what counts as a change. `clusters`: the last outcome of each cluster.
+    `sizes`: what became of the sizes of pools."""
 
     compared: apply.Outcomes | None = None
     observed: list[FleetSnapshot] = field(default_factory=list)
     builds: list[build.Outcome] = field(default_factory=list)
     applied: list[apply.Outcomes] = field(default_factory=list)
     clusters: dict[str, apply.Outcome] = field(default_factory=dict)
+    sizes: pool_sizes.Sizes = field(default_factory=pool_sizes.Sizes)
 
 
 class ControlClusterError(Exception):
@@ -74,10 +81,21 @@ def run(settings: Settings, done: Run) -> None:
         _Work(settings, done, folder).run()
 
 
+def _resizer(settings: Settings, done: Run) -> pool_sizes.Resizer:
+    applying = settings.applying
+    if applying is None:
+        return pool_sizes.Resizer(pool_sizes.Settings())
+    connect = {target.name: target.connect for target in applying.targets}
+    resizer = pool_sizes.Resizer(pool_sizes.Settings(settings.ways, applying.options.fleet, connect))
+    done.sizes = resizer.sizes
+    return resizer
+
+
 class _Work:
     def __init__(self, settings: Settings, done: Run, folder: str) -> None:
         self._settings, self._done, self._folder = settings, done, folder
         self._check_mode = settings.building.check_mode or settings.state == "planned"
+        self._resizer = _resizer(settings, done)
 
     def run(self) -> None:
         self._observe()
@@ -92,13 +110,19 @@ class _Work:
         compared = self._apply(applying, self._reached(applying), check_mode=True)
         self._done.compared = compared
         self._done.clusters.update(compared.clusters)
+        resizes = self._resizer.changes(*self._planned)
         if self._check_mode:
             self._done.applied.append(compared)
-        elif any(isinstance(each, Applied) and each.requests.get("dry-run") for each in compared.every):
+            self._done.sizes.resized += resizes
+            return
+        differs = any(isinstance(each, Applied) and each.requests.get("dry-run") for each in compared.every)
+        if differs or resizes:
+            # There is something to wait for where something is applied, or nodes start.
+            starts = any(each.after > each.before for each in resizes)
             with self._locked(applying) as locked:
-                self._rounds(locked)
+                self._rounds(locked, self._settings.wait if differs or starts else 0.0)
 
-    def _rounds(self, applying: apply.Settings) -> None:
+    def _rounds(self, applying: apply.Settings, wait: float) -> None:
         done, clusters = self._done, replace(applying, on_control=False)
         # Of clusters, what is of an earlier round is of no comparison.
         done.clusters.clear()
@@ -108,11 +132,20 @@ class _Work:
             # Routes first: what goes away gets no more requests, and what is new gets some when a later round sees it
             # serve.
             last = [self._keep(self._apply(applying, ()))] if applying.control else []
+            # Nodes take minutes to start, so they begin before what needs them is there. The lock is ours still, as the
+            # control cluster was written to.
+            self._resizer.send(*self._planned)
             touched = self._reached(applying) if number == 0 else self._touched(applying)
             if touched:
-                last.append(self._keep(self._apply(clusters, touched, wait=self._settings.wait)))
+                last.append(self._keep(self._apply(clusters, touched, wait=wait)))
             if not any(outcomes.changed for outcomes in last):
                 return
+
+    @property
+    def _planned(self) -> tuple[Plan, Sequence[api.Resource], FleetSnapshot]:
+        """The last plan, the resources of the fleet, and what was observed for it."""
+        last = self._done.builds[-1]
+        return last.plan, last.loaded.resources, self._done.observed[-1]
 
     def _observe(self) -> None:
         if self._settings.observe is not None:

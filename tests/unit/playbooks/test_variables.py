@@ -39,7 +39,13 @@ def test_clusters_of_a_run_others_and_those_that_are_files(hosts: list[str], oth
 
 def test_a_fleet_without_an_inventory_has_no_hosts() -> None:
     run = fleet_hosts({"localhost": {}}, "localhost", {"all": ["localhost"]}, ["localhost"])
-    assert not any(run[name] for name in ("names", "declared", "others", "drain", "absent", "removes"))
+    assert not any(run[name] for name in ("names", "declared", "others", "drain", "absent", "provided", "removes"))
+
+
+def test_clusters_that_others_created_are_named_by_their_clusters() -> None:
+    assert found(ALL)["provided"] == []
+    given = {"near": {"fleet_provision": "managed"}, "far": {"fleet_provision": "provided"}}
+    assert found(["near"], **given)["provided"] == ["away"]
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ class Cloud:
     is wrong with one of them. `needs`: what a node pool (wire form) needs that not every account has, of its manifest
     alone; empty for pools that are usual. `storage_class`: of the RWX storage that comes with a cluster.
     `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
-    `per_zone`: whether numbers of nodes are those of each zone.
+    `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its autoscaler starts the
+    first node of an empty pool for a pod that claims devices.
     """
 
     name: str
@@ -148,3 +149,4 @@ class Cloud:
     identity: Identity | None = None
     fabrics: tuple[Fabric, ...] = ()
     per_zone: bool = False
+    starts_first_node: bool = True

@@ -31,6 +31,15 @@ def labels(pool: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def emptiable(cluster: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the GPU pools of a cluster (wire form, with defaults) that may have no nodes, or some."""
+    return tuple(
+        str(pool["name"])
+        for pool in cluster["spec"]["nodePools"]
+        if pool["role"] == GPU and pool.get("minNodeCount") == 0 < (pool.get("maxNodeCount") or 0)
+    )
+
+
 def system_nodes(gpus: int) -> int:
     """Return to how many nodes a system pool may grow beside so many GPUs, each of which may be a ModelReplica.
 

@@ -89,6 +89,11 @@ class NodeLedger:
         self.changes += 1
 
     @property
+    def occupied(self) -> int:
+        """Return how many nodes what is charged takes, at most all of the pool."""
+        return min(self.used, self.pool.nodes)
+
+    @property
     def overcommitted(self) -> str:
         """Return why what is charged already cannot all be there, with numbers; empty when it can."""
         if self.used <= self.pool.nodes:
@@ -149,6 +154,12 @@ class DeviceLedger:
             self._order.remove(group)
         self._is_known = False
         self.changes += 1
+
+    @property
+    def occupied(self) -> int:
+        """Return how many nodes what is charged takes when it is packed; all of the pool when it does not fit."""
+        free = self._free()
+        return self.pool.nodes - (free.get(self._node, 0) if free is not None else 0)
 
     @property
     def overcommitted(self) -> str:

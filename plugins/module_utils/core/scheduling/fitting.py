@@ -99,6 +99,10 @@ class FleetCapacity:
         found = [(*key, ledger.overcommitted) for key, ledger in sorted(self._ledgers.items())]
         return [entry for entry in found if entry[2]]
 
+    def occupied(self, cluster: str, pool: Pool) -> int:
+        """Return how many nodes of a pool what is charged takes."""
+        return self.ledger(cluster, pool).occupied
+
     def _kind(self, cluster: Cluster) -> int:
         """A number that clusters share whose pools have the same devices in the same order."""
         found = self._kind_of.get(cluster.name)

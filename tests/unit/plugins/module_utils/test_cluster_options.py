@@ -15,8 +15,10 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.arguments.cluster
     connections,
     control_connection,
     forks,
+    ways,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.login import Gke
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import (
     Connection,
@@ -97,3 +99,17 @@ def test_forks() -> None:
     assert forks({"forks": 3}) == 3
     with pytest.raises(ArgumentsError, match="at least 1"):
         forks({"forks": 0})
+
+
+def test_ways_into_clouds_are_those_of_clusters_that_others_did_not_create() -> None:
+    place = {"cluster": "x", "region": "r"}
+    params = {
+        "clusters": [
+            {"name": "a", "eks": {**place, "profile": None, "role_arn": ""}, "gke": None},
+            {"name": "b", "eks": place},
+            {"name": "c", "kubeconfig": "/k", "eks": None},
+            {"name": "d", "gke": {"cluster": "x", "location": "l"}},
+        ]
+    }
+    assert ways(params, ["b"]) == {"a": Way("eks", place), "d": Way("gke", {"cluster": "x", "location": "l"})}
+    assert ways({"clusters": None}, []) == {}

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.apply import Applied
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.write import Result
-from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, reconcile
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases import apply, build, pool_sizes, reconcile
+from ansible_collections.modelplane.fleet.plugins.module_utils.usecases.pool_sizes import Resize
 
 NAMES = ("east", "west")
 
@@ -36,9 +37,14 @@ class Fleet:
         self.unreachable: set[str] = set()
         self.rebuilt: Sequence[str] = ()
         self.modes: list[bool] = []
+        self.waits: list[float] = []
         monkeypatch.setattr(build, "build", self._build)
         monkeypatch.setattr(build, "touched", lambda _outcome: list(self.rebuilt))
         monkeypatch.setattr(apply, "run", self._apply)
+        self.due: list[Resize] = []
+        """What sizes of pools have to change, until it is sent."""
+        monkeypatch.setattr(pool_sizes.Resizer, "changes", lambda _resizer, *_: list(self.due))
+        monkeypatch.setattr(pool_sizes.Resizer, "send", lambda resizer, *_: self._resize(resizer))
 
     def run(self, **more: Any) -> reconcile.Run:
         done = reconcile.Run()
@@ -58,14 +64,21 @@ class Fleet:
 
     def _build(self, given: build.Settings) -> Any:
         self.modes.append(given.check_mode)
-        return SimpleNamespace(changes=())
+        return SimpleNamespace(changes=(), plan=None, loaded=SimpleNamespace(resources=()))
 
     def _apply(self, settings: apply.Settings) -> apply.Outcomes:
         names = tuple(target.name for target in settings.targets)
+        self.waits.append(settings.options.wait)
         if settings.options.check_mode:
             return apply.Outcomes({name: outcome(sent=int(self.differs)) for name in names})
         self.applied.append(names)
         return apply.Outcomes({name: self._outcome(name) for name in names})
+
+    def _resize(self, resizer: pool_sizes.Resizer) -> None:
+        if self.due:
+            self.applied.append(tuple(f"{each.cluster}/{each.pool}" for each in self.due))
+        resizer.sizes.resized += self.due
+        self.due = []
 
     def _outcome(self, name: str) -> Applied:
         self.changes[name] -= 1
@@ -117,3 +130,32 @@ def test_a_cluster_that_failed_is_tried_again_and_one_that_is_silent_is_not(flee
     fleet.changes, fleet.unreachable = {"east": 1, "west": 1}, {"west"}
     assert set(fleet.run().clusters) == {"east"}
     assert fleet.applied == [("east",)]
+
+
+def test_nodes_are_started_before_what_needs_them_is_applied(fleet: Fleet) -> None:
+    fleet.due = [Resize("east", "gpu", 0, 2)]
+    done = fleet.run()
+    assert fleet.applied[:2] == [("east/gpu",), NAMES]
+    assert done.sizes.resized == [Resize("east", "gpu", 0, 2)]
+
+
+@pytest.mark.parametrize(("after", "wait"), [(2, 60.0), (0, 0.0)])
+def test_a_run_that_has_nothing_else_to_do_waits_for_nodes_that_start_only(
+    fleet: Fleet, after: int, wait: float
+) -> None:
+    fleet.differs, fleet.changes = False, {"east": 0, "west": 0}
+    fleet.due = [Resize("east", "gpu", 1, after)]
+    fleet.run(wait=60.0)
+    assert (fleet.applied, fleet.waits[1:]) == ([("east/gpu",), NAMES], [wait])
+
+
+@pytest.mark.parametrize("differs", [True, False])
+def test_check_mode_tells_which_sizes_would_change(fleet: Fleet, differs: bool) -> None:
+    fleet.differs, fleet.due = differs, [Resize("east", "gpu", 0, 2)]
+    done = fleet.run(building=replace(fleet.settings().building, check_mode=True))
+    assert (fleet.applied, done.sizes.resized) == ([], [Resize("east", "gpu", 0, 2)])
+
+
+def test_a_plan_asks_no_cloud(fleet: Fleet) -> None:
+    fleet.due = [Resize("east", "gpu", 0, 2)]
+    assert fleet.run(state="planned").sizes.resized == []

@@ -86,6 +86,8 @@ CLOUD = Cloud(
     needs=needs.needs,
     ranges=lambda cluster: [reading.read(cluster).vpc_cidr],
     storage_class="modelplane-rwx-efs",
+    # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).
+    starts_first_node=False,
     fabrics=(_EFA,),
     platform=Platform(
         # Such as v1.36.1-eks-7f9249a.

@@ -1,0 +1,84 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Sizes of node groups of Amazon EKS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.login import Eks
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.provider import state_of
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Seen, wait_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.kinds import KINDS, OWNERS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
+
+_BUSY_SECONDS = 120.0
+_BUSY_DELAY = 5.0
+_KIND = KINDS["node-group"]
+
+
+class NodeGroups:
+    """Sizes of node groups. See cloud.pool_sizes.PoolSizes for the methods.
+
+    `busy_seconds`, `busy_delay`: for how long, and how often, an update is sent again while EKS does another one.
+    """
+
+    def __init__(self, busy_seconds: float = _BUSY_SECONDS, busy_delay: float = _BUSY_DELAY) -> None:
+        self._busy_seconds, self._busy_delay = busy_seconds, busy_delay
+
+    def read(self, options: Mapping[str, str], pool: str, fleet: str) -> PoolSize | None:
+        cluster = options["cluster"]
+        try:
+            answer = _call(options, "describe_nodegroup", f"read {_title(cluster, pool)}", nodegroupName=pool)
+        except AwsError as error:
+            if error.absent:
+                return None
+            raise
+        group = answer["nodegroup"]
+        scaling = group.get("scalingConfig") or {}
+        return PoolSize(
+            desired=int(scaling.get("desiredSize", 0)),
+            least=int(scaling.get("minSize", 0)),
+            most=int(scaling.get("maxSize", 0)),
+            owned=OWNERS.of(_KIND, group) == names.tags(cluster, fleet),
+            trouble=_trouble(group),
+        )
+
+    def resize(self, options: Mapping[str, str], pool: str, nodes: int) -> None:
+        purpose = f"set the size of {_title(options['cluster'], pool)} to {nodes}"
+
+        def attempt() -> Seen:
+            scaling = {"desiredSize": nodes}
+            try:
+                _call(options, "update_nodegroup_config", purpose, nodegroupName=pool, scalingConfig=scaling)
+            except AwsError as error:
+                if not is_code(error, "ResourceInUseException"):
+                    raise
+                return Seen(f"EKS does another update of {_title(options['cluster'], pool)}")
+            return Seen("", done=True)
+
+        wait_for(attempt, timeout=self._busy_seconds, delay=self._busy_delay, what=purpose, error=AwsError)
+
+
+def _trouble(group: Mapping[str, Any]) -> str:
+    found = state_of("node-group", group)
+    return ". ".join(filter(None, (found.message, found.remediation)))
+
+
+def _title(cluster: str, pool: str) -> str:
+    return f"{_KIND.title} {pool} of {cluster}"
+
+
+def _call(options: Mapping[str, str], operation: str, purpose: str, **parameters: Any) -> dict[str, Any]:
+    """Return the answer of EKS to a call about a cluster; raises AwsError."""
+    try:
+        client = Eks(**options).client()
+    except AccessError as error:
+        raise AwsError(purpose, str(error), hint=error.hint) from None
+    with guarded(purpose):
+        answer: dict[str, Any] = getattr(client, operation)(clusterName=options["cluster"], **parameters)
+    return answer

@@ -1,0 +1,53 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Size of a node pool in its cloud, and the size that it is to have for the replicas that are placed on it.
+
+The autoscalers of some clouds (Cloud.starts_first_node) learn from the nodes of a pool what devices they have: while
+it is empty, they start none for a pod that claims devices. There the fleet starts the nodes that its replicas need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PoolSize:
+    """Size of a node pool as its cloud has it.
+
+    `desired`: the number of nodes that it is to have now, between `least` and `most`. `owned`: it is one that this
+    fleet created. `trouble`: why nodes do not start, as the cloud says it, with what to do; empty where it does not.
+    """
+
+    desired: int
+    least: int
+    most: int
+    owned: bool = True
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class PoolDemand:
+    """Demand of the replicas on a node pool whose autoscaler does not start a first node.
+
+    `cloud`: its name in the registry. `place`: the options of a login by which its cluster is reached in the cloud.
+    `nodes`: how many the replicas that are placed there need; 0 when none is. `waiting`: one of them does not serve.
+    """
+
+    cluster: str
+    pool: str
+    cloud: str
+    place: Mapping[str, str]
+    nodes: int = 0
+    waiting: bool = False
+
+    def desired(self, size: PoolSize) -> int:
+        """Return the size that the pool is to have.
+
+        It grows for replicas that wait, and shrinks when nothing is placed there, to its minimum. Else its size is the
+        autoscaler's, which packs pods in its own way: a size that is raised again and again would fight with it.
+        """
+        if not self.nodes:
+            return min(size.least, size.desired)
+        return max(size.desired, min(self.nodes, size.most)) if self.waiting else size.desired

@@ -1,0 +1,105 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Demand of placed replicas on node pools that may be empty, and whose autoscaler then starts no node for them."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import registry
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import Cloud
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import emptiable
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.compose.constants import SYSTEM_NAMESPACE
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.devices.quantity import MAX_INT64
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.clusters import Platform
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling import adapters
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.fitting import FleetCapacity
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.scheduling.model import Options, Pool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import identity
+
+# The plan evaluated the same selectors, within the budget that users set.
+_OPTIONS = Options(selector_budget=MAX_INT64)
+
+
+@dataclass(frozen=True)
+class _Provisioned:
+    """Cluster in a cloud: how it is reached there, and its pools that may be empty."""
+
+    cloud: Cloud
+    place: Mapping[str, str]
+    pools: frozenset[str]
+
+
+def pool_demands(plan: Plan, written: Iterable[api.Resource]) -> tuple[PoolDemand, ...]:
+    """Return the demand on every pool that may have no nodes, has devices to claim, and is in a cloud whose autoscaler
+    does not start its first node; sorted by cluster and pool.
+
+    `written`: the resources of the fleet, of which those of the kinds of clouds are read. A cluster whose pools are not
+    known has none, as what runs there is not known either. Pods that share nodes are packed, however the plan counts.
+    """
+    known = {cluster.name: cluster for cluster in plan.capacity if not cluster.unknown}
+    direct = {
+        each.name: each for each in written if isinstance(each, api.CloudCluster) and each.namespace == SYSTEM_NAMESPACE
+    }
+    found = {name: _provisioned(platform, direct.get(name)) for name, platform in sorted(plan.platforms.items())}
+    concerned = {name: each for name, each in found.items() if each is not None and each.pools and name in known}
+    if not concerned:
+        return ()
+    capacity = FleetCapacity({name: known[name] for name in concerned}, _OPTIONS)
+    waiting = _charge(plan, capacity, concerned)
+    return tuple(
+        PoolDemand(
+            name,
+            pool.name,
+            provisioned.cloud.name,
+            provisioned.place,
+            # A pod that claims nothing needs a node as well.
+            max(1, capacity.occupied(name, pool)) if (name, pool.name) in waiting else 0,
+            waiting.get((name, pool.name), False),
+        )
+        for name, provisioned in concerned.items()
+        for pool in sorted(known[name].pools, key=lambda each: each.name)
+        if pool.name in provisioned.pools and _claimable(pool)
+    )
+
+
+def _provisioned(platform: Platform, direct: api.CloudCluster | None) -> _Provisioned | None:
+    """Return the cluster in its cloud, by what an InferenceCluster became, or by what is written beside an Existing
+    one. None where the fleet creates none, or where an autoscaler needs no help."""
+    source = platform.resource.spec.cluster
+    cloud, block = registry.BY_SOURCE.get(source.source), registry.block_of(source)
+    if cloud is None and direct is not None and source.source == "Existing":
+        cloud, block = registry.BY_KIND[direct.kind], direct.spec
+    if cloud is None or block is None or cloud.starts_first_node:
+        return None
+    composed = next((value for value in platform.objects if identity(value)[1] == cloud.kind), None)
+    cluster = composed or (api.wire(direct) if direct is not None else None)
+    if cluster is None:
+        return None
+    name = cloud.cluster_name(SYSTEM_NAMESPACE, platform.resource.name)
+    return _Provisioned(cloud, cloud.login.of(block, name), frozenset(emptiable(cluster)))
+
+
+def _charge(plan: Plan, capacity: FleetCapacity, clusters: Container[str]) -> dict[tuple[str, str], bool]:
+    """Charge all replicas on these clusters. Return the pools on which one is placed, by cluster and pool, and whether
+    one of them does not serve yet."""
+    waiting: dict[tuple[str, str], bool] = {}
+    for replica in (*plan.replicas, *plan.manual, *plan.leaving):
+        cluster = replica.spec.cluster_name
+        if cluster not in clusters:
+            continue
+        engines = adapters.replica(replica).engines
+        capacity.charge(cluster, engines)
+        state = plan.states.get((replica.namespace, replica.name))
+        waits = state is None or not state.serving
+        for pool in {name for engine in engines for member in engine.members for name, __ in member.pods_by_pool}:
+            waiting[cluster, pool] = waiting.get((cluster, pool), False) or waits
+    return waiting
+
+
+def _claimable(pool: Pool) -> bool:
+    return any(device.claim == "DRA" and device.count for device in pool.devices)

@@ -1,0 +1,49 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Pods that keep the nodes of a pool: all but those that every node has."""
+
+from __future__ import annotations
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import names
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object, entries, fields, text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+
+_ENDED = ("Succeeded", "Failed")
+_OF_EVERY_NODE = ("DaemonSet", "Node")
+"""Owners of pods that come with a node and go with it: DaemonSets, and the node itself of static pods."""
+
+
+def pods_on_pool(client: Client, pool: str) -> list[Object]:
+    """Return the pods on the nodes of a pool that are not of every node, with the replicas' pods that wait for one.
+
+    Costs two LIST requests. Raises ApiError.
+    """
+    listed = client.list("v1", "Node", labels=f"{names.POOL_LABEL}={pool}").items
+    nodes = {text(node, "metadata", "name") for node in listed}
+    return [pod for pod in client.list("v1", "Pod").items if _keeps(pod, pool, nodes)]
+
+
+def is_ours(pod: Object) -> bool:
+    """Return whether a pod is one of a replica."""
+    return bool(text(pod, "metadata", "labels", names.REPLICA_LABEL))
+
+
+def _keeps(pod: Object, pool: str, nodes: set[str]) -> bool:
+    if text(pod, "status", "phase") in _ENDED:
+        return False
+    node = text(pod, "spec", "nodeName")
+    if not node:
+        return is_ours(pod) and pool in _selected(pod)
+    owners = {text(owner, "kind") for owner in entries(pod, "metadata", "ownerReferences")}
+    return node in nodes and not owners & set(_OF_EVERY_NODE)
+
+
+def _selected(pod: Object) -> set[str]:
+    """Return the pools whose nodes a pod of a replica takes: one by its selector, or several by its affinity."""
+    required = fields(pod, "spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    found = {text(pod, "spec", "nodeSelector", names.POOL_LABEL)}
+    for term in entries(required, "nodeSelectorTerms"):
+        for expression in entries(term, "matchExpressions"):
+            if text(expression, "key") == names.POOL_LABEL:
+                found.update(map(str, expression.get("values") or ()))
+    return found

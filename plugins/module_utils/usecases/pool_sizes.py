@@ -1,0 +1,234 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Sizes of node pools that may be empty, where no autoscaler starts their first node: they grow for the replicas that
+are placed there, and go back to their minimum when nothing is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
+
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.pool_sizes import Way
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import POOL_SIZES
+from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pool_size import PoolDemand, PoolSize
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile import Plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.reconcile.pool_demand import pool_demands
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import text
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.fanout import fan_out
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.observe_fleet import FleetSnapshot
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.pool_pods import is_ours, pods_on_pool
+
+Connect = Callable[[Client | None], Client]  # pylint: disable=unsupported-binary-operation
+T = TypeVar("T")
+R = TypeVar("R")
+_MISSING = "is not there in its cloud. Run provision to create it"
+_FOREIGN = "was not created by this fleet, and stays as it is. Start nodes there yourself"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of a run. `ways`: how clusters are reached that are not managed by others, by name, as far as they are
+    reached by their names in a cloud. `fleet`: the fleet that owns the pools. `connect`: connections to clusters."""
+
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    fleet: str = "default"
+    connect: Mapping[str, Connect] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """Change of the size of a pool: its desired number of nodes before and after."""
+
+    cluster: str
+    pool: str
+    before: int
+    after: int
+
+
+@dataclass
+class Sizes:
+    """Record of a run so far. `resized`: changes that were made, or in check mode would be. `failed`: why sizes of a
+    cluster's pools were not changed for replicas, by cluster. `notes`: what a person should know, a line each."""
+
+    resized: list[Resize] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Pool with the demand on it, its size in the cloud, and the options by which its cluster is reached there."""
+
+    demand: PoolDemand
+    size: PoolSize
+    options: Mapping[str, str]
+
+    @property
+    def after(self) -> int:
+        return self.demand.desired(self.size)
+
+    @property
+    def resize(self) -> Resize:
+        return Resize(self.demand.cluster, self.demand.pool, self.size.desired, self.after)
+
+
+class Resizer:
+    """The sizes of pools in one run. Each is read once, and once more before it is changed; a cluster whose cloud
+    refused is passed over for the rest of the run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._read: dict[tuple[str, str], PoolSize | None] = {}
+        self._refused: dict[str, str] = {}
+        self.sizes = Sizes()
+
+    def changes(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[Resize]:
+        """Return the changes that a plan needs, of clusters that were reached; nothing is sent."""
+        return [pool.resize for pool in self._due(plan, written, seen)]
+
+    def send(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> None:
+        """Make the changes that a plan needs."""
+        due: dict[str, list[_Pool]] = {}
+        for pool in self._due(plan, written, seen):
+            due.setdefault(pool.demand.cluster, []).append(pool)
+        self._on_each(self._send, due, lambda pool: pool.demand)
+        # Clusters are worked on at once.
+        self.sizes.resized.sort(key=lambda each: (each.cluster, each.pool))
+
+    def _due(self, plan: Plan, written: Iterable[api.Resource], seen: FleetSnapshot) -> list[_Pool]:
+        demands: dict[str, list[PoolDemand]] = {}
+        for demand in pool_demands(plan, written):
+            there = seen.clusters.get(demand.cluster)
+            # What serves has its nodes, and nothing can be applied to a cluster that does not answer.
+            if there is not None and not there.unreachable and (demand.waiting or not demand.nodes):
+                demands.setdefault(demand.cluster, []).append(demand)
+        found = self._on_each(lambda each: self._of_cluster(each, seen), demands, lambda demand: demand)
+        return [pool for pools in found for pool in pools]
+
+    def _on_each(
+        self, work: Callable[[list[T]], R], parts: Mapping[str, list[T]], demand: Callable[[T], PoolDemand]
+    ) -> list[R]:
+        """Return the results of the work on the pools of each cluster, but for those whose cloud refused."""
+
+        def guarded(each: list[T]) -> R | CloudError:
+            try:
+                return work(each)
+            except CloudError as error:
+                return error
+
+        tasks = {name: partial(guarded, each) for name, each in parts.items() if name not in self._refused}
+        for name in parts.keys() - tasks.keys():
+            self._fail(name, self._refused[name], map(demand, parts[name]))
+        done = []
+        for name, outcome in fan_out(tasks).items():
+            if isinstance(outcome, (ApiError, CloudError)):
+                self._fail(name, str(outcome), map(demand, parts[name]))
+            else:
+                done.append(outcome)
+        return done
+
+    def _of_cluster(self, demands: Sequence[PoolDemand], seen: FleetSnapshot) -> list[_Pool]:
+        """Return the pools of a cluster whose sizes are to change. Raises CloudError."""
+        found = []
+        for demand in demands:
+            total = nodes.total if (nodes := seen.clusters[demand.cluster].nodes.get(demand.pool)) else 0
+            options = self._options(demand)
+            if options is None:
+                if demand.waiting and not total:
+                    self._note(demand, _out_of_reach(demand))
+                continue
+            size = self._size(demand, options)
+            if size is None or not size.owned:
+                if demand.waiting and not total:
+                    self._note(demand, _FOREIGN if size else _MISSING)
+                continue
+            if demand.waiting and size.trouble:
+                self._note(demand, f"nodes do not start: {size.trouble}")
+            if demand.waiting and demand.nodes > size.most:
+                bound = f"may have {size.most} nodes in its cloud, and its replicas need {demand.nodes}"
+                self._note(demand, f"{bound}. Run provision to set its bounds")
+            pool = _Pool(demand, size, options)
+            if pool.after > size.desired or (pool.after < size.desired and (not total or self._is_empty(demand))):
+                found.append(pool)
+        return found
+
+    def _options(self, demand: PoolDemand) -> Mapping[str, str] | None:
+        """Return the options by which a cluster is reached where the fleet creates it; None for one of others, or that
+        is reached in another way."""
+        way = self._settings.ways.get(demand.cluster)
+        if way is None or way.cloud != demand.cloud:
+            return None
+        if any(way.options.get(key, value) != value for key, value in demand.place.items()):
+            return None
+        return {**demand.place, **way.options}
+
+    def _size(self, demand: PoolDemand, options: Mapping[str, str]) -> PoolSize | None:
+        key = (demand.cluster, demand.pool)
+        if key not in self._read:
+            self._read[key] = POOL_SIZES[demand.cloud].read(options, demand.pool, self._settings.fleet)
+        return self._read[key]
+
+    def _is_empty(self, demand: PoolDemand) -> bool:
+        """Return whether nothing runs on a pool that goes with its nodes. Where that cannot be found out, it is not."""
+        connect = self._settings.connect.get(demand.cluster)
+        if connect is None:
+            return False
+        try:
+            with connect(None) as client:
+                pods = pods_on_pool(client, demand.pool)
+        except ApiError:
+            return False
+        others = sorted(f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'name')}" for pod in pods)
+        if pods and not any(map(is_ours, pods)):
+            self._note(demand, f"keeps its nodes, as others run pods there, such as {others[0]}")
+        return not pods
+
+    def _send(self, pools: Sequence[_Pool]) -> None:
+        """Change the pools of a cluster; what is refused for one of them keeps no other from its nodes. Raises the last
+        CloudError."""
+        refused = None
+        for pool in pools:
+            try:
+                self._change(pool)
+            except CloudError as error:
+                refused = error
+        if refused is not None:
+            raise refused
+
+    def _change(self, pool: _Pool) -> None:
+        """Read a pool again, as another run or the autoscaler may have changed it, and change it."""
+        demand = pool.demand
+        self._read.pop((demand.cluster, demand.pool), None)
+        size = self._size(demand, pool.options)
+        if size is None or not size.owned:
+            return
+        now = replace(pool, size=size)
+        if now.after != size.desired:
+            POOL_SIZES[demand.cloud].resize(pool.options, demand.pool, now.after)
+            self._read[demand.cluster, demand.pool] = replace(size, desired=now.after)
+            self.sizes.resized.append(now.resize)
+
+    def _fail(self, cluster: str, message: str, demands: Iterable[PoolDemand]) -> None:
+        """Record a failure. Where no replica waits for a node, nothing is lost but what empty nodes cost."""
+        self._refused[cluster] = message
+        if any(demand.waiting for demand in demands):
+            self.sizes.failed[cluster] = message
+        else:
+            self.sizes.notes.append(f"cluster {cluster}: its empty pools stay as they are: {message}")
+
+    def _note(self, demand: PoolDemand, message: str) -> None:
+        self.sizes.notes.append(f"cluster {demand.cluster}, pool {demand.pool}: {message}")
+
+
+def _out_of_reach(demand: PoolDemand) -> str:
+    return (
+        f"has no node, its replicas need {demand.nodes}, and its autoscaler starts no first one for devices that are "
+        "claimed. The fleet does on clusters that it manages (fleet_provision) and reaches by their names in the cloud "
+        f"(fleet_connection.{demand.cloud}). Do that, start nodes yourself, or set minNodeCount to 1"
+    )
