@@ -57,7 +57,6 @@ FOREIGN = {
 }
 NOT_YET = (
     "roles/control_plane/meta/argument_specs.yml",
-    "roles/mirror/tasks/plan.yml",
     "roles/serving_stack/defaults/main.yml",
     "roles/serving_stack/meta/argument_specs.yml",
 )
