@@ -71,43 +71,23 @@ _value:
   returned: always
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
-
-_NAME = "modelplane.fleet.gke_plan"
-_OPTIONS = ("labels",)
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.cloud_plan import planned, texts
 
 
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what a GKECluster becomes."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
-    if PYDANTIC_IMPORT_ERROR:
-        raise AnsibleFilterError(missing_required_lib("pydantic"))
-    chosen = options or {}
-    if not isinstance(cluster, Mapping) or not isinstance(chosen, Mapping):
-        raise AnsibleFilterError(f"{_NAME}: the input must be a GKECluster, the options a mapping")
-    for key in chosen:
-        if key not in _OPTIONS:
-            raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
-    if not isinstance(chosen.get("labels") or {}, Mapping):
-        raise AnsibleFilterError(f"{_NAME}: options.labels must be a mapping")
-    try:
-        return plan(
-            plain(cluster),
-            str(project or ""),
-            str(fleet),
-            Options(labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()}),
-        )
-    except InvalidClusterError as error:
-        raise AnsibleFilterError(f"this GKECluster cannot be built:\n{error}") from None
+    return planned(
+        "GKECluster",
+        cluster,
+        options,
+        lambda wire, chosen: plan(wire, str(project or ""), str(fleet), Options(labels=texts(chosen["labels"]))),
+        mappings=("labels",),
+    )
 
 
 class FilterModule:

@@ -27,6 +27,10 @@ class Read(reading.Cluster):
     zones: tuple[str, ...]
     settings: EKSClusterSettings
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        return (self.vpc_cidr,)
+
     def pool_zones(self) -> set[str]:
         """Return the zones that pools ask for."""
         return {zone for pool in self.pools for zone in pool.get("zones") or ()}

@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     validation,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import require
 
 FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"
@@ -40,11 +40,6 @@ class Options:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """Return what is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
-
-
 def plan(
     cluster: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
@@ -53,14 +48,9 @@ def plan(
     Raises InvalidClusterError with all that is wrong with it.
     """
     chosen = options or Options()
-    findings = validation.problems(cluster)
-    if findings:
-        raise InvalidClusterError(findings)
-    read = reading.read(cluster)
+    read = validation.VALIDATION.valid(cluster)
     project = read.project or project
-    findings = [*validation.of_project(read, project), *validation.of_options(chosen.labels)]
-    if findings:
-        raise InvalidClusterError(findings)
+    require([*validation.of_project(read, project), *validation.of_options(chosen.labels)])
     name = names.cluster_name(read.namespace, read.name)
     labels = {**chosen.labels, **names.labels(name, fleet)}
     email = names.email(names.account_id(read.namespace, read.name), project)
