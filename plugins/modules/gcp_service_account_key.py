@@ -100,13 +100,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.account_keys import AccountKeys, Place
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -128,9 +128,9 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3", "PyYAML")
-    params = module.params
+    params, client = module.params, session.client(module)
 
-    def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:
+    def action(changes: Changes, _progress: Progress) -> dict[str, Any]:
         keys = AccountKeys(client, params["email"], params["project"] or "", changes)
         try:
             given = cluster_options.control_connection(params)
@@ -141,7 +141,7 @@ def work(module: AnsibleModule) -> None:
         except (ApiError, AccessError, cluster_options.ArgumentsError) as error:
             raise GoogleError(str(error), hint=error.hint if isinstance(error, AccessError) else "") from None
 
-    def _done(keys: AccountKeys, control: Cluster) -> dict[str, Any]:
+    def _done(keys: AccountKeys, control: Client) -> dict[str, Any]:
         labels = {str(key): str(value) for key, value in params["labels"].items()}
         place = Place(control, SecretRef(**params["secret"]), labels)
         if params["state"] == "absent":
