@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: All that a GKECluster becomes in Google Cloud
 description:
-  - Turns a GKECluster into everything that is made for it, from the network to the rights of its service account, each
-    object with the fields that Google's API takes.
+  - Turns a GKECluster into everything that is created for it, from the network to the rights of its service account,
+    each object with the fields that Google's API takes.
   - All findings in the GKECluster are reported at once. For one that is composed of an InferenceCluster, they name the
     place in the InferenceCluster.
 options:
@@ -40,7 +40,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what would be made
+- name: Show what would be created
   ansible.builtin.debug:
     msg: "{{ cluster | modelplane.fleet.gke_plan(project='my-project', fleet='production') }}"
   vars:
@@ -63,8 +63,9 @@ _value:
   description:
     - C(object) (namespace and name), C(name) (of the cluster, its network and its subnetwork), C(project), C(region),
       C(version), C(labels) and C(service_account) (its address).
-    - C(resources), in the order in which they can be made, each with C(key), C(kind), C(name), C(parent) (the path of
-      what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to be there first).
+    - C(resources), in the order in which they can be created, each with C(key), C(kind), C(name), C(parent) (the path
+      of what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to exist
+      first).
     - C(storage_class), and C(secrets) (where the kubeconfig and the key of the service account go on the control
       cluster).
   type: dict

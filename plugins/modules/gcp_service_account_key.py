@@ -10,9 +10,9 @@ module: gcp_service_account_key
 short_description: Keep the key of a service account of Google Cloud in a Secret on the control cluster
 version_added: 0.1.0
 description:
-  - Sees to it that a Secret on the control cluster holds a key of a service account that Google accepts.
+  - Keeps a key of a service account that Google accepts in a Secret on the control cluster.
   - Google gives out the private part of a key once. The key in the Secret is kept for as long as Google has it, it is
-    not disabled, and has not ended. Else a new one is made.
+    not disabled, and has not ended. Else a new one is created.
   - Keys that are as old as the one in the Secret, or older, are deleted, as an account has ten at most.
   - A service account without C(modelplane-ai-managed-by=modelplane-fleet) in its description, and a Secret without the
     label C(app.kubernetes.io/managed-by=modelplane.fleet) or with the label C(modelplane.ai/cluster) of another
@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   secret:
-    description: Where the key is kept. Its namespace is made when it is not there.
+    description: Where the key is kept. Its namespace is created when it does not exist.
     type: dict
     required: true
     suboptions:
@@ -57,7 +57,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Nothing is sent that changes anything. The service account need not be there.
+    description: Nothing is sent that changes anything. The service account need not exist.
   diff_mode:
     support: full
     description: IDs of keys and labels are shown, and nothing secret.
@@ -89,7 +89,7 @@ secret:
   type: dict
   sample: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7, key: private_key}
 key_id:
-  description: The ID of the key; in check mode empty for one that would be made.
+  description: The ID of the key; in check mode empty for one that would be created.
   returned: when O(state=present)
   type: str
   sample: 0123456789abcdef0123456789abcdef01234567

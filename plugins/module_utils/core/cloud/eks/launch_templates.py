@@ -24,12 +24,12 @@ _NETWORK_CARDS = {
 
 
 def network_cards(instance_type: str) -> int:
-    """How many network cards an instance has, each of which can have an EFA."""
+    """Return the number of network cards of an instance, each of which can have an EFA."""
     return _NETWORK_CARDS.get(instance_type, 1)
 
 
 def has_efa(pool: Mapping[str, Any]) -> bool:
-    """Whether the nodes of a pool (wire form) talk through EFA."""
+    """Return whether the nodes of a pool (wire form) talk through EFA."""
     return pool.get("fabric") == EFA
 
 
@@ -39,7 +39,7 @@ def reservation(pool: Mapping[str, Any]) -> str:
 
 
 def needs_template(pool: Mapping[str, Any]) -> bool:
-    """Whether a pool's nodes are described by a launch template."""
+    """Return whether a pool's nodes are described by a launch template."""
     return bool(has_efa(pool) or reservation(pool))
 
 

@@ -37,5 +37,5 @@ def launch_template_name(name: str, pool: str) -> str:
 
 
 def tags(cluster: str, fleet: str) -> dict[str, str]:
-    """What everything in AWS carries that is made for the EKS cluster of that AWS name."""
+    """Return the owner tags of everything in AWS that is created for the EKS cluster of that name there."""
     return {CLUSTER_TAG: cluster, MANAGED_BY_TAG: MANAGED_BY, FLEET_TAG: fleet}

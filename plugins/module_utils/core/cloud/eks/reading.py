@@ -41,7 +41,7 @@ class Read(reading.Cluster):
 
 
 def read(cluster: Mapping[str, Any]) -> Read:
-    """What an EKSCluster (wire form) says. Raises InvalidResource."""
+    """Return the fields of an EKSCluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or EKSNetworking()
     return Read(

@@ -110,7 +110,7 @@ def _template_version(body: Body) -> dict[str, str]:
 
 
 def _addon(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What EKS puts into a new cluster by itself is no addon of its API; an addon of that name takes it over."""
+    """Take over what EKS puts into a new cluster by itself, which is no addon of its API, by an addon of that name."""
     sent = {"resolveConflicts": "OVERWRITE", "tags": body["tags"]}
     if body.get("addonVersion"):
         sent["addonVersion"] = body["addonVersion"]

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of a GKE cluster in its project: which objects are the cluster's, and which have to go before others.
+"""Orphans of a GKE cluster in its project: those of the cluster, and the order in which they are deleted.
 
 Controllers in a cluster make load balancers for Services, and drivers make disks and Filestore instances for volumes.
 When the cluster goes first, all of it stays: it costs money, and keeps the network from being deleted. Each cluster has
@@ -326,8 +326,8 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
 
 def _in_network(thing: Thing, where: Where) -> str:
     return (
-        f"{thing.title} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
-        "does the network. Delete it when it is no longer needed"
+        f"{thing.title} is in the network {_name(where.network)} and was not created by the cluster, so it stays, and "
+        "so does the network. Delete it when it is no longer needed"
     )
 
 
@@ -344,7 +344,7 @@ def _beside(network: Wire, where: Where) -> list[str]:
         if not str(each["name"]).startswith("filestore-peer-")
     ]
     return [
-        f"{each} is in the network {_name(where.network)} and was not made by this collection, so it stays, and so "
+        f"{each} is in the network {_name(where.network)} and was not created by this collection, so it stays, and so "
         "does the network. Delete it when it is no longer needed"
         for each in found
     ]

@@ -84,19 +84,19 @@ def _resources(
     """Return what is made, each after what it needs."""
     inside, region = f"projects/{project}", f"projects/{project}/regions/{read.region}"
     location = f"projects/{project}/locations/{read.region}"
-    mark = names.description(labels)
+    owner = names.description(labels)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
     named = read.settings.node_service_account or ""
     own = "" if named else names.email(names.node_account_id(read.namespace, read.name), project)
     made = [
         (node_pools.node_pool(pool, labels, read.version, named), node_pools.initial(pool, own)) for pool in ordered
     ]
-    rights = list(_node_account(read, own, inside, mark)) if own else []
-    router = [_router(name, region, inside, mark)] if _has_nat(read) else []
+    rights = list(_node_account(read, own, inside, owner)) if own else []
+    router = [_router(name, region, inside, owner)] if _has_nat(read) else []
     return [
-        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": mark}),
+        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": owner}),
         _entry("service-filestore", "service", FILESTORE, inside, {}),
-        _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, mark), ("network",)),
+        _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, owner), ("network",)),
         *router,
         *rights,
         _entry(
@@ -120,7 +120,7 @@ def _resources(
             )
             for pool, initial in made
         ),
-        *_fleet_account(read, email, inside, mark),
+        *_fleet_account(read, email, inside, owner),
     ]
 
 
@@ -134,7 +134,7 @@ def _has_nat(read: reading.Read) -> bool:
     return read.settings.private_nodes and read.settings.cloud_nat
 
 
-def _router(name: str, region: str, inside: str, mark: str) -> dict[str, Any]:
+def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
     """Return the router of the network, with a NAT for all that has no address of its own."""
     nat = {
         "name": "nat",
@@ -144,21 +144,21 @@ def _router(name: str, region: str, inside: str, mark: str) -> dict[str, Any]:
         "enableDynamicPortAllocation": True,
         "enableEndpointIndependentMapping": False,
     }
-    body = {"description": mark, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
+    body = {"description": owner, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+def _fleet_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
-    body = {"displayName": _display_name(read.name), "description": mark}
+    body = {"displayName": _display_name(read.name), "description": owner}
     yield _entry("service-account", "service-account", email, inside, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
     yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
 
 
-def _node_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+def _node_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account of nodes, and its rights in the project."""
-    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": mark}
+    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": owner}
     yield _entry("node-service-account", "service-account", email, inside, body)
     for role in NODE_ROLES:
         right = {"role": role, "member": f"serviceAccount:{email}"}
@@ -188,9 +188,9 @@ def _entry(
     }
 
 
-def _subnetwork(read: reading.Read, inside: str, name: str, mark: str) -> dict[str, Any]:
+def _subnetwork(read: reading.Read, inside: str, name: str, owner: str) -> dict[str, Any]:
     return {
-        "description": mark,
+        "description": owner,
         "network": f"{inside}/global/networks/{name}",
         "ipCidrRange": read.node_cidr,
         # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.

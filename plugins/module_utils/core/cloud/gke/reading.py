@@ -31,7 +31,7 @@ class Read(reading.Cluster):
 
 
 def read(cluster: Mapping[str, Any]) -> Read:
-    """Return what a GKECluster (wire form) says. Raises InvalidResource."""
+    """Return the fields of a GKECluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or GKENetworking()
     return Read(
