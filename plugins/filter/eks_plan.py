@@ -97,54 +97,24 @@ _value:
   returned: always
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
-
-_NAME = "modelplane.fleet.eks_plan"
-_OPTIONS = ("addons", "plain_groups", "public_access_cidrs", "subnet_zones", "tags", "zones")
-_LISTS = ("plain_groups", "public_access_cidrs", "zones")
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.cloud_plan import planned, texts
 
 
 def eks_plan(cluster: Any, fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what an EKSCluster becomes."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
-    if PYDANTIC_IMPORT_ERROR:
-        raise AnsibleFilterError(missing_required_lib("pydantic"))
-    chosen = options or {}
-    if not isinstance(cluster, Mapping) or not isinstance(chosen, Mapping):
-        raise AnsibleFilterError(f"{_NAME}: the input must be an EKSCluster, the options a mapping")
-    for key in chosen:
-        if key not in _OPTIONS:
-            raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
-    for key in ("addons", "subnet_zones", "tags"):
-        if not isinstance(chosen.get(key) or {}, Mapping):
-            raise AnsibleFilterError(f"{_NAME}: options.{key} must be a mapping")
-    for key in _LISTS:
-        if isinstance(chosen.get(key) or [], (str, Mapping)):
-            raise AnsibleFilterError(f"{_NAME}: options.{key} must be a list")
-    try:
-        return plan(
-            plain(cluster),
-            str(fleet),
-            Options(
-                tags={key: str(value) for key, value in plain(chosen.get("tags") or {}).items()},
-                zones=tuple(plain(chosen.get("zones") or [])),
-                subnet_zones=plain(chosen.get("subnet_zones") or {}),
-                plain_groups=tuple(plain(chosen.get("plain_groups") or [])),
-                addons=plain(chosen.get("addons") or {}),
-                public_access_cidrs=tuple(plain(chosen.get("public_access_cidrs") or [])),
-            ),
-        )
-    except InvalidClusterError as error:
-        raise AnsibleFilterError(f"this EKSCluster cannot be built:\n{error}") from None
+    return planned(
+        "EKSCluster",
+        cluster,
+        options,
+        lambda wire, chosen: plan(wire, str(fleet), Options(**{**chosen, "tags": texts(chosen["tags"])})),
+        mappings=("addons", "subnet_zones", "tags"),
+        lists=("plain_groups", "public_access_cidrs", "zones"),
+    )
 
 
 class FilterModule:

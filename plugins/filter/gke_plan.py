@@ -11,8 +11,8 @@ author:
 version_added: 0.1.0
 short_description: All that a GKECluster becomes in Google Cloud
 description:
-  - Turns a GKECluster into everything that is made for it, from the network to the rights of its service account, each
-    object with the fields that Google's API takes.
+  - Turns a GKECluster into everything that is created for it, from the network to the rights of its service account,
+    each object with the fields that Google's API takes.
   - All findings in the GKECluster are reported at once. For one that is composed of an InferenceCluster, they name the
     place in the InferenceCluster.
 options:
@@ -40,7 +40,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Say what would be made
+- name: Show what would be created
   ansible.builtin.debug:
     msg: "{{ cluster | modelplane.fleet.gke_plan(project='my-project', fleet='production') }}"
   vars:
@@ -63,51 +63,32 @@ _value:
   description:
     - C(object) (namespace and name), C(name) (of the cluster, its network and its subnetwork), C(project), C(region),
       C(version), C(labels) and C(service_account) (its address).
-    - C(resources), in the order in which they can be made, each with C(key), C(kind), C(name), C(parent) (the path of
-      what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to be there first).
+    - C(resources), in the order in which they can be created, each with C(key), C(kind), C(name), C(parent) (the path
+      of what it is in), C(body) (the fields that its API takes) and C(needs) (keys of those that have to exist
+      first).
     - C(storage_class), and C(secrets) (where the kubeconfig and the key of the service account go on the control
       cluster).
   type: dict
   returned: always
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-from ansible.module_utils.basic import missing_required_lib
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import nearest_key
-from ansible_collections.modelplane.fleet.plugins.plugin_utils.plain import plain
-
-_NAME = "modelplane.fleet.gke_plan"
-_OPTIONS = ("labels",)
+from ansible_collections.modelplane.fleet.plugins.plugin_utils.cloud_plan import planned, texts
 
 
 def gke_plan(cluster: Any, project: Any = "", fleet: Any = "default", options: Any = None) -> dict[str, Any]:
     """Return what a GKECluster becomes."""
-    from ansible_collections.modelplane.fleet.plugins.module_utils._pydantic import PYDANTIC_IMPORT_ERROR
     from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
-    from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 
-    if PYDANTIC_IMPORT_ERROR:
-        raise AnsibleFilterError(missing_required_lib("pydantic"))
-    chosen = options or {}
-    if not isinstance(cluster, Mapping) or not isinstance(chosen, Mapping):
-        raise AnsibleFilterError(f"{_NAME}: the input must be a GKECluster, the options a mapping")
-    for key in chosen:
-        if key not in _OPTIONS:
-            raise AnsibleFilterError(f"{_NAME}: options.{key} is not known. {nearest_key(key, _OPTIONS)}")
-    if not isinstance(chosen.get("labels") or {}, Mapping):
-        raise AnsibleFilterError(f"{_NAME}: options.labels must be a mapping")
-    try:
-        return plan(
-            plain(cluster),
-            str(project or ""),
-            str(fleet),
-            Options(labels={key: str(value) for key, value in plain(chosen.get("labels") or {}).items()}),
-        )
-    except InvalidClusterError as error:
-        raise AnsibleFilterError(f"this GKECluster cannot be built:\n{error}") from None
+    return planned(
+        "GKECluster",
+        cluster,
+        options,
+        lambda wire, chosen: plan(wire, str(project or ""), str(fleet), Options(labels=texts(chosen["labels"]))),
+        mappings=("labels",),
+    )
 
 
 class FilterModule:

@@ -10,9 +10,9 @@ module: gcp_service_account_key
 short_description: Keep the key of a service account of Google Cloud in a Secret on the control cluster
 version_added: 0.1.0
 description:
-  - Sees to it that a Secret on the control cluster holds a key of a service account that Google accepts.
+  - Keeps a key of a service account that Google accepts in a Secret on the control cluster.
   - Google gives out the private part of a key once. The key in the Secret is kept for as long as Google has it, it is
-    not disabled, and has not ended. Else a new one is made.
+    not disabled, and has not ended. Else a new one is created.
   - Keys that are as old as the one in the Secret, or older, are deleted, as an account has ten at most.
   - A service account without C(modelplane-ai-managed-by=modelplane-fleet) in its description, and a Secret without the
     label C(app.kubernetes.io/managed-by=modelplane.fleet) or with the label C(modelplane.ai/cluster) of another
@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   secret:
-    description: Where the key is kept. Its namespace is made when it is not there.
+    description: Where the key is kept. Its namespace is created when it does not exist.
     type: dict
     required: true
     suboptions:
@@ -57,7 +57,7 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    description: Nothing is sent that changes anything. The service account need not be there.
+    description: Nothing is sent that changes anything. The service account need not exist.
   diff_mode:
     support: full
     description: IDs of keys and labels are shown, and nothing secret.
@@ -89,7 +89,7 @@ secret:
   type: dict
   sample: {namespace: modelplane-system, name: gke-us-central-sa-key-ccbc7, key: private_key}
 key_id:
-  description: The ID of the key; in check mode empty for one that would be made.
+  description: The ID of the key; in check mode empty for one that would be created.
   returned: when O(state=present)
   type: str
   sample: 0123456789abcdef0123456789abcdef01234567
@@ -100,13 +100,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.modelplane.fleet.plugins.module_utils.arguments import cluster_options, connections, libraries
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.changes import Changes
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.waiting import Progress
-from ansible_collections.modelplane.fleet.plugins.module_utils.google import session, task
+from ansible_collections.modelplane.fleet.plugins.module_utils.google import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.account_keys import AccountKeys, Place
-from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client as Cluster
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.client import Client
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.connection import SecretRef, connect
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.errors import ApiError
@@ -128,9 +128,9 @@ ARGUMENTS: dict[str, Any] = {
 def work(module: AnsibleModule) -> None:
     """Do what the arguments ask for, and end the module with the result."""
     libraries.need(module, "urllib3", "PyYAML")
-    params = module.params
+    params, client = module.params, session.client(module)
 
-    def action(client: Client, changes: Changes, _progress: Progress) -> dict[str, Any]:
+    def action(changes: Changes, _progress: Progress) -> dict[str, Any]:
         keys = AccountKeys(client, params["email"], params["project"] or "", changes)
         try:
             given = cluster_options.control_connection(params)
@@ -141,7 +141,7 @@ def work(module: AnsibleModule) -> None:
         except (ApiError, AccessError, cluster_options.ArgumentsError) as error:
             raise GoogleError(str(error), hint=error.hint if isinstance(error, AccessError) else "") from None
 
-    def _done(keys: AccountKeys, control: Cluster) -> dict[str, Any]:
+    def _done(keys: AccountKeys, control: Client) -> dict[str, Any]:
         labels = {str(key): str(value) for key, value in params["labels"].items()}
         place = Place(control, SecretRef(**params["secret"]), labels)
         if params["state"] == "absent":

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.providers import (
     LOGINS,
     POOL_SIZES,
@@ -61,7 +62,6 @@ FOREIGN = {
 }
 NOT_YET = (
     "roles/control_plane/meta/argument_specs.yml",
-    "roles/mirror/tasks/plan.yml",
     "roles/serving_stack/defaults/main.yml",
     "roles/serving_stack/meta/argument_specs.yml",
 )
@@ -131,3 +131,20 @@ def test_all_registries_have_the_same_clouds() -> None:
     assert kinds == {cloud.kind for cloud in CLOUDS}
     assert list(LOGINS) == [cloud.name for cloud in CLOUDS]
     assert set(PROVIDERS) <= set(LOGINS)
+
+
+def variables(cloud: Cloud) -> set[str]:
+    """Names of the defaults and the internal variables of the role of a cloud."""
+    folder = ROOT / "roles" / f"{cloud.name}_cluster"
+    return {name for part in ("defaults", "vars") for name in yaml.safe_load((folder / part / "main.yml").read_text())}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS, ids=lambda cloud: cloud.name)
+def test_the_role_of_a_cloud_has_all_variables_that_the_shared_tasks_read(cloud: Cloud) -> None:
+    shared = "\n".join(path.read_text() for path in (ROOT / "roles" / "cloud_cluster").rglob("*.yml"))
+    read = re.findall(r"lookup\('ansible.builtin.vars', ('_' ~ )?_cloud_cluster_prefix ~ '(\w+)'(, default)?", shared)
+    needed = {
+        f"{'_' if internal else ''}{cloud.name}_cluster{name}" for internal, name, optional in read if not optional
+    }
+    assert len(needed) > 20
+    assert needed <= variables(cloud)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What AWS answers when it refuses, as one sentence that says what to do. No text holds a secret."""
+"""Errors of AWS, as one sentence that says what to do. No text holds a secret."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _OF_SDK = (
     (("SSLError",), "Give the certificates that AWS is reached with as aws_ca_bundle, or in AWS_CA_BUNDLE"),
     (
         ("Endpoint", "Connect", "ReadTimeout", "Proxy", "HTTPClient"),
-        "Look at the network, HTTPS_PROXY and endpoint_url",
+        "Check the network, HTTPS_PROXY and endpoint_url",
     ),
     (
         ("CredentialRetrieval", "Config", "InvalidConfig"),
-        "Look at the files of the AWS configuration and at the profile",
+        "Check the files of the AWS configuration and at the profile",
     ),
 )
 
@@ -100,25 +100,25 @@ class AwsError(CloudError):
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Whatever the AWS SDK raises becomes an AwsError: `{what}: {code}: {message}. {advice}`.
+    """Raise what the AWS SDK raises as an AwsError: `{what}: {code}: {message}. {hint}`.
 
-    `what` says what is being done on which object, as in "create node group gpu of cluster west".
+    `what`: the action and its object, as in "create node group gpu of cluster west".
     """
     aws = load_aws()
     try:
         yield
     except aws.ClientError as error:
-        told = error.response.get("Error", {})
-        code, message = str(told.get("Code") or "Unknown"), _shown(str(told.get("Message") or ""))
+        answer = error.response.get("Error", {})
+        code, message = str(answer.get("Code") or "Unknown"), _shown(str(answer.get("Message") or ""))
         raise AwsError(what, message, code=code, hint=hint_for(code, message)) from None
     except aws.BotoCoreError as error:
         code, message = type(error).__name__, _shown(str(error))
-        hint = next((told for names, told in _OF_SDK if code.startswith(names)), "")
+        hint = next((text for names, text in _OF_SDK if code.startswith(names)), "")
         raise AwsError(what, message, code=code, hint=hint or hint_for(code, message)) from None
 
 
 def is_code(error: AwsError, *codes: str) -> bool:
-    """Whether AWS answered with one of these codes. That something is absent is only ever known by a code."""
+    """Return whether AWS answered with one of these codes. That something is absent is only ever known by a code."""
     return error.code in codes
 
 

@@ -64,6 +64,15 @@ class Finder:
         parameter = "Filter" if operation == "describe_nat_gateways" else "Filters"
         return self.pages("ec2", operation, key, purpose, **{parameter: named})
 
+    def described(self, kind: str, purpose: str, filters: Mapping[str, str]) -> list[Found]:
+        """Return what EC2 has of a kind by filters, in the form of the table of kinds."""
+        operation, key, _filter_of_id = _EC2[kind]
+        return [_SHAPES.get(kind, form.tagged)(each) for each in self.ec2(operation, key, purpose, filters)]
+
+    def matching(self, resource: Resource, filters: Mapping[str, str]) -> list[Found]:
+        """Return the objects of EC2 that may be one of a plan."""
+        return self.described(resource["kind"], f"find {title(resource)}", filters)
+
     def policy_arn(self, resource: Resource) -> str:
         """Return the ARN of a policy by its name."""
         if not self._id:
@@ -76,15 +85,17 @@ class Finder:
     def vpc(self, resource: Resource) -> Found | None:
         """Return the VPC of a cluster. Should there be several with its owner tags, as AWS created one although its
         answer was lost, it is the one with most subnets that have them."""
-        cluster, purpose = _cluster(resource), f"find {title(resource)}"
-        by_tag = self.ec2("describe_vpcs", "Vpcs", purpose, {_TAG: cluster})
-        by_name = self.ec2("describe_vpcs", "Vpcs", purpose, {"tag:Name": resource["name"]})
-        found = {each["VpcId"]: form.tagged(each) for each in (*by_tag, *by_name)}
+        cluster = _cluster(resource)
+        by_tag, by_name = (
+            self.matching(resource, {_TAG: cluster}),
+            self.matching(resource, {"tag:Name": resource["name"]}),
+        )
+        found = {each["VpcId"]: each for each in (*by_tag, *by_name)}
         if not found:
             return None
         inside: Counter[str] = Counter()
         if len(found) > 1:
-            inside.update(each["VpcId"] for each in self.subnets(cluster, ""))
+            inside.update(each["VpcId"] for each in self.described("subnet", "list subnets", {_TAG: cluster}))
         chosen = min(
             found.values(), key=lambda each: (not _owned(each, resource), -inside[each["VpcId"]], each["VpcId"])
         )
@@ -96,50 +107,35 @@ class Finder:
             chosen[field] = bool(answer[field]["Value"])
         return chosen
 
-    def subnets(self, cluster: str, vpc: str) -> list[Found]:
-        """Return the subnets with the tag of a cluster, in any VPC where `vpc` is empty."""
-        found = self.ec2("describe_subnets", "Subnets", "list subnets", {_TAG: cluster, "vpc-id": vpc})
-        return [form.tagged(each) for each in found]
-
     def subnet(self, resource: Resource) -> Found | None:
         """Return a subnet: the one of its name, or else the one of its range, with whatever tags."""
         vpc, cidr = resource["body"]["VpcId"], resource["body"]["CidrBlock"]
         if has_unknown(vpc):
             return None
-        purpose = f"find {title(resource)}"
-        found = self.ec2("describe_subnets", "Subnets", purpose, {"vpc-id": vpc, "tag:Name": resource["name"]})
-        found = found or self.ec2("describe_subnets", "Subnets", purpose, {"vpc-id": vpc, "cidr-block": cidr})
-        return _first(map(form.tagged, found), resource)
+        found = self.matching(resource, {"vpc-id": vpc, "tag:Name": resource["name"]})
+        return _first(found or self.matching(resource, {"vpc-id": vpc, "cidr-block": cidr}), resource)
 
     def internet_gateway(self, resource: Resource) -> Found | None:
         """Return the internet gateway: the one that is attached to the VPC, or else one with the owner tags."""
-        vpc, purpose = resource["body"]["VpcId"], f"find {title(resource)}"
-        key = "InternetGateways"
-        operation = "describe_internet_gateways"
-        attached = [] if has_unknown(vpc) else self.ec2(operation, key, purpose, {"attachment.vpc-id": vpc})
-        found = attached or self.ec2(operation, key, purpose, {_TAG: _cluster(resource)})
-        return _first(map(form.internet_gateway, found), resource)
+        vpc = resource["body"]["VpcId"]
+        attached = [] if has_unknown(vpc) else self.matching(resource, {"attachment.vpc-id": vpc})
+        return _first(attached or self.matching(resource, {_TAG: _cluster(resource)}), resource)
 
     def elastic_ip(self, resource: Resource) -> Found | None:
         """Return the address: the one that is in use, should there be several with the owner tags."""
-        found = self.ec2("describe_addresses", "Addresses", f"find {title(resource)}", {_TAG: _cluster(resource)})
-        vpc = [form.tagged(each) for each in found if "AllocationId" in each]
-        vpc = sorted(vpc, key=lambda each: (not each.get("AssociationId"), each["AllocationId"]))
-        return next(iter(vpc), None)
+        found = [each for each in self.matching(resource, {_TAG: _cluster(resource)}) if "AllocationId" in each]
+        return min(found, key=lambda each: (not each.get("AssociationId"), each["AllocationId"]), default=None)
 
     def nat_gateway(self, resource: Resource) -> Found | None:
         subnet = resource["body"]["SubnetId"]
-        by_tag = self.nat_gateways(_cluster(resource))
-        if not by_tag and not has_unknown(subnet):
-            by_tag = [each for each in self.nat_gateways("", subnet) if each["Tags"].get("Name") == resource["name"]]
-        by_tag = sorted(by_tag, key=lambda each: (_NAT_STATES.index(each["State"]), each["NatGatewayId"]))
-        return next(iter(by_tag), None)
+        found = self._nat_gateways(resource, {_TAG: _cluster(resource)})
+        if not found and not has_unknown(subnet):
+            there = self._nat_gateways(resource, {"subnet-id": subnet})
+            found = [each for each in there if each["Tags"].get("Name") == resource["name"]]
+        return min(found, key=lambda each: (_NAT_STATES.index(each["State"]), each["NatGatewayId"]), default=None)
 
-    def nat_gateways(self, cluster: str, subnet: str = "") -> list[Found]:
-        """Return the NAT gateways with the tag of a cluster, or in a subnet."""
-        operation, purpose = "describe_nat_gateways", "list NAT gateways"
-        found = self.ec2(operation, "NatGateways", purpose, {_TAG: cluster, "subnet-id": subnet})
-        return [form.tagged(each) for each in found if each["State"] in _NAT_STATES]
+    def _nat_gateways(self, resource: Resource, filters: Mapping[str, str]) -> list[Found]:
+        return [each for each in self.matching(resource, filters) if each["State"] in _NAT_STATES]
 
     def route_table(self, resource: Resource) -> Found | None:
         """Return a route table: the one of its name, or else the one that its first subnet uses, which can have no
@@ -147,25 +143,16 @@ class Finder:
         vpc, subnets = resource["body"]["VpcId"], resource["body"]["SubnetIds"]
         if has_unknown(vpc):
             return None
-        operation, key, purpose = "describe_route_tables", "RouteTables", f"find {title(resource)}"
-        found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "tag:Name": resource["name"]})
+        found = self.matching(resource, {"vpc-id": vpc, "tag:Name": resource["name"]})
         if not found and subnets and not has_unknown(subnets[0]):
-            found = self.ec2(operation, key, purpose, {"vpc-id": vpc, "association.subnet-id": subnets[0]})
-        tables = [form.route_table(each) for each in found]
-        tables = sorted(tables, key=lambda each: (not each["SubnetIds"], each["RouteTableId"]))
-        return _first(tables, resource)
+            found = self.matching(resource, {"vpc-id": vpc, "association.subnet-id": subnets[0]})
+        return _first(sorted(found, key=lambda each: (not each["SubnetIds"], each["RouteTableId"])), resource)
 
     def security_group(self, resource: Resource) -> Found | None:
         vpc = resource["body"]["VpcId"]
         if has_unknown(vpc):
             return None
-        found = self.ec2(
-            "describe_security_groups",
-            "SecurityGroups",
-            f"find {title(resource)}",
-            {"vpc-id": vpc, "group-name": resource["name"]},
-        )
-        return next(map(form.security_group, found), None)
+        return next(iter(self.matching(resource, {"vpc-id": vpc, "group-name": resource["name"]})), None)
 
     # Rights
 
@@ -191,11 +178,8 @@ class Finder:
         return form.cluster(found)
 
     def node_group(self, resource: Resource) -> Found:
-        cluster, name = in_cluster(resource), resource["name"]
-        answer = self.call(
-            "eks", "describe_nodegroup", f"read {title(resource)}", clusterName=cluster, nodegroupName=name
-        )
-        return form.node_group(answer["nodegroup"])
+        named = {"clusterName": in_cluster(resource), "nodegroupName": resource["name"]}
+        return form.node_group(self.call("eks", "describe_nodegroup", f"read {title(resource)}", **named)["nodegroup"])
 
     def addon(self, resource: Resource) -> Found:
         cluster, name = in_cluster(resource), resource["name"]
@@ -234,10 +218,7 @@ class Finder:
         return found
 
     def launch_template(self, resource: Resource) -> Found | None:
-        purpose = f"find {title(resource)}"
-        found = self.ec2(
-            "describe_launch_templates", "LaunchTemplates", purpose, {"launch-template-name": resource["name"]}
-        )
+        found = self.matching(resource, {"launch-template-name": resource["name"]})
         if not found:
             return None
         versions = self.call(
@@ -322,19 +303,18 @@ class Finder:
             identity = str(found[kind.id])
             used = found.get("Attachments") or found.get("AssociationId")
             if kind is KINDS["vpc"]:
-                used = self.ec2("describe_subnets", "Subnets", f"list subnets of {identity}", {"vpc-id": identity})
+                used = self.described("subnet", f"list subnets of {identity}", {"vpc-id": identity})
             if identity != ours.get(kind.id) and not used:
                 yield {**twin, "name": identity}, found
 
     def _tagged(self, name: str, beside: Resource, vpc: str = "") -> Iterator[tuple[Resource, Found]]:
         """Yield the objects of a kind of EC2 that have the tag of the cluster of another object."""
         kind = KINDS[name]
-        operation, key, _filter_of_id = _EC2[name]
-        for each in self.ec2(operation, key, f"list {key}", {_TAG: _cluster(beside), "vpc-id": vpc}):
-            if each.get("State") in ("failed", "deleting", "deleted"):
+        for found in self.described(name, f"list {_EC2[name][1]}", {_TAG: _cluster(beside), "vpc-id": vpc}):
+            if found.get("State") in ("failed", "deleting", "deleted"):
                 continue
-            found, identity = _SHAPES.get(name, form.tagged)(each), str(each[kind.id])
-            candidates = (each.get("GroupName"), each.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
+            identity = str(found[kind.id])
+            candidates = (found.get("GroupName"), found.get("LaunchTemplateName"), found["Tags"].get("Name"), identity)
             body = {"Tags": found["Tags"], **({} if name == "launch-template" else {"Id": identity})}
             title, *__ = filter(None, candidates)
             sibling = _sibling(name, str(title), beside["parent"], body)
@@ -343,10 +323,8 @@ class Finder:
 
     def by_id(self, resource: Resource) -> Found | None:
         """Return an object of EC2 by its id."""
-        operation, key, name = _EC2[resource["kind"]]
-        found = self.ec2(operation, key, f"find {title(resource)}", {name: resource["body"]["Id"]})
-        shape = _SHAPES.get(resource["kind"], form.tagged)
-        return next((shape(each) for each in found if each.get("State") != "deleted"), None)
+        found = self.matching(resource, {_EC2[resource["kind"]][2]: resource["body"]["Id"]})
+        return next((each for each in found if each.get("State") != "deleted"), None)
 
 
 _EC2 = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._aws import AWS_PACKAGE, load_aws
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins, authority
 from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
 
 _PREFIX = "k8s-aws-v1."
@@ -82,13 +81,10 @@ def describe(
 
     def ask() -> tuple[str, str]:
         found = _client(region, profile, role_arn, endpoint).describe_cluster(name=cluster)["cluster"]
-        authority = (found.get("certificateAuthority") or {}).get("data")
-        if not found.get("endpoint") or not authority:
+        encoded = (found.get("certificateAuthority") or {}).get("data")
+        if not found.get("endpoint") or not encoded:
             raise AccessError(f"EKS cluster {cluster} is {found.get('status', 'not there')} and has no endpoint yet")
-        try:
-            return str(found["endpoint"]), base64.b64decode(authority, validate=True).decode("ascii")
-        except (binascii.Error, ValueError):
-            raise AccessError(f"EKS cluster {cluster}: its certificate authority is not base64 of a PEM text") from None
+        return str(found["endpoint"]), authority(encoded, f"EKS cluster {cluster}")
 
     return _guarded(ask)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws import session
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.errors import AwsError, guarded, is_code
+from ansible_collections.modelplane.fleet.plugins.module_utils.aws.find import Finder
 from ansible_collections.modelplane.fleet.plugins.module_utils.aws.session import Account
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud import task
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.preflight import at_once, failures, results
@@ -135,32 +136,25 @@ def _zones(account: Account) -> tuple[str, ...]:
 def _subnets(account: Account, plan: Plan) -> dict[str, str]:
     """Return the zones of the subnets that the cluster has already, by range. They are all in one VPC."""
     plan_owner = OWNERS.of(KINDS["subnet"], {"Tags": plan["tags"]})
-    with guarded(f"list the subnets of {plan['name']} in {account.region}"):
-        filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [plan["name"]]}]
-        pages = account.client("ec2").get_paginator("describe_subnets").paginate(Filters=filters)
-        found = [
-            subnet for page in pages for subnet in page["Subnets"] if OWNERS.of(KINDS["subnet"], subnet) == plan_owner
-        ]
+    purpose = f"list the subnets of {plan['name']} in {account.region}"
+    tagged = Finder(account).described("subnet", purpose, {f"tag:{CLUSTER_TAG}": plan["name"]})
+    found = [subnet for subnet in tagged if OWNERS.of(KINDS["subnet"], subnet) == plan_owner]
     vpcs = Counter(subnet["VpcId"] for subnet in found)
     vpc = max(sorted(vpcs), key=vpcs.__getitem__, default="")
     return {subnet["CidrBlock"]: subnet["AvailabilityZone"] for subnet in found if subnet["VpcId"] == vpc}
 
 
 def _types(account: Account, types: Iterable[str]) -> dict[str, Any]:
-    with guarded(f"describe instance types in {account.region}"):
-        pages = account.client("ec2").get_paginator("describe_instance_types").paginate(Filters=_of_type(types))
-        return {found["InstanceType"]: found for page in pages for found in page["InstanceTypes"]}
+    purpose = f"describe instance types in {account.region}"
+    found = Finder(account).pages("ec2", "describe_instance_types", "InstanceTypes", purpose, Filters=_of_type(types))
+    return {each["InstanceType"]: each for each in found}
 
 
 def _offerings(account: Account, types: Iterable[str]) -> dict[str, frozenset[str]]:
-    with guarded(f"list where instance types are offered in {account.region}"):
-        pages = (
-            account.client("ec2")
-            .get_paginator("describe_instance_type_offerings")
-            .paginate(LocationType="availability-zone", Filters=_of_type(types))
-        )
-        found = [(one["InstanceType"], one["Location"]) for page in pages for one in page["InstanceTypeOfferings"]]
-    return {kind: frozenset(zone for of, zone in found if of == kind) for kind in types}
+    purpose = f"list where instance types are offered in {account.region}"
+    asked = {"LocationType": "availability-zone", "Filters": _of_type(types)}
+    found = Finder(account).pages("ec2", "describe_instance_type_offerings", "InstanceTypeOfferings", purpose, **asked)
+    return {kind: frozenset(each["Location"] for each in found if each["InstanceType"] == kind) for kind in types}
 
 
 def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
@@ -169,13 +163,9 @@ def _of_type(types: Iterable[str]) -> list[dict[str, Any]]:
 
 def _versions(account: Account) -> dict[str, str]:
     """Return the status of each version that EKS has."""
-    with guarded(f"list the Kubernetes versions of EKS in {account.region}"):
-        pages = account.client("eks").get_paginator("describe_cluster_versions").paginate()
-        return {
-            found["clusterVersion"]: found.get("versionStatus") or _status(found.get("status", ""))
-            for page in pages
-            for found in page["clusterVersions"]
-        }
+    purpose = f"list the Kubernetes versions of EKS in {account.region}"
+    found = Finder(account).pages("eks", "describe_cluster_versions", "clusterVersions", purpose)
+    return {each["clusterVersion"]: each.get("versionStatus") or _status(each.get("status", "")) for each in found}
 
 
 def _status(older: str) -> str:
@@ -186,26 +176,24 @@ def _status(older: str) -> str:
 def _there(account: Account, name: str) -> tuple[str, frozenset[str], frozenset[str]]:
     """Return the version and the node groups of the cluster, and those of them without a launch template; empty where
     it does not exist yet."""
-    eks = account.client("eks")
+    finder, purpose = Finder(account), f"list the node groups of EKS cluster {name}"
     try:
-        with guarded(f"describe EKS cluster {name}"):
-            version = str(eks.describe_cluster(name=name)["cluster"].get("version", ""))
-        with guarded(f"list the node groups of EKS cluster {name}"):
-            pages = eks.get_paginator("list_nodegroups").paginate(clusterName=name)
-            groups = frozenset(group for page in pages for group in page["nodegroups"])
+        cluster = finder.call("eks", "describe_cluster", f"describe EKS cluster {name}", name=name)["cluster"]
+        groups = sorted(map(str, finder.pages("eks", "list_nodegroups", "nodegroups", purpose, clusterName=name)))
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
             return "", frozenset(), frozenset()
         raise
-    return version, groups, frozenset(group for group in sorted(groups) if _is_plain(account, name, group))
+    plain = frozenset(group for group in groups if _is_plain(finder, name, group))
+    return str(cluster.get("version", "")), frozenset(groups), plain
 
 
-def _is_plain(account: Account, cluster: str, group: str) -> bool:
-    """Return whether a node group has no launch template. One that is gone, or could not be created, is created anew,
-    with one."""
+def _is_plain(finder: Finder, cluster: str, group: str) -> bool:
+    """Return whether a node group has no launch template. One that is gone, or could not be created, is created
+    again, with one."""
     try:
-        with guarded(f"describe node group {group} of EKS cluster {cluster}"):
-            found = account.client("eks").describe_nodegroup(clusterName=cluster, nodegroupName=group)["nodegroup"]
+        purpose = f"describe node group {group} of EKS cluster {cluster}"
+        found = finder.call("eks", "describe_nodegroup", purpose, clusterName=cluster, nodegroupName=group)["nodegroup"]
     except AwsError as error:
         if is_code(error, "ResourceNotFoundException"):
             return False
@@ -216,8 +204,12 @@ def _is_plain(account: Account, cluster: str, group: str) -> bool:
 def _reservation(account: Account, name: str) -> Any:
     """Return a capacity reservation as EC2 describes it, None for one that does not exist."""
     try:
-        with guarded(f"describe capacity reservation {name}"):
-            found = account.client("ec2").describe_capacity_reservations(CapacityReservationIds=[name])
+        found = Finder(account).call(
+            "ec2",
+            "describe_capacity_reservations",
+            f"describe capacity reservation {name}",
+            CapacityReservationIds=[name],
+        )
     except AwsError as error:
         if is_code(error, *_NO_RESERVATION):
             return None
@@ -231,14 +223,12 @@ def _quotas(account: Account, codes: Iterable[str]) -> dict[str, float]:
 
 
 def _quota(account: Account, code: str) -> float:
-    quotas = account.client("service-quotas")
-    what = f"read the quota {code} of EC2"
+    finder, purpose, named = Finder(account), f"read the quota {code} of EC2", {"ServiceCode": "ec2", "QuotaCode": code}
     try:
-        with guarded(what):
-            return float(quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+        found = finder.call("service-quotas", "get_service_quota", purpose, **named)
     except AwsError as error:
         if not is_code(error, "NoSuchResourceException"):
             raise
-    # No value was ever set for the account: then that of AWS holds.
-    with guarded(what):
-        return float(quotas.get_aws_default_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]["Value"])
+        # No value was ever set for the account: then that of AWS holds.
+        found = finder.call("service-quotas", "get_aws_default_service_quota", purpose, **named)
+    return float(found["Quota"]["Value"])

@@ -26,6 +26,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.ownership import Owners
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.references import has_unknown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.state import State, state
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
 
 # "Role with arn: … could not be assumed because it does not exist or the trusted entity is not correct",
 # "Following required service principals [ec2.amazonaws.com] were not found in the trust relationships of nodeRole …",
@@ -195,9 +196,10 @@ class AwsProvider:
         causes = _pairs(found.get("errors"), "errorCode", "errorMessage")
         if causes and all(code == _NO_NODES for code, __ in causes):
             return Status(word, done=True)
-        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
         why = State(causes=causes).message or "EKS gives no reason"
-        return Status(word, True, AwsError(call.purpose, f"the update is {word}: {why}", hint=". ".join(hints)))
+        return Status(
+            word, True, AwsError(call.purpose, f"the update is {word}: {why}", hint=of_causes(hint_for, causes))
+        )
 
     def _inside(self, resource: Resource, actual: Actual) -> Iterator[Call]:
         """Return the calls that delete what is in a file system, which keeps it from being deleted."""
@@ -219,8 +221,7 @@ def state_of(kind: str, actual: Actual) -> State:
     if found.phase not in ("degraded", "failed"):
         return found
     causes = _causes(actual)
-    hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
-    return replace(found, causes=causes, remediation=". ".join(hints))
+    return replace(found, causes=causes, remediation=of_causes(hint_for, causes))
 
 
 def _explain(error: AwsError) -> None:

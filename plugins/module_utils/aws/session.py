@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who we are to AWS: one set of arguments for all modules, and clients that are made once each."""
+"""Login to AWS: one set of arguments for all modules, and clients that are created once each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Account:
 
 
 def account(module: Any) -> Account:
-    """The account that the arguments of a module name; fails the module where there is none."""
+    """Return the account that the arguments of a module name; fail the module where there is none."""
     libraries.need(module, late={AWS_PACKAGE: load_aws})
     try:
         return from_params(module.params)
@@ -75,7 +75,7 @@ def account(module: Any) -> Account:
 
 
 def from_params(params: Mapping[str, Any]) -> Account:
-    """The account of the arguments; raises AwsError that says which of them is wrong."""
+    """Return the account of the arguments. Raises AwsError that says which of them is wrong."""
     given = {name: str(params.get(name) or "") for name in ARGUMENTS}
     _check_keys(given)
     session = _session(given)
@@ -135,7 +135,7 @@ def _check_keys(given: Mapping[str, str]) -> None:
 
 
 def _session(given: Mapping[str, str]) -> Any:
-    """A session whose profile is there."""
+    """Return a session whose profile exists."""
     aws = load_aws()
     session = aws.Session(profile=given["profile"] or None)
     session.register_component("data_loader", _loader())
@@ -155,12 +155,12 @@ def _session(given: Mapping[str, str]) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _loader() -> Any:
-    """What reads the SDK's descriptions of the services, of which that of EC2 takes a third of a second: once each."""
+    """Return the loader of the SDK's descriptions of services. That of EC2 takes a third of a second: once."""
     return load_aws().Session().get_component("data_loader")
 
 
 def _check_credentials(session: Any, given: Mapping[str, str]) -> None:
-    """Credentials were found and are complete. Whether AWS accepts them is seen at the first call."""
+    """Require credentials that are complete. Whether AWS accepts them is seen at the first call."""
     with guarded("log in to AWS"):
         credentials = session.get_credentials()
         if credentials is not None:
@@ -183,7 +183,7 @@ def _unknown_profile(given: str) -> AwsError:
 
 
 def _check_region(session: Any, given: Mapping[str, str]) -> None:
-    """A mistyped region is told at once, and not after a minute of attempts to reach a host that does not exist."""
+    """Refuse a mistyped region at once, and not after a minute of attempts to reach a host that does not exist."""
     region = given["region"]
     if given["endpoint_url"] or os.environ.get("AWS_ENDPOINT_URL"):
         return
@@ -201,5 +201,5 @@ def _check_region(session: Any, given: Mapping[str, str]) -> None:
 
 def _nearest_region(region: str, known: set[str]) -> str:
     if region[:-1] in known:
-        return f"{region} looks like a zone of {region[:-1]}, which is the region."
+        return f"{region} seems to be a zone of {region[:-1]}, which is the region."
     return nearest_key(region, known)

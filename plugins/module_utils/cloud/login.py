@@ -4,11 +4,24 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import Grant, Mint
+from ansible_collections.modelplane.fleet.plugins.module_utils.kubernetes.credentials import AccessError, Grant, Mint
+
+
+def authority(encoded: str, title: str) -> str:
+    """Return the CA of a cluster (PEM) as its cloud describes it. `title`: the cluster in messages.
+
+    Raises AccessError.
+    """
+    try:
+        return base64.b64decode(encoded, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise AccessError(f"{title}: its certificate authority is not base64 of a PEM text") from None
 
 
 class Login(Protocol):

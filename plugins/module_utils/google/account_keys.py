@@ -65,9 +65,9 @@ class AccountKeys:
         kept = next((key for key in keys if _id(key) == stored and _valid(key, now)), None)
         if kept is None:
             return self._replace(place, live, labels, keys, stored)
-        have = dict(fields(live, "metadata", "labels"))
-        if any(have.get(name) != value for name, value in labels.items()):
-            self._changes.record("labels", have, {**have, **labels})
+        actual = dict(fields(live, "metadata", "labels"))
+        if any(actual.get(name) != value for name, value in labels.items()):
+            self._changes.record("labels", actual, {**actual, **labels})
             if not self._changes.check_mode:
                 held = text(live, "data", place.secret.key)
                 owned_secret.write(place.control, place.secret, labels, base64.b64decode(held).decode(), live)
@@ -145,7 +145,7 @@ class AccountKeys:
         if OWNERS.of(KINDS["service-account"], account).get(names.MANAGED_BY_LABEL) != names.MANAGED_BY:
             raise GoogleError(
                 f"touch the keys of service account {self._email}",
-                f"it was not made by this collection: it has no {names.MANAGED_BY_LABEL}={names.MANAGED_BY} in its "
+                f"it was not created by this collection: it has no {names.MANAGED_BY_LABEL}={names.MANAGED_BY} in its "
                 "description",
                 hint="Remove or rename it, or give the cluster another name",
             )

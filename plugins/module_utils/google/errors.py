@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.errors import CloudError, shown
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
 
 _RETRIED = frozenset({429, 500, 502, 503, 504})
 # Limits of the rate of calls, which some services answer with 403.
@@ -108,7 +109,7 @@ def explained(causes: Iterable[tuple[str, str]]) -> tuple[str, str]:
     """Return what went wrong of codes and messages, and what to do about it, each hint once."""
     listed = [(code, shown(message).rstrip(". ")) for code, message in causes]
     said = "; ".join(": ".join(filter(None, each)) for each in listed if any(each))
-    return said, ". ".join(dict.fromkeys(filter(None, (hint_for(code, message) for code, message in listed))))
+    return said, of_causes(hint_for, listed)
 
 
 def _hint(codes: Iterable[str], message: str) -> str:

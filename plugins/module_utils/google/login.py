@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import functools
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from ansible_collections.modelplane.fleet.plugins.module_utils._urllib3 import HTTPError
-from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins
+from ansible_collections.modelplane.fleet.plugins.module_utils.cloud.login import Logins, authority
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import tokens
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.tokens import LoginError
 from ansible_collections.modelplane.fleet.plugins.module_utils.http.retry import Attempts
@@ -105,13 +103,10 @@ def _address(found: Mapping[str, Any], name: str) -> tuple[str, str]:
     by_address = (endpoints.get("ipEndpointsConfig") or {}).get("enabled", True)
     if by_name.get("endpoint") and by_name.get("allowExternalTraffic") and not by_address:
         return f"https://{by_name['endpoint']}", ""
-    authority = (found.get("masterAuth") or {}).get("clusterCaCertificate")
-    if not found.get("endpoint") or not authority:
+    encoded = (found.get("masterAuth") or {}).get("clusterCaCertificate")
+    if not found.get("endpoint") or not encoded:
         raise AccessError(f"GKE: {name} is {found.get('status', 'not there')} and has no endpoint yet")
-    try:
-        ca = base64.b64decode(authority, validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
-        raise AccessError(f"GKE: {name}: its certificate authority is not base64 of a PEM text") from None
+    ca = authority(encoded, f"GKE: {name}")
     host = str(found["endpoint"])
     return f"https://[{host}]" if host.count(":") > 1 else f"https://{host}", ca
 

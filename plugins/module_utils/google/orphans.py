@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.google import ses
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, finish
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
 
-Have = dict[str, Any]
+Actual = dict[str, Any]
 
 _KEYS = ("name", "project", "region", "resources")
 _DISABLED = {"SERVICE_DISABLED", "accessNotConfigured"}
@@ -73,14 +73,14 @@ class Sweep:
 
     def find(self) -> Found:
         """Return what there is to delete, and what is others'. The cluster has to be gone, but in check mode."""
-        gone = not self._have("cluster")
+        gone = not self._read("cluster")
         if not gone and not self._changes.check_mode:
             raise GoogleError(
                 f"find what GKE cluster {self._plan['name']} left",
                 "the cluster still exists, and would create it again",
                 hint="Delete the cluster first",
             )
-        network = self._have("network")
+        network = self._read("network")
         # The cluster may still be there, in another region than the plan says.
         for line in owners.elsewhere(self._planned["subnetwork"], network):
             raise GoogleError(line)
@@ -170,7 +170,7 @@ class Sweep:
             if thing.kind not in orphans.VOLUMES:
                 ours.append(thing)
                 continue
-            line = f"{thing.title} was made for a volume of the cluster and stays, as volumes is false"
+            line = f"{thing.title} was created for a volume of the cluster and stays, as volumes is false"
             if where.holds(thing):
                 alone.append(f"{line}, and so does the network. Delete it when it is no longer needed")
             else:
@@ -182,20 +182,20 @@ class Sweep:
         resource = self._planned[kind]
         return f"{resource['parent']}/{KINDS[kind].collection}/{resource['name']}"
 
-    def _have(self, kind: str) -> Have:
+    def _read(self, kind: str) -> Actual:
         """Return an object of the plan as it is; empty when there is none. Raises GoogleError when it is another's."""
         resource = self._planned[kind]
         try:
-            have = self._client.call(requests.find(resource))
+            actual = self._client.call(requests.find(resource))
         except GoogleError as error:
             # What is not enabled has nothing in it.
             if not (error.absent or error.codes & _DISABLED):
                 raise
             return {}
-        foreign = owners.conflict(resource, have)
+        foreign = owners.conflict(resource, actual)
         if foreign:
             raise GoogleError(foreign)
-        return have
+        return actual
 
     def _all(self, where: Where) -> list[Thing]:
         """Return all things of the project that may be the cluster's."""

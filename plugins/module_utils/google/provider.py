@@ -23,6 +23,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.hints import hint_for
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import KINDS
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.requests import Request
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints import of_causes
 from ansible_collections.modelplane.fleet.plugins.module_utils.google import orphans, preflight, session
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.client import Client, operation
 from ansible_collections.modelplane.fleet.plugins.module_utils.google.errors import GoogleError
@@ -65,8 +66,7 @@ class GoogleProvider:
         if found.phase not in ("degraded", "failed"):
             return found
         causes = tuple((code, shown(message)) for code, message in operations.causes(actual))
-        hints = dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes)))
-        return replace(found, causes=causes, remediation=". ".join(hints))
+        return replace(found, causes=causes, remediation=of_causes(hint_for, causes))
 
     def problems(self, resource: Resource, actual: Actual, listed: Iterable[Resource]) -> Iterator[str]:
         """A network is in all regions, and lists its subnetworks."""

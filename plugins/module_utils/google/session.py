@@ -26,7 +26,7 @@ _LOGIN = "log in to Google"
 
 
 def client(module: Any) -> Client:
-    """The client that the arguments of a module name; fails the module where there is none."""
+    """Return the client that the arguments of a module name; fail the module where there is none."""
     libraries.need(module, "urllib3", late={GOOGLE_PACKAGE: load_google})
     try:
         return from_params(module.params)
@@ -36,7 +36,7 @@ def client(module: Any) -> Client:
 
 
 def from_params(params: Mapping[str, Any]) -> Client:
-    """The client of the arguments, who has a token already; raises GoogleError that says what is wrong."""
+    """Return the client of the arguments, which has a token already. Raises GoogleError that says what is wrong."""
     endpoints = {str(name): str(url) for name, url in (params.get("endpoints") or {}).items()}
     for name, url in endpoints.items():
         _check_endpoint(name, url)
@@ -52,7 +52,7 @@ def from_params(params: Mapping[str, Any]) -> Client:
 
 
 def project(params: Mapping[str, Any]) -> str:
-    """The project of the arguments, else that of the credentials; raises GoogleError where neither names one."""
+    """Return the project of the arguments, else that of the credentials; raises GoogleError where neither names one."""
     try:
         found = str(params.get("project") or "") or _tokens(params).project()
     except LoginError as error:
@@ -67,7 +67,7 @@ def project(params: Mapping[str, Any]) -> str:
 
 
 def account(params: Mapping[str, Any]) -> str:
-    """Return who we are, as far as the credentials of the arguments say; raises GoogleError."""
+    """Return the account of the run, as far as the credentials of the arguments say; raises GoogleError."""
     try:
         return _tokens(params).account()
     except LoginError as error:

@@ -173,7 +173,7 @@ def test_accounts_of_others_are_not_touched(case: Case) -> None:
     assert case.gcp.request("iam", "POST", path, {"accountId": "fleet-west", "serviceAccount": {}})[0] == 200
     result = case.run()
     assert result["failed"]
-    assert "it was not made by this collection" in result["msg"]
+    assert "it was not created by this collection" in result["msg"]
     assert case.keys() == set()
 
 

@@ -1,12 +1,33 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Bodies of requests that create objects: what a manifest asks for, and what it leaves open."""
+"""Entries of plans, and the bodies of the requests that create them: what a manifest asks for, and leaves open."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
+
+
+def entry(
+    key: str,
+    kind: str,
+    name: str,
+    parent: str,
+    body: Mapping[str, Any],
+    needs: Sequence[str] = (),
+    initial: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return an entry of a plan (engine.kinds.Resource)."""
+    return {
+        "key": key,
+        "kind": kind,
+        "name": name,
+        "parent": parent,
+        "body": dict(body),
+        "needs": list(needs),
+        **({"initial": initial} if initial else {}),
+    }
 
 
 def merged(body: Mapping[str, Any], initial: Mapping[str, Any]) -> dict[str, Any]:

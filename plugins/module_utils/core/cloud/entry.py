@@ -5,15 +5,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.base import camel
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.pools import GPU
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import Validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.wire import Object
 
-Object = Mapping[str, Any]
 _NONE: tuple[str, ...] = ()
 
 
@@ -101,20 +102,6 @@ class Platform:
     services: tuple[str, ...] = _NONE
 
 
-def settings(block: Any, model: type[api.Model]) -> dict[str, Any]:
-    """Return those settings of the block of an InferenceCluster that differ from their defaults. `model`: has the
-    fields that the block and the spec share."""
-    values = api.wire(block)
-    defaults = {camel(name): field.default for name, field in model.model_fields.items()}
-    return {field: values[field] for field, default in defaults.items() if values.get(field, default) != default}
-
-
-def version_and_credentials(block: Any) -> dict[str, Any]:
-    """Return the fields of the spec that every cloud has, of the block of an InferenceCluster."""
-    credentials = {"credentials": api.wire(block.credentials)} if block.credentials else {}
-    return {"kubernetesVersion": block.kubernetes_version, **credentials}
-
-
 @dataclass(frozen=True)
 class Cloud:
     """A cloud in which the fleet creates clusters.
@@ -122,14 +109,12 @@ class Cloud:
     `name`: in connections, in blocks of manifests, in the variables of its role, which is `<name>_cluster`, and in
     those of playbooks. `source`: of an InferenceCluster, and provider of an InferenceClass. `kind`: of what an
     InferenceCluster becomes. `vendor`: in messages. `cluster_name`: the name in the cloud, of the namespace and the
-    name of a cluster. `cluster_fields`: those of the spec but for node pools, of the block of an InferenceCluster.
+    name of a cluster. `settings`: has the fields that the spec and the block of an InferenceCluster share.
     `node_pool`: a GPU pool, of that of an InferenceCluster, of the block of its InferenceClass, and of the sizes of its
-    disks and of the pool. `neighbours`: clusters (wire form) of the cloud, for `findings`, which are what
-    is wrong with one of them. `needs`: what a node pool (wire form) needs that not every account has, of its manifest
-    alone; empty for pools that are usual. `storage_class`: of the RWX storage that comes with a cluster.
-    `ranges`: the addresses of a cluster (wire form); raises InvalidResource.
-    `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its autoscaler starts the
-    first node of an empty pool for a pod that claims devices.
+    disks and of the pool. `validation`: of its clusters. `needs`: what a node pool (wire form) needs that not every
+    account has, of its manifest alone; empty for pools that are usual. `storage_class`: of the RWX storage that comes
+    with a cluster. `per_zone`: whether numbers of nodes are those of each zone. `starts_first_node`: whether its
+    autoscaler starts the first node of an empty pool for a pod that claims devices.
     """
 
     name: str
@@ -138,15 +123,38 @@ class Cloud:
     vendor: str
     login: Login
     cluster_name: Callable[[str, str], str]
-    cluster_fields: Callable[[Any], dict[str, Any]]
+    settings: type[api.Model]
     node_pool: Callable[[Any, Any, Mapping[str, int]], dict[str, Any]]
-    neighbours: Callable[[Iterable[Object]], Any]
-    findings: Callable[[Object, Any], list[Problem]]
+    validation: Validation[Any]
     needs: Callable[[Object], list[Need]]
-    ranges: Callable[[Object], Sequence[str]]
     storage_class: str
     platform: Platform
     identity: Identity | None = None
     fabrics: tuple[Fabric, ...] = ()
     per_zone: bool = False
     starts_first_node: bool = True
+
+    def cluster_fields(self, block: Any) -> dict[str, Any]:
+        """Return the fields of the spec but for node pools, of the block of an InferenceCluster: those that every cloud
+        has, and the settings that differ from their defaults."""
+        values = api.wire(block)
+        own = {name: values[name] for name in ("project", "credentials") if values.get(name)}
+        defaults = {camel(name): field.default for name, field in self.settings.model_fields.items()}
+        set_here = {name: values[name] for name, default in defaults.items() if values.get(name, default) != default}
+        return {"region": block.region, "kubernetesVersion": block.kubernetes_version, **own, **set_here}
+
+
+def node_pool(
+    pool: Any, machine: Mapping[str, Any], sizes: Mapping[str, int], gpu: Mapping[str, Any], settings: Any
+) -> dict[str, Any]:
+    """Return a GPU pool of that of an InferenceCluster. `machine`: its fields for the machines of the cloud. `sizes`:
+    those of its disks and of the pool. `settings`: the block that the pool has for the cloud."""
+    return {
+        "name": pool.name,
+        "role": GPU,
+        **machine,
+        **sizes,
+        "gpu": gpu,
+        "zones": list(pool.zones or ()),
+        **(api.wire(settings, set_only=True) if settings else {}),
+    }

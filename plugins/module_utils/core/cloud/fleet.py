@@ -56,7 +56,7 @@ def clusters(
         text(replica, "metadata", "labels", CLUSTER_LABEL) for replica in known.get("ModelReplica", {}).values()
     )
     beside = {
-        cloud.name: cloud.neighbours(
+        cloud.name: cloud.validation.neighbours(
             entry["object"] for entry in found.values() if entry["object"] and entry["provider"] == cloud.name
         )
         for cloud in registry.CLOUDS
@@ -64,7 +64,7 @@ def clusters(
     for name, entry in found.items():
         cloud = registry.BY_NAME.get(entry["provider"])
         if cloud and entry["object"]:
-            entry["problems"] += cloud.findings(entry["object"], beside[cloud.name])
+            entry["problems"] += cloud.validation.problems(entry["object"], beside[cloud.name])
         entry["problems"] = [str(locate(problem)) for problem in entry["problems"]]
         namespace = text(entry["object"], "metadata", "namespace") or SYSTEM_NAMESPACE
         entry["cloud_name"] = cloud.cluster_name(namespace, name) if cloud else ""
@@ -81,9 +81,8 @@ def networks(found: Mapping[str, Mapping[str, Any]]) -> dict[str, list[dict[str,
         if cloud and entry["object"]:
             region = text(entry["object"], "spec", "region")
             with contextlib.suppress(api.InvalidResource):
-                ranges[cloud.name] += [
-                    {"name": name, "region": region, "cidr": cidr} for cidr in cloud.ranges(entry["object"])
-                ]
+                own = cloud.validation.read(entry["object"]).ranges
+                ranges[cloud.name] += [{"name": name, "region": region, "cidr": cidr} for cidr in own]
     return ranges
 
 

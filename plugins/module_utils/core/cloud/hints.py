@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 
 Codes = tuple[tuple[tuple[str, ...], str], ...]
 """Codes and the hints for them. A `*` at the end or the beginning of a code stands for anything."""
@@ -26,6 +27,16 @@ def of_text(table: Texts, message: str) -> str:
     """Return the hint for a message: the first that is found, empty when there is none."""
     text = " ".join(message.lower().split())
     return next((hint for pattern, hint in table if re.search(pattern, text)), "")
+
+
+def of_words(table: Codes, vague: tuple[str, ...], words: Iterable[str]) -> str:
+    """Return the hint for the first code among words of a message that is not vague; empty when there is none."""
+    return next((hint for word in words if not among(word, vague) and (hint := of_code(table, word))), "")
+
+
+def of_causes(hint_for: Callable[[str, str], str], causes: Iterable[tuple[str, str]]) -> str:
+    """Return the hints for codes and messages, each once."""
+    return ". ".join(dict.fromkeys(filter(None, (hint_for(code, message) for code, message in causes))))
 
 
 def _matches(code: str, pattern: str) -> bool:

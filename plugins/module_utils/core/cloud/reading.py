@@ -34,6 +34,11 @@ class Cluster:
     pools: tuple[dict[str, Any], ...]
     order: tuple[str, ...]
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        """Ranges of addresses of its network."""
+        raise NotImplementedError
+
     def path(self, pool: Mapping[str, Any]) -> str:
         """Return where the user wrote a pool: its place among those of the manifest."""
         return f"spec.nodePools[{self.order.index(pool['name']) if pool['name'] in self.order else 0}]"

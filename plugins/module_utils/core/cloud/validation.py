@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from typing import Any, Generic, TypeVar
 
@@ -18,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.readin
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.problem import Problem, Ref
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.text import short_value
 
-Pool = Mapping[str, Any]
+Object = Mapping[str, Any]
 Read = TypeVar("Read", bound=Cluster)
 
 _LABEL_VALUE = re.compile(VALUE.removesuffix("$"))
@@ -28,39 +29,67 @@ class InvalidClusterError(ValueError):
     """A cluster cannot be built; `problems` says all that is wrong with it."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
+        super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
 
 
 class Neighbours(Generic[Read]):
-    """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them.
+    """Clusters of one cloud, found by what they would call their own there, as a fleet has many of them."""
 
-    `read` makes one of its wire form, or raises InvalidResource: what cannot be read is left out.
-    `claims` are names of a cluster that no other one may have.
-    """
-
-    def __init__(
-        self,
-        clusters: Iterable[Mapping[str, Any]],
-        read: Callable[[Mapping[str, Any]], Read],
-        claims: Callable[[Read], Iterable[Hashable]],
-    ) -> None:
+    def __init__(self, clusters: Iterable[Read], claims: Callable[[Read], Iterable[Hashable]]) -> None:
         self._claims = claims
         self._by_claim: dict[Hashable, dict[int, Read]] = {}
         for index, cluster in enumerate(clusters):
-            try:
-                found = read(cluster)
-            except InvalidResource:
-                continue
-            for claim in claims(found):
-                self._by_claim.setdefault(claim, {})[index] = found
+            for claim in claims(cluster):
+                self._by_claim.setdefault(claim, {})[index] = cluster
 
     def of(self, cluster: Read) -> list[Read]:
-        """Those that share a claim with a cluster, itself among them, in their order."""
+        """Return those that share a claim with a cluster, itself among them, in their order."""
         found: dict[int, Read] = {}
         for claim in self._claims(cluster):
             found.update(self._by_claim.get(claim, {}))
         return [found[index] for index in sorted(found)]
+
+
+@dataclass(frozen=True)
+class Validation(Generic[Read]):
+    """Validation of the clusters of one cloud beyond their schema.
+
+    `read`: a cluster of its wire form; raises InvalidResource. `claims`: names of a cluster that no other one may have.
+    `rules`: the findings in a cluster, by itself and beside those that share a claim with it.
+    """
+
+    read: Callable[[Object], Read]
+    claims: Callable[[Read], Iterable[Hashable]]
+    rules: Callable[[Read, Sequence[Read]], Iterable[Problem]]
+
+    def neighbours(self, clusters: Iterable[Object]) -> Neighbours[Read]:
+        """Return clusters (wire form) beside which another one may be created, but for those that cannot be read."""
+        return Neighbours(self._readable(clusters), self.claims)
+
+    def problems(self, cluster: Object, others: Neighbours[Read] | None = None) -> list[Problem]:
+        """Return the findings in a cluster (wire form), by itself and beside `others`, where the user wrote them."""
+        try:
+            read = self.read(cluster)
+        except InvalidResource as error:
+            return list(error.problems)
+        return [where_written(problem, read) for problem in self.rules(read, others.of(read) if others else ())]
+
+    def valid(self, cluster: Object) -> Read:
+        """Return a cluster that is valid by itself. Raises InvalidClusterError with all findings."""
+        require(self.problems(cluster))
+        return self.read(cluster)
+
+    def _readable(self, clusters: Iterable[Object]) -> Iterator[Read]:
+        for cluster in clusters:
+            with contextlib.suppress(InvalidResource):
+                yield self.read(cluster)
+
+
+def require(problems: Sequence[Problem]) -> None:
+    """Raise InvalidClusterError when there are findings."""
+    if problems:
+        raise InvalidClusterError(problems)
 
 
 def where_written(problem: Problem, cluster: Cluster) -> Problem:
@@ -97,7 +126,7 @@ def of_range(
     return each, []
 
 
-def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -> Iterator[Problem]:
+def of_pools(cluster: Cluster, more: Callable[[Object, str], Iterator[Problem]]) -> Iterator[Problem]:
     """Return what is wrong with each pool; `more` says what is in this cloud, of a pool and its place."""
     for pool in cluster.pools:
         path = cluster.path(pool)
@@ -125,7 +154,7 @@ def of_pools(cluster: Cluster, more: Callable[[Pool, str], Iterator[Problem]]) -
         yield from more(pool, path)
 
 
-def of_pool_zones(cluster: Cluster, pool: Pool, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
+def of_pool_zones(cluster: Cluster, pool: Object, path: str, region: re.Pattern[str], form: str) -> Iterator[Problem]:
     """Return what is wrong with the zones of a pool. `region`: the pattern of names of regions. `form`: makes the name
     of a zone of that of its region and its letter."""
     zones = list(pool.get("zones") or ())

@@ -31,7 +31,7 @@ def test_plans_are_plain() -> None:
 
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "text": (("eks-us-west",), "the input must be an EKSCluster"),
+    "text": (("eks-us-west",), "the input must be of kind EKSCluster"),
     "options": ((eks(), "default", ["tags"]), "the options a mapping"),
     "unknown option": ((eks(), "default", {"zone": []}), "options.zone is not known. Did you mean zones?"),
     "tags": ((eks(), "default", {"tags": ["a"]}), "options.tags must be a mapping"),

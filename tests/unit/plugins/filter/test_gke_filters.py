@@ -27,7 +27,7 @@ def test_plans_are_plain() -> None:
 
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "text": (("gke-us-central",), "the input must be a GKECluster"),
+    "text": (("gke-us-central",), "the input must be of kind GKECluster"),
     "options": ((gke(), "p", "default", ["labels"]), "the options a mapping"),
     "unknown option": ((gke(), "p", "default", {"label": {}}), "options.label is not known. Did you mean labels?"),
     "labels": ((gke(), "p", "default", {"labels": ["a"]}), "options.labels must be a mapping"),

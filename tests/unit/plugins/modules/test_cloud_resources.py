@@ -131,7 +131,7 @@ def test_a_cluster_from_nothing(cluster: Cluster) -> None:
     assert done["resources"]["service-account"]["email"] == cluster.plan["service_account"]
     assert done["resources"]["iam-member"] == cluster.entry("iam-member")["body"]
     assert "clientKey" not in done["resources"]["cluster"]["masterAuth"]
-    assert any(line.startswith(f"make GKE cluster {cluster.plan['name']}: RUNNING (after") for line in done["waited"])
+    assert any(line.startswith(f"create GKE cluster {cluster.plan['name']}: RUNNING (after") for line in done["waited"])
     assert done["logged"] == done["waited"]
 
     again = cluster.run(purge=True)
@@ -413,7 +413,7 @@ def test_a_pool_without_machines_does_not_stop_the_others(cluster: Cluster) -> N
     cluster.gcp.fail("create node pool", name="first", code="RESOURCE_EXHAUSTED", message=STOCKOUT)
     result = cluster.run()
     assert result["failed"]
-    assert "make node pool first failed" in result["msg"]
+    assert "create node pool first failed" in result["msg"]
     assert "take another machine type" in result["msg"]
     assert cluster.live("pool-second")["status"] == "RUNNING"
     assert cluster.live("pool-first")["status"] == "ERROR"

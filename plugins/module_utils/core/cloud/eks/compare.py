@@ -22,7 +22,7 @@ only when it is done."""
 _PORTS = re.compile(r"(-?\d+)(?:-(-?\d+))?")
 """Ports of a rule; of ICMP its type and code, of which -1 is any."""
 _TEMPLATE_IDENTITY = ("NetworkCardIndex", "DeviceIndex", "DeviceName", "ResourceType", "Key")
-"""Fields that tell the entries of a list in a launch template apart; their order means nothing to EC2."""
+"""Fields by which the entries of a list in a launch template differ; their order means nothing to EC2."""
 _TEMPLATE_DEFAULTS = {"NetworkCardIndex": 0, "InterfaceType": "interface"}
 """Values that a network interface has where a launch template does not set them."""
 

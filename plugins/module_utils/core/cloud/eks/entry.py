@@ -11,18 +11,17 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.eks_settings import EKSClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import EKSProvisioning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import EKSSource, NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs, reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.reading import KIND
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
     Cloud,
     Fabric,
     Login,
     Platform,
-    settings,
-    version_and_credentials,
+    node_pool,
 )
 
 _EFA = Fabric(
@@ -38,24 +37,13 @@ def _login(place: Any, name: str) -> dict[str, Any]:
     return {"cluster": name, "region": place.region}
 
 
-def _cluster_fields(block: EKSSource) -> dict[str, Any]:
-    return {"region": block.region, **version_and_credentials(block), **settings(block, EKSClusterSettings)}
-
-
 def _node_pool(pool: NodePool, provisioning: EKSProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "name": pool.name,
-        "role": pools.GPU,
-        "instanceType": provisioning.instance_type,
-        **sizes,
-        "gpu": {"acceleratorType": provisioning.accelerator.type},
-        "zones": list(pool.zones or ()),
-    }
+    machine: dict[str, Any] = {"instanceType": provisioning.instance_type}
     if pool.capacity_block:
-        fields["capacityBlock"] = api.wire(pool.capacity_block)
+        machine["capacityBlock"] = api.wire(pool.capacity_block)
     if pool.fabric and pool.fabric.type == _EFA.type:
-        fields["fabric"] = _EFA.type
-    return {**fields, **(api.wire(pool.eks, set_only=True) if pool.eks else {})}
+        machine["fabric"] = _EFA.type
+    return node_pool(pool, machine, sizes, {"acceleratorType": provisioning.accelerator.type}, pool.eks)
 
 
 CLOUD = Cloud(
@@ -79,12 +67,10 @@ CLOUD = Cloud(
         },
     ),
     cluster_name=cluster_name,
-    cluster_fields=_cluster_fields,
+    settings=EKSClusterSettings,
     node_pool=_node_pool,
-    neighbours=validation.neighbours,
-    findings=validation.problems,
+    validation=VALIDATION,
     needs=needs.needs,
-    ranges=lambda cluster: [reading.read(cluster).vpc_cidr],
     storage_class="modelplane-rwx-efs",
     # It knows the devices of a group by its nodes (kubernetes/autoscaler#7799).
     starts_first_node=False,

@@ -16,6 +16,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints 
     among,
     of_code,
     of_text,
+    of_words,
 )
 
 _QUOTA = "ask for a higher quota in Service Quotas"
@@ -353,9 +354,5 @@ def _bare(code: str) -> str:
 
 def _of_message(message: str) -> str:
     """Return the hint for the first code that the message names, else for what it says."""
-    for word in re.findall(r"\b[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9.]*", message):
-        bare = _bare(word.rstrip("."))
-        known = "" if among(bare, _VAGUE) else of_code(_BY_CODE, bare)
-        if known:
-            return known
-    return of_text(_BY_TEXT, message)
+    words = re.findall(r"\b[A-Z][A-Za-z0-9]*[a-z][A-Z][A-Za-z0-9.]*", message)
+    return of_words(_BY_CODE, _VAGUE, (_bare(word.rstrip(".")) for word in words)) or of_text(_BY_TEXT, message)

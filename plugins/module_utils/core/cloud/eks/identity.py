@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Who may do what in AWS: the IAM roles of the control plane, of nodes, and of two controllers in the cluster."""
+"""Rights in AWS: the IAM roles of the control plane, of nodes, and of two controllers in the cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ POD_IDENTITIES = (
     {"namespace": _SYSTEM, "service_account": "efs-csi-controller-sa", "role": "efs_csi"},
     {"namespace": _SYSTEM, "service_account": "cluster-autoscaler", "role": "autoscaler"},
 )
-"""Which controllers of the cluster act as which role (EKS Pod Identity)."""
+"""Controllers of the cluster and the roles in which they act (EKS Pod Identity)."""
 
 
 def roles(namespace: str, name: str, region: str) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import compare as aws
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
@@ -69,113 +70,97 @@ _RENEWED = "all its nodes are replaced"
 _AVAILABLE: Mapping[str, Phase] = {"pending": "creating", "available": "ready", "deleting": "deleting"}
 _TAGS = Field("Tags", compare.labels, update="tags")
 _EKS_TAGS = Field("tags", compare.labels, update="tags")
+_IN_CLUSTER: Mapping[str, Phase] = {
+    "CREATING": "creating",
+    "ACTIVE": "ready",
+    "DEGRADED": "degraded",
+    "CREATE_FAILED": "failed",
+    "DELETE_FAILED": "failed",
+    "DELETING": "deleting",
+}
+"""States of what is in a cluster."""
+
+
+def _ec2(title: str, identity: str, *fields: Field, tag_type: str, **more: Any) -> Kind:
+    """Return a kind of EC2; its tags come last."""
+    return Kind(
+        service="ec2", title=title, id=identity, tag_type=tag_type, owner="Tags", fields=(*fields, _TAGS), **more
+    )
+
 
 KINDS: dict[str, Kind] = {
-    "vpc": Kind(
-        service="ec2",
-        title="VPC",
-        id="VpcId",
+    "vpc": _ec2(
+        "VPC",
+        "VpcId",
+        Field(
+            "CidrBlock",
+            remediation=f"AWS cannot change it: set spec.networking.vpcCidr back to {{before}}, {_PROVISION}",
+        ),
+        Field("EnableDnsSupport", update="dns support"),
+        Field("EnableDnsHostnames", update="dns host names"),
         tag_type="vpc",
         token=False,
-        owner="Tags",
         status="State",
-        phases={"pending": "creating", "available": "ready"},
-        fields=(
-            Field(
-                "CidrBlock",
-                remediation=f"AWS cannot change it: set spec.networking.vpcCidr back to {{before}}, {_PROVISION}",
-            ),
-            Field("EnableDnsSupport", update="dns support"),
-            Field("EnableDnsHostnames", update="dns host names"),
-            _TAGS,
-        ),
+        phases=_AVAILABLE,
     ),
-    "subnet": Kind(
-        service="ec2",
-        title="subnet",
-        id="SubnetId",
+    "subnet": _ec2(
+        "subnet",
+        "SubnetId",
+        Field("CidrBlock", remediation=_SUBNET),
+        Field("AvailabilityZone", remediation=_SUBNET),
+        Field("MapPublicIpOnLaunch", update="public addresses"),
         tag_type="subnet",
         uses=("vpc",),
-        owner="Tags",
         status="State",
-        phases={"pending": "creating", "available": "ready"},
-        fields=(
-            Field("CidrBlock", remediation=_SUBNET),
-            Field("AvailabilityZone", remediation=_SUBNET),
-            Field("MapPublicIpOnLaunch", update="public addresses"),
-            _TAGS,
-        ),
+        phases=_AVAILABLE,
     ),
-    "internet-gateway": Kind(
-        service="ec2",
-        title="internet gateway",
-        id="InternetGatewayId",
+    "internet-gateway": _ec2(
+        "internet gateway",
+        "InternetGatewayId",
+        Field(
+            "VpcId",
+            update="attach",
+            possible=lambda actual, _desired: not actual,
+            remediation="It is attached to {before}: detach it there, or take the owner tags off it",
+        ),
         tag_type="internet-gateway",
         token=False,
         uses=("vpc",),
-        owner="Tags",
-        fields=(
-            Field(
-                "VpcId",
-                update="attach",
-                possible=lambda actual, _desired: not actual,
-                remediation="It is attached to {before}: detach it there, or take the owner tags off it",
-            ),
-            _TAGS,
-        ),
     ),
-    "elastic-ip": Kind(
-        service="ec2",
-        title="Elastic IP",
-        id="AllocationId",
+    "elastic-ip": _ec2(
+        "Elastic IP",
+        "AllocationId",
         tag_type="elastic-ip",
         token=False,
-        owner="Tags",
-        fields=(_TAGS,),
     ),
-    "nat-gateway": Kind(
-        service="ec2",
-        title="NAT gateway",
-        id="NatGatewayId",
+    "nat-gateway": _ec2(
+        "NAT gateway",
+        "NatGatewayId",
+        Field(
+            "SubnetId",
+            remediation="AWS cannot move it: delete it, which cuts the nodes off until the next run has created "
+            "another one",
+        ),
         tag_type="natgateway",
         uses=("subnet", "elastic-ip", "internet-gateway"),
-        owner="Tags",
         status="State",
         phases={**_AVAILABLE, "failed": "failed"},
-        fields=(
-            Field(
-                "SubnetId",
-                remediation="AWS cannot move it: delete it, which cuts the nodes off until the next run has created "
-                "another one",
-            ),
-            _TAGS,
-        ),
     ),
-    "route-table": Kind(
-        service="ec2",
-        title="route table",
-        id="RouteTableId",
+    "route-table": _ec2(
+        "route table",
+        "RouteTableId",
+        Field("Routes", compare.subset, update="routes"),
+        Field("SubnetIds", compare.superset, update="subnets"),
         tag_type="route-table",
         uses=("vpc", "subnet"),
-        owner="Tags",
-        fields=(
-            Field("Routes", compare.subset, update="routes"),
-            Field("SubnetIds", compare.superset, update="subnets"),
-            _TAGS,
-        ),
     ),
-    "security-group": Kind(
-        service="ec2",
-        title="security group",
-        id="GroupId",
+    "security-group": _ec2(
+        "security group",
+        "GroupId",
+        Field("Ingress", compare.members, update="ingress"),
+        Field("Egress", compare.members, update="egress"),
         tag_type="security-group",
         uses=("vpc",),
-        owner="Tags",
-        fields=(
-            Field("Ingress", compare.members, update="ingress"),
-            Field("Egress", compare.members, update="egress"),
-            _TAGS,
-        ),
     ),
     "policy": Kind(
         service="iam",
@@ -211,7 +196,7 @@ KINDS: dict[str, Kind] = {
                 possible=aws.no_fewer,
                 remediation=f"EKS keeps the zones of a cluster: put spec.networking.subnetCidrs back, {_PROVISION}",
             ),
-            Field("tags", compare.labels, update="tags"),
+            _EKS_TAGS,
             Field("accessConfig.authenticationMode", aws.mode, update="authentication mode"),
             Field("resourcesVpcConfig.endpointPrivateAccess", update="endpoints"),
             Field("resourcesVpcConfig.endpointPublicAccess", update="endpoints"),
@@ -233,24 +218,19 @@ KINDS: dict[str, Kind] = {
             ),
         ),
     ),
-    "launch-template": Kind(
-        service="ec2",
-        title="launch template",
-        id="LaunchTemplateId",
+    "launch-template": _ec2(
+        "launch template",
+        "LaunchTemplateId",
+        Field(
+            "Data",
+            aws.template,
+            actual="Latest",
+            update="data",
+            compared=lambda actual, _desired: (actual or {}).get("data", {}),
+        ),
         tag_type="launch-template",
         uses=("security-group",),
-        owner="Tags",
         computed=("LatestVersionNumber",),
-        fields=(
-            Field(
-                "Data",
-                aws.template,
-                actual="Latest",
-                update="data",
-                compared=lambda actual, _desired: (actual or {}).get("data", {}),
-            ),
-            _TAGS,
-        ),
     ),
     "node-group": Kind(
         service="eks",
@@ -259,14 +239,7 @@ KINDS: dict[str, Kind] = {
         uses=("cluster", "launch-template", "subnet", "role"),
         owner="tags",
         status="status",
-        phases={
-            "CREATING": "creating",
-            "ACTIVE": "ready",
-            "DEGRADED": "degraded",
-            "CREATE_FAILED": "failed",
-            "DELETE_FAILED": "failed",
-            "DELETING": "deleting",
-        },
+        phases=_IN_CLUSTER,
         fields=(
             Field("amiType", remediation=_POOL),
             Field("capacityType", remediation=_POOL),
@@ -277,7 +250,7 @@ KINDS: dict[str, Kind] = {
             Field("templated", remediation=_POOL),
             Field("machineInTemplate", remediation=_POOL),
             Field("launchTemplate.id", remediation=_POOL),
-            Field("tags", compare.labels, update="tags"),
+            _EKS_TAGS,
             Field("scalingConfig", aws.scaling, update="config"),
             Field("updateConfig", compare.subset, update="config"),
             Field("labels", aws.exactly, update="config"),
@@ -293,17 +266,9 @@ KINDS: dict[str, Kind] = {
         owner="tags",
         status="status",
         part_of="cluster",
-        phases={
-            "CREATING": "creating",
-            "ACTIVE": "ready",
-            "DEGRADED": "degraded",
-            "UPDATE_FAILED": "degraded",
-            "CREATE_FAILED": "failed",
-            "DELETE_FAILED": "failed",
-            "DELETING": "deleting",
-        },
+        phases={**_IN_CLUSTER, "UPDATE_FAILED": "degraded"},
         fields=(
-            Field("tags", compare.labels, update="tags"),
+            _EKS_TAGS,
             Field("addonVersion", update="addon"),
             Field("kubernetesVersion", aws.among, actual="kubernetesVersions", update="addon"),
             Field("configurationValues", aws.configuration, update="addon"),
@@ -315,7 +280,7 @@ KINDS: dict[str, Kind] = {
         id="associationId",
         owner="tags",
         part_of="cluster",
-        fields=(Field("roleArn", update="role"), Field("tags", compare.labels, update="tags")),
+        fields=(Field("roleArn", update="role"), _EKS_TAGS),
     ),
     "file-system": Kind(
         service="efs",

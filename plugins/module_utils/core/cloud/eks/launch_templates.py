@@ -25,12 +25,12 @@ _NETWORK_CARDS = {
 
 
 def network_cards(instance_type: str) -> int:
-    """How many network cards an instance has, each of which can have an EFA."""
+    """Return the number of network cards of an instance, each of which can have an EFA."""
     return _NETWORK_CARDS.get(instance_type, 1)
 
 
 def has_efa(pool: Mapping[str, Any]) -> bool:
-    """Whether the nodes of a pool (wire form) talk through EFA."""
+    """Return whether the nodes of a pool (wire form) talk through EFA."""
     return pool.get("fabric") == EFA
 
 
@@ -40,7 +40,7 @@ def reservation(pool: Mapping[str, Any]) -> str:
 
 
 def needs_template(pool: Mapping[str, Any]) -> bool:
-    """Whether a pool cannot be without a launch template. Others may: EKS adds none to a node group that exists."""
+    """Return whether a pool cannot be without a launch template. Others may: EKS adds none to a group that exists."""
     return bool(has_efa(pool) or reservation(pool))
 
 

@@ -43,5 +43,5 @@ def node_template_name(namespace: str, name: str, pool: str) -> str:
 
 
 def tags(cluster: str, fleet: str) -> dict[str, str]:
-    """What everything in AWS carries that is made for the EKS cluster of that AWS name."""
+    """Return the owner tags of everything in AWS that is created for the EKS cluster of that name there."""
     return {CLUSTER_TAG: cluster, MANAGED_BY_TAG: MANAGED_BY, FLEET_TAG: fleet}

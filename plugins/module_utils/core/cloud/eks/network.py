@@ -11,7 +11,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.addres
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names
 
 ELB_TAG = "kubernetes.io/role/elb"
-"""Marks the subnets that load balancers for the internet are put in."""
+"""Tag of the subnets that load balancers for the internet are put in."""
 PUBLIC = "public"
 PRIVATE = "private"
 NFS_PORT = 2049

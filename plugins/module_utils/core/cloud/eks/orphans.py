@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.orphans import left_alone
+
 Wire = Mapping[str, Any]
 Tags = Mapping[str, str]
 
@@ -21,6 +23,7 @@ _OWNED = "kubernetes.io/cluster/"
 _CONTROLLER = "elbv2.k8s.aws/cluster"
 _INTERFACE_OWNERS = ("cluster.k8s.amazonaws.com/name", "eks:cluster-name")
 _GROUP_OWNER = "aws:eks:cluster-name"
+_FOREIGN = "is not of this cluster"
 CNI, PLANE, BALANCER = "aws-K8S-", "Amazon EKS ", "ELB "
 """Beginnings of the descriptions of network interfaces."""
 
@@ -138,20 +141,15 @@ def balancer_left_alone(balancer: Balancer, vpc: str, cluster: str) -> str:
         whose = f"is of cluster {balancer.tags.get(_CONTROLLER) or others[0]}"
     else:
         whose = "has no tag of this cluster"
-    return (
-        f"load balancer {balancer.name} ({balancer.kind}) in {vpc} {whose}, so it stays, and so does the VPC. Delete "
-        "it when it is no longer needed"
-    )
+    return left_alone(f"load balancer {balancer.name} ({balancer.kind}) in {vpc}", whose, "the VPC")
 
 
 def interface_left_alone(interface: Wire, vpc: str) -> str:
     """Return why a network interface stays, and what to do."""
     described = _description(interface) or "without a description"
     user = (interface.get("Attachment") or {}).get("InstanceId") or interface.get("RequesterId") or "nothing"
-    return (
-        f"network interface {interface['NetworkInterfaceId']} ({described}, used by {user}) in {vpc} is not of this "
-        "cluster, so it stays, and so does the VPC. Remove what uses it"
-    )
+    title = f"network interface {interface['NetworkInterfaceId']} ({described}, used by {user}) in {vpc}"
+    return left_alone(title, _FOREIGN, "the VPC", "Remove what uses it")
 
 
 def interface_holding(interface: Wire) -> str:
@@ -163,7 +161,5 @@ def interface_holding(interface: Wire) -> str:
 
 def group_left_alone(group: Wire, vpc: str) -> str:
     """Return why a security group stays, and what to do."""
-    return (
-        f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc} is not of this cluster, so it stays, "
-        "and so does the VPC. Delete it when it is no longer needed"
-    )
+    title = f"security group {group['GroupId']} ({group.get('GroupName')}) in {vpc}"
+    return left_alone(title, _FOREIGN, "the VPC")

@@ -15,12 +15,11 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks im
     names,
     network,
     node_groups,
-    reading,
     resources,
     validation,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import require
 
 STORAGE_CLASS = "modelplane-rwx-efs"
 FLEET = "default"
@@ -42,25 +41,13 @@ class Options:
     public_access_cidrs: Sequence[str] = ()
 
 
-def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """What is wrong with an EKSCluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
-
-
 def plan(cluster: Mapping[str, Any], fleet: str = FLEET, options: Options | None = None) -> dict[str, Any]:
     """Return the plan of an EKSCluster (wire form). Raises InvalidClusterError with all that is wrong with it."""
     chosen = options or Options()
-    faulty = validation.problems(cluster)
-    if faulty:
-        raise InvalidClusterError(faulty)
-    read = reading.read(cluster)
+    read = validation.VALIDATION.valid(cluster)
     cidrs, zones = validation.placed(read, chosen.zones, chosen.subnet_zones)
-    faulty = [
-        *validation.of_options(chosen.tags, chosen.addons),
-        *validation.of_zones(read, cidrs, zones, chosen.zones),
-    ]
-    if faulty:
-        raise InvalidClusterError(faulty)
+    options_and_zones = validation.of_options(chosen.tags, chosen.addons)
+    require([*options_and_zones, *validation.of_zones(read, cidrs, zones, chosen.zones)])
     aws_name = names.cluster_name(read.namespace, read.name)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
     plain = {pool["name"] for pool in ordered if pool["name"] in chosen.plain_groups}

@@ -26,6 +26,10 @@ class Read(reading.Cluster):
     zones: tuple[str, ...]
     settings: EKSClusterSettings
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        return (self.vpc_cidr,)
+
     def pool_zones(self) -> set[str]:
         """Return the zones that pools ask for."""
         return {zone for pool in self.pools for zone in pool.get("zones") or ()}
@@ -36,7 +40,7 @@ class Read(reading.Cluster):
 
 
 def read(cluster: Mapping[str, Any]) -> Read:
-    """What an EKSCluster (wire form) says. Raises InvalidResource."""
+    """Return the fields of an EKSCluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or EKSNetworking()
     return Read(

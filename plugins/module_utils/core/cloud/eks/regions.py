@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""What follows from the name of a region of AWS."""
+"""Properties of regions of AWS that follow from their names."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def create(resource: Resource) -> Call:
     operation, parameters = _CREATE[resource["kind"]](resource, body)
     if kind.tag_type:
         parameters["TagSpecifications"] = [{"ResourceType": kind.tag_type, "Tags": tag_list(body["Tags"])}]
-    elif kind.service == "iam":
+    elif kind.service == "iam" or resource["kind"] == "file-system":
         parameters["Tags"] = tag_list(body["Tags"])
     return Call(kind.service, operation, parameters, f"create {title(resource)}")
 
@@ -113,7 +113,7 @@ def _template_version(body: Body) -> dict[str, str]:
 
 
 def _addon(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What EKS puts into a new cluster by itself is no addon of its API; an addon of that name takes it over."""
+    """Take over what EKS puts into a new cluster by itself, which is no addon of its API, by an addon of that name."""
     sent = {"resolveConflicts": "OVERWRITE", "tags": body["tags"]}
     if body.get("addonVersion"):
         sent["addonVersion"] = body["addonVersion"]
@@ -126,23 +126,23 @@ def _pod_identity(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[s
     return "create_pod_identity_association", {"clusterName": in_cluster(resource), **body}
 
 
+def _with(operation: str, *fields: str, name: str = "") -> _Creation:
+    """Return the creation by fields of the body. `name`: the parameter that has the name."""
+
+    def creation(resource: Resource, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        return operation, {**({name: resource["name"]} if name else {}), **{field: body[field] for field in fields}}
+
+    return creation
+
+
 _CREATE: dict[str, _Creation] = {
-    "vpc": lambda _resource, body: ("create_vpc", {"CidrBlock": body["CidrBlock"]}),
-    "subnet": lambda _resource, body: (
-        "create_subnet",
-        {key: body[key] for key in ("VpcId", "CidrBlock", "AvailabilityZone")},
-    ),
-    "internet-gateway": lambda _resource, _body: ("create_internet_gateway", {}),
+    "vpc": _with("create_vpc", "CidrBlock"),
+    "subnet": _with("create_subnet", "VpcId", "CidrBlock", "AvailabilityZone"),
+    "internet-gateway": _with("create_internet_gateway"),
     "elastic-ip": lambda _resource, _body: ("allocate_address", {"Domain": "vpc"}),
-    "nat-gateway": lambda _resource, body: (
-        "create_nat_gateway",
-        {key: body[key] for key in ("SubnetId", "AllocationId")},
-    ),
-    "route-table": lambda _resource, body: ("create_route_table", {"VpcId": body["VpcId"]}),
-    "security-group": lambda resource, body: (
-        "create_security_group",
-        {"GroupName": resource["name"], "Description": body["Description"], "VpcId": body["VpcId"]},
-    ),
+    "nat-gateway": _with("create_nat_gateway", "SubnetId", "AllocationId"),
+    "route-table": _with("create_route_table", "VpcId"),
+    "security-group": _with("create_security_group", "Description", "VpcId", name="GroupName"),
     "policy": lambda resource, body: (
         "create_policy",
         {"PolicyName": resource["name"], "PolicyDocument": json.dumps(body["Document"])},
@@ -163,19 +163,8 @@ _CREATE: dict[str, _Creation] = {
     "node-group": _node_group,
     "addon": _addon,
     "pod-identity": _pod_identity,
-    "file-system": lambda resource, body: (
-        "create_file_system",
-        {
-            "CreationToken": resource["name"],
-            "Encrypted": body["Encrypted"],
-            "ThroughputMode": body["ThroughputMode"],
-            "Tags": tag_list(body["Tags"]),
-        },
-    ),
-    "mount-target": lambda _resource, body: (
-        "create_mount_target",
-        {key: body[key] for key in ("FileSystemId", "SubnetId", "SecurityGroups")},
-    ),
+    "file-system": _with("create_file_system", "Encrypted", "ThroughputMode", name="CreationToken"),
+    "mount-target": _with("create_mount_target", "FileSystemId", "SubnetId", "SecurityGroups"),
 }
 
 
@@ -209,26 +198,21 @@ def _tagging(name: str, actual: Actual, tags: Mapping[str, str]) -> tuple[str, d
     return "create_tags", {"Resources": [actual[kind.id]], "Tags": tag_list(tags)}
 
 
-def _vpc_attribute(attribute: str) -> _Update:
+def _set(
+    operation: str, key: str, field: str, purpose: str, sent: Callable[[Any], Any] = lambda value: value, name: str = ""
+) -> _Update:
+    """Return the update that sends one field of the body. `key`: of the actual state and of the call, names the object.
+    `purpose`: with the value in the place of {}. `sent`: the value as the call takes it, as parameter `name`."""
+
     def update(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-        value = {"Value": resource["body"][attribute]}
-        yield "modify_vpc_attribute", {"VpcId": actual["VpcId"], attribute: value}, f"set {attribute}"
+        value = resource["body"][field]
+        yield operation, {key: actual[key], name or field: sent(value)}, purpose.format(value)
 
     return update
 
 
-def _public_addresses(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    value = {"Value": resource["body"]["MapPublicIpOnLaunch"]}
-    yield (
-        "modify_subnet_attribute",
-        {"SubnetId": actual["SubnetId"], "MapPublicIpOnLaunch": value},
-        "set public addresses",
-    )
-
-
-def _attach(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    gateway = {"InternetGatewayId": actual["InternetGatewayId"], "VpcId": resource["body"]["VpcId"]}
-    yield "attach_internet_gateway", gateway, "set the VPC"
+def _value(value: Any) -> dict[str, Any]:
+    return {"Value": value}
 
 
 def _routes(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
@@ -274,15 +258,6 @@ def _document(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator
     yield "create_policy_version", {**policy, "PolicyDocument": document, "SetAsDefault": True}, "set the document"
 
 
-def _trust(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    document = json.dumps(resource["body"]["AssumeRolePolicyDocument"])
-    yield (
-        "update_assume_role_policy",
-        {"RoleName": actual["RoleName"], "PolicyDocument": document},
-        "set the trust policy",
-    )
-
-
 def _policies(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
     there, desired = set(actual["PolicyArns"]), set(resource["body"]["PolicyArns"])
     for operation, arns, word in (
@@ -293,22 +268,13 @@ def _policies(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator
             yield operation, {"RoleName": actual["RoleName"], "PolicyArn": arn}, f"{word} the policy {arn}"
 
 
-def _config(*paths: str) -> Callable[[Resource], dict[str, Any]]:
-    """Return fields of the body of a cluster."""
+def _network_config(purpose: str, *fields: str) -> _Update:
+    """Return the update of fields of the network of a cluster."""
 
-    def fields(resource: Resource) -> dict[str, Any]:
-        network = resource["body"]["resourcesVpcConfig"]
-        return {key: network[key] for key in paths if key in network}
-
-    return fields
-
-
-_endpoints = _config("endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs")
-
-
-def _cluster_config(purpose: str, change: Callable[[Resource], dict[str, Any]]) -> _Update:
     def update(resource: Resource, _actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-        yield "update_cluster_config", {"name": resource["name"], **change(resource)}, purpose
+        network = resource["body"]["resourcesVpcConfig"]
+        sent = {key: network[key] for key in fields if key in network}
+        yield "update_cluster_config", {"name": resource["name"], "resourcesVpcConfig": sent}, purpose
 
     return update
 
@@ -425,44 +391,40 @@ def _addon_config(resource: Resource, actual: Actual, fields: set[str]) -> Itera
 
 
 def _identity_role(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    association = {"clusterName": in_cluster(resource), "associationId": actual["associationId"]}
-    yield "update_pod_identity_association", {**association, "roleArn": resource["body"]["roleArn"]}, "set the role"
+    role = {"roleArn": resource["body"]["roleArn"]}
+    yield "update_pod_identity_association", {**_association(resource, actual), **role}, "set the role"
 
 
-def _throughput(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    mode = resource["body"]["ThroughputMode"]
-    config = {"FileSystemId": actual["FileSystemId"], "ThroughputMode": mode}
-    yield "update_file_system", config, f"set the throughput mode {mode}"
-
-
-def _file_system_policy(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    policy = json.dumps(resource["body"]["Policy"])
-    yield "put_file_system_policy", {"FileSystemId": actual["FileSystemId"], "Policy": policy}, "set the policy"
-
-
-def _groups_of_target(resource: Resource, actual: Actual, _fields: set[str]) -> Iterator[_Step]:
-    groups = list(resource["body"]["SecurityGroups"])
-    config = {"MountTargetId": actual["MountTargetId"], "SecurityGroups": groups}
-    yield "modify_mount_target_security_groups", config, "set the security groups"
+def _association(resource: Resource, actual: Actual) -> dict[str, str]:
+    return {"clusterName": in_cluster(resource), "associationId": actual["associationId"]}
 
 
 _UPDATES: dict[tuple[str, str], _Update] = {
-    ("vpc", "dns support"): _vpc_attribute("EnableDnsSupport"),
-    ("vpc", "dns host names"): _vpc_attribute("EnableDnsHostnames"),
-    ("subnet", "public addresses"): _public_addresses,
-    ("internet-gateway", "attach"): _attach,
+    ("vpc", "dns support"): _set("modify_vpc_attribute", "VpcId", "EnableDnsSupport", "set EnableDnsSupport", _value),
+    ("vpc", "dns host names"): _set(
+        "modify_vpc_attribute", "VpcId", "EnableDnsHostnames", "set EnableDnsHostnames", _value
+    ),
+    ("subnet", "public addresses"): _set(
+        "modify_subnet_attribute", "SubnetId", "MapPublicIpOnLaunch", "set public addresses", _value
+    ),
+    ("internet-gateway", "attach"): _set("attach_internet_gateway", "InternetGatewayId", "VpcId", "set the VPC"),
     ("route-table", "routes"): _routes,
     ("route-table", "subnets"): _subnets_of_routes,
     ("security-group", "ingress"): _rules("Ingress"),
     ("security-group", "egress"): _rules("Egress"),
     ("policy", "document"): _document,
-    ("role", "trust"): _trust,
-    ("role", "policies"): _policies,
-    ("cluster", "subnets"): _cluster_config(
-        "set the subnets", lambda resource: {"resourcesVpcConfig": _config("subnetIds")(resource)}
+    ("role", "trust"): _set(
+        "update_assume_role_policy",
+        "RoleName",
+        "AssumeRolePolicyDocument",
+        "set the trust policy",
+        json.dumps,
+        "PolicyDocument",
     ),
-    ("cluster", "endpoints"): _cluster_config(
-        "set the endpoints", lambda resource: {"resourcesVpcConfig": _endpoints(resource)}
+    ("role", "policies"): _policies,
+    ("cluster", "subnets"): _network_config("set the subnets", "subnetIds"),
+    ("cluster", "endpoints"): _network_config(
+        "set the endpoints", "endpointPrivateAccess", "endpointPublicAccess", "publicAccessCidrs"
     ),
     ("cluster", "authentication mode"): _mode,
     ("cluster", "logs"): _logs,
@@ -473,45 +435,59 @@ _UPDATES: dict[tuple[str, str], _Update] = {
     ("node-group", "version"): _node_group_version,
     ("addon", "addon"): _addon_config,
     ("pod-identity", "role"): _identity_role,
-    ("file-system", "throughput mode"): _throughput,
-    ("file-system", "policy"): _file_system_policy,
-    ("mount-target", "security groups"): _groups_of_target,
+    ("file-system", "throughput mode"): _set(
+        "update_file_system", "FileSystemId", "ThroughputMode", "set the throughput mode {}"
+    ),
+    ("file-system", "policy"): _set("put_file_system_policy", "FileSystemId", "Policy", "set the policy", json.dumps),
+    ("mount-target", "security groups"): _set(
+        "modify_mount_target_security_groups", "MountTargetId", "SecurityGroups", "set the security groups", list
+    ),
 }
 
 
 # Deletion: of the object and its actual state, the calls.
 
-_Deletion = Callable[[Resource, Actual], Iterator[tuple[str, dict[str, Any]]]]
+_Deletions = Iterator[tuple[str, dict[str, Any]]]
+_Deletion = Callable[[Resource, Actual], _Deletions]
 
 
 def _by_id(operation: str, key: str) -> _Deletion:
-    def deletion(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+    def deletion(_resource: Resource, actual: Actual) -> _Deletions:
         yield operation, {key: actual[key]}
 
     return deletion
 
 
-def _delete_internet_gateway(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+def _by_name(operation: str, key: str, **more: Any) -> _Deletion:
+    """Return the deletion of what is in a cluster."""
+
+    def deletion(resource: Resource, _actual: Actual) -> _Deletions:
+        yield operation, {"clusterName": in_cluster(resource), key: resource["name"], **more}
+
+    return deletion
+
+
+def _delete_internet_gateway(_resource: Resource, actual: Actual) -> _Deletions:
     gateway = {"InternetGatewayId": actual["InternetGatewayId"]}
     if actual["VpcId"]:
         yield "detach_internet_gateway", {**gateway, "VpcId": actual["VpcId"]}
     yield "delete_internet_gateway", gateway
 
 
-def _delete_route_table(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+def _delete_route_table(_resource: Resource, actual: Actual) -> _Deletions:
     for each in actual.get("Associations") or ():
         if each.get("SubnetId"):
             yield "disassociate_route_table", {"AssociationId": each["RouteTableAssociationId"]}
     yield "delete_route_table", {"RouteTableId": actual["RouteTableId"]}
 
 
-def _delete_policy(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+def _delete_policy(_resource: Resource, actual: Actual) -> _Deletions:
     for version in actual["OtherVersions"]:
         yield "delete_policy_version", {"PolicyArn": actual["Arn"], "VersionId": version}
     yield "delete_policy", {"PolicyArn": actual["Arn"]}
 
 
-def _delete_role(_resource: Resource, actual: Actual) -> Iterator[tuple[str, dict[str, Any]]]:
+def _delete_role(_resource: Resource, actual: Actual) -> _Deletions:
     for arn in actual["PolicyArns"]:
         yield "detach_role_policy", {"RoleName": actual["RoleName"], "PolicyArn": arn}
     yield "delete_role", {"RoleName": actual["RoleName"]}
@@ -529,17 +505,10 @@ _DELETE: dict[str, _Deletion] = {
     "role": _delete_role,
     "cluster": _by_id("delete_cluster", "name"),
     "launch-template": _by_id("delete_launch_template", "LaunchTemplateId"),
-    "node-group": lambda resource, _actual: iter([("delete_nodegroup", _group(resource))]),
-    "addon": lambda resource, _actual: iter(
-        [("delete_addon", {"clusterName": in_cluster(resource), "addonName": resource["name"], "preserve": False})]
-    ),
+    "node-group": _by_name("delete_nodegroup", "nodegroupName"),
+    "addon": _by_name("delete_addon", "addonName", preserve=False),
     "pod-identity": lambda resource, actual: iter(
-        [
-            (
-                "delete_pod_identity_association",
-                {"clusterName": in_cluster(resource), "associationId": actual["associationId"]},
-            )
-        ]
+        [("delete_pod_identity_association", _association(resource, actual))]
     ),
     "file-system": _by_id("delete_file_system", "FileSystemId"),
     "mount-target": _by_id("delete_mount_target", "MountTargetId"),

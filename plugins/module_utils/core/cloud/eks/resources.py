@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import entry
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import (
     identity,
     launch_templates,
@@ -51,12 +52,6 @@ def _ref(key: str, path: str) -> dict[str, str]:
     return {"ref": key, "field": path}
 
 
-def _entry(
-    key: str, kind: str, name: str, parent: str, body: Mapping[str, Any], needs: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {"key": key, "kind": kind, "name": name, "parent": parent, "body": dict(body), "needs": list(needs)}
-
-
 def _tags(plan: Plan, name: str = "", **more: str) -> dict[str, str]:
     return {**plan["tags"], **more, **({"Name": name} if name else {})}
 
@@ -78,7 +73,7 @@ def _network(plan: Plan) -> Iterator[Entry]:
     name, region = plan["name"], plan["region"]
     vpc, tags = _ref("vpc", "VpcId"), _tags(plan, name)
     body = {"CidrBlock": plan["vpc"]["cidr"], "EnableDnsSupport": True, "EnableDnsHostnames": True, "Tags": tags}
-    yield _entry("vpc", "vpc", name, region, body)
+    yield entry("vpc", "vpc", name, region, body)
     for each in plan["subnets"]:
         body = {
             "VpcId": vpc,
@@ -87,15 +82,15 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "MapPublicIpOnLaunch": each["map_public"],
             "Tags": {**_tags(plan, each["name"]), **each["tags"]},
         }
-        yield _entry(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
-    yield _entry("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
-    yield _entry("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
+        yield entry(_subnet_key(each["tier"], each["zone"]), "subnet", each["name"], region, body)
+    yield entry("internet-gateway", "internet-gateway", name, region, {"VpcId": vpc, "Tags": tags})
+    yield entry("elastic-ip", "elastic-ip", name, region, {"Tags": tags}, ("internet-gateway",))
     body = {
         "SubnetId": _subnets(plan, network.PUBLIC)[0],
         "AllocationId": _ref("elastic-ip", "AllocationId"),
         "Tags": tags,
     }
-    yield _entry("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
+    yield entry("nat-gateway", "nat-gateway", name, region, body, ("internet-gateway",))
     ways = {
         network.PUBLIC: _ref("internet-gateway", "InternetGatewayId"),
         network.PRIVATE: _ref("nat-gateway", "NatGatewayId"),
@@ -108,7 +103,7 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "SubnetIds": _subnets(plan, tier),
             "Tags": _tags(plan, table),
         }
-        yield _entry(f"route-table-{tier}", "route-table", table, region, body)
+        yield entry(f"route-table-{tier}", "route-table", table, region, body)
     for group in network.security_groups(plan["object"]["name"], plan["vpc"]["cidr"], efa=plan["efa"]):
         body = {
             "VpcId": vpc,
@@ -117,7 +112,7 @@ def _network(plan: Plan) -> Iterator[Entry]:
             "Egress": group["egress"],
             "Tags": _tags(plan, group["name"]),
         }
-        yield _entry(f"security-group-{group['key']}", "security-group", group["name"], region, body)
+        yield entry(f"security-group-{group['key']}", "security-group", group["name"], region, body)
 
 
 # Rights
@@ -129,7 +124,7 @@ def _rights(plan: Plan) -> Iterator[Entry]:
     tags = {**plan["tags"], names.REGION_TAG: region}
     for policy in identity.policies(namespace, name):
         body = {"Document": policy["document"], "Tags": tags}
-        yield _entry(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
+        yield entry(f"policy-{policy['key']}", "policy", policy["name"], "iam", body)
     for role in identity.roles(namespace, name, region):
         own = [_ref(f"policy-{role['policy']}", "Arn")] if role["policy"] else []
         body = {
@@ -137,7 +132,7 @@ def _rights(plan: Plan) -> Iterator[Entry]:
             "PolicyArns": [*role["managed_policies"], *own],
             "Tags": tags,
         }
-        yield _entry(_role_key(role["key"]), "role", role["name"], "iam", body)
+        yield entry(_role_key(role["key"]), "role", role["name"], "iam", body)
 
 
 def _role_key(key: str) -> str:
@@ -171,7 +166,7 @@ def _cluster(plan: Plan, public_access_cidrs: Sequence[str]) -> Entry:
         **plan["settings"],
     }
     initial = {"accessConfig": {"bootstrapClusterCreatorAdminPermissions": True}}
-    return {**_entry("cluster", "cluster", plan["name"], plan["region"], body), "initial": initial}
+    return entry("cluster", "cluster", plan["name"], plan["region"], body, initial=initial)
 
 
 def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Entry:
@@ -184,7 +179,7 @@ def _launch_template(plan: Plan, template: Mapping[str, Any]) -> Entry:
             _ref("cluster", "resourcesVpcConfig.clusterSecurityGroupId"),
         ]
     body = {"Data": launch_templates.complete_data(template, groups), "Tags": _tags(plan, template["name"])}
-    return _entry(
+    return entry(
         _template_key(template["pool"]), "launch-template", template["name"], plan["region"], body, ("cluster",)
     )
 
@@ -227,8 +222,8 @@ def _node_group(plan: Plan, group: Mapping[str, Any]) -> Entry:
         "route-table-private",
         *(f"mount-target-{zone}" for zone in plan["zones"]),
     ]
-    entry = _entry(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs)
-    return {**entry, "initial": {"scalingConfig": {"desiredSize": group["desired_size"]}}}
+    initial = {"scalingConfig": {"desiredSize": group["desired_size"]}}
+    return entry(f"node-group-{group['name']}", "node-group", group["name"], _inside(plan), body, needs, initial)
 
 
 def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Entry:
@@ -242,7 +237,7 @@ def _addon(plan: Plan, name: str, chosen: Mapping[str, Any]) -> Entry:
     needs = ["cluster"]
     if name not in FIRST_ADDONS:
         needs += [f"node-group-{each['name']}" for each in plan["node_groups"] if each["role"] == pools.SYSTEM]
-    return _entry(f"addon-{name}", "addon", name, _inside(plan), body, needs)
+    return entry(f"addon-{name}", "addon", name, _inside(plan), body, needs)
 
 
 def _pod_identities(plan: Plan) -> Iterator[Entry]:
@@ -255,7 +250,7 @@ def _pod_identities(plan: Plan) -> Iterator[Entry]:
             "tags": _tags(plan),
         }
         name = f"{each['namespace']}/{account}"
-        yield _entry(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
+        yield entry(f"pod-identity-{account}", "pod-identity", name, _inside(plan), body, ("cluster",))
 
 
 # Files
@@ -265,11 +260,11 @@ def _files(plan: Plan) -> Iterator[Entry]:
     name, region = plan["name"], plan["region"]
     policy = identity.file_system_policy()
     body = {"Encrypted": True, "ThroughputMode": "elastic", "Policy": policy, "Tags": _tags(plan, name)}
-    yield _entry("file-system", "file-system", name, region, body)
+    yield entry("file-system", "file-system", name, region, body)
     for zone in plan["zones"]:
         body = {
             "FileSystemId": _ref("file-system", "FileSystemId"),
             "SubnetId": _ref(_subnet_key(network.PRIVATE, zone), "SubnetId"),
             "SecurityGroups": [_ref("security-group-efs", "GroupId")],
         }
-        yield _entry(f"mount-target-{zone}", "mount-target", f"{name} in {zone}", region, body)
+        yield entry(f"mount-target-{zone}", "mount-target", f"{name} in {zone}", region, body)

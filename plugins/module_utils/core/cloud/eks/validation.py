@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import addresses
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, reading, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
-    Neighbours,
+    Validation,
     of_pool_zones,
     of_pools,
     of_range,
@@ -37,27 +36,6 @@ _VERSION = re.compile(r"1\.[0-9]{1,3}")
 _TAG = re.compile(r"[\w\s.:/=+@-]*")
 """Keys and values of tags that every service takes. EC2 alone takes any, so that IAM would refuse in the middle of a
 run."""
-
-
-def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
-    """Clusters beside which one may be made."""
-    return Neighbours(clusters, reading.read, _claims)
-
-
-def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
-    """Return the problems of an EKSCluster (wire form), by itself and beside `others`, where the user wrote them."""
-    try:
-        read = reading.read(cluster)
-    except api.InvalidResource as error:
-        return list(error.problems)
-    every = (
-        *_of_names(read, others.of(read) if others else ()),
-        *_of_place(read),
-        *_of_addresses(read),
-        *_of_networking_zones(read),
-        *_of_pools(read),
-    )
-    return [where_written(problem, read) for problem in every]
 
 
 def placed(
@@ -333,3 +311,14 @@ def _of_pools(read: reading.Read) -> Iterator[Problem]:
             "spec.nodePools",
             hint=hint,
         )
+
+
+def _rules(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
+    yield from _of_names(read, others)
+    yield from _of_place(read)
+    yield from _of_addresses(read)
+    yield from _of_networking_zones(read)
+    yield from _of_pools(read)
+
+
+VALIDATION = Validation(reading.read, _claims, _rules)

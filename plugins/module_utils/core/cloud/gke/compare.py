@@ -33,75 +33,81 @@ _GOOGLE_TAINTS = (
 _ALIASES = ("latest", "-")
 
 
-def node_labels(have: Any, want: Any) -> bool:
+def node_labels(actual: Any, desired: Any) -> bool:
     """Labels of nodes: those that are desired, and no other that only a plan sets."""
-    return with_node_labels(have, want) == dict(have or {})
+    return with_node_labels(actual, desired) == dict(actual or {})
 
 
-def with_node_labels(have: Any, want: Any) -> dict[str, str]:
+def with_node_labels(actual: Any, desired: Any) -> dict[str, str]:
     """The labels that nodes should have: those that are desired, and those of others."""
-    others = {key: held for key, held in (have or {}).items() if not key.startswith(_OWN_LABELS)}
-    return {**others, **want}
+    others = {key: held for key, held in (actual or {}).items() if not key.startswith(_OWN_LABELS)}
+    return {**others, **desired}
 
 
-def own_node_labels(have: Any, want: Any) -> Any:
+def own_node_labels(actual: Any, desired: Any) -> Any:
     """The labels that are there, without those of others."""
-    held = (have or {}).items()
-    return have and {key: each for key, each in held if key in want or key.startswith(_OWN_LABELS)}
+    held = (actual or {}).items()
+    return actual and {key: each for key, each in held if key in desired or key.startswith(_OWN_LABELS)}
 
 
-def reference(have: Any, want: Any) -> bool:
+def reference(actual: Any, desired: Any) -> bool:
     """The name of another object: alone, from its project on, or as a URL."""
-    return _parts(have)[-1:] == _parts(want)[-1:] if "/" not in str(have or "") else _parts(have) == _parts(want)
+    return (
+        _parts(actual)[-1:] == _parts(desired)[-1:]
+        if "/" not in str(actual or "")
+        else _parts(actual) == _parts(desired)
+    )
 
 
-def networks(have: Any, want: Any) -> bool:
+def networks(actual: Any, desired: Any) -> bool:
     """Interfaces of nodes in their order: each with the network and subnetwork, named by name or URL."""
-    held = have or ()
-    return len(held) == len(want) and all(
+    held = actual or ()
+    return len(held) == len(desired) and all(
         reference(there.get(field), each[field])
-        for there, each in zip(held, want, strict=True)
+        for there, each in zip(held, desired, strict=True)
         for field in ("network", "subnetwork")
     )
 
 
-def node_account(have: Any, want: Any) -> bool:
+def node_account(actual: Any, desired: Any) -> bool:
     """The service account of nodes; that of Compute Engine is called default, or by its address."""
-    if want == "default":
-        return not have or have == "default" or str(have).endswith("-compute@developer.gserviceaccount.com")
-    return bool(have == want)
+    if desired == "default":
+        return not actual or actual == "default" or str(actual).endswith("-compute@developer.gserviceaccount.com")
+    return bool(actual == desired)
 
 
-def datapath(have: Any, want: Any) -> bool:
+def datapath(actual: Any, desired: Any) -> bool:
     """The datapath provider; one that is not said is the older one."""
-    return bool((have or "LEGACY_DATAPATH") == want)
+    return bool((actual or "LEGACY_DATAPATH") == desired)
 
 
-def authorized_networks(have: Any, want: Any) -> bool:
+def authorized_networks(actual: Any, desired: Any) -> bool:
     """Networks that reach a control plane, without an order; the text for people counts, too."""
-    held = have or {}
-    return bool(held.get("enabled")) and _networks(held) == _networks(want)
+    held = actual or {}
+    return bool(held.get("enabled")) and _networks(held) == _networks(desired)
 
 
-def nats(have: Any, want: Any) -> bool:
+def nats(actual: Any, desired: Any) -> bool:
     """Gateways of a router, each with the desired fields."""
-    held = _by(have, "name")
-    return set(held) == set(_by(want, "name")) and all(compare.subset(held[entry["name"]], entry) for entry in want)
+    held = _by(actual, "name")
+    return set(held) == set(_by(desired, "name")) and all(
+        compare.subset(held[entry["name"]], entry) for entry in desired
+    )
 
 
 def _networks(config: Any) -> set[tuple[str, str]]:
     return {(entry["cidrBlock"], entry.get("displayName") or "") for entry in config.get("cidrBlocks") or ()}
 
 
-def version(have: Any, want: Any) -> bool:
+def version(actual: Any, desired: Any) -> bool:
     """A version of Kubernetes: what is there is the one that is desired, or newer, as its channel installs newer ones.
 
     `1.35` is all of `1.35.4-gke.1000`. Aliases name what is newest at the time, and are fulfilled by any.
     """
-    if want in _ALIASES:
+    if desired in _ALIASES:
         return True
-    desired = numbers(want)
-    return numbers(have)[: len(desired)] >= desired
+    numbers_asked = numbers(desired)
+    return numbers(actual)[: len(numbers_asked)] >= numbers_asked
 
 
 def numbers(version_text: Any) -> tuple[int, ...]:
@@ -109,58 +115,58 @@ def numbers(version_text: Any) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", str(version_text or "")))
 
 
-def wider(have: Any, want: Any) -> bool:
+def wider(actual: Any, desired: Any) -> bool:
     """Return whether a range is within another, as which it can grow."""
     try:
-        return addresses.within(addresses.network(str(have)), addresses.network(str(want)))
+        return addresses.within(addresses.network(str(actual)), addresses.network(str(desired)))
     except addresses.AddressError:
         return False
 
 
-def ranges(have: Any, want: Any) -> bool:
+def ranges(actual: Any, desired: Any) -> bool:
     """Secondary ranges of a subnetwork: those that are desired; others stay."""
-    held = _by(have, "rangeName")
-    return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in want)
+    held = _by(actual, "rangeName")
+    return all(held.get(entry["rangeName"], {}).get("ipCidrRange") == entry["ipCidrRange"] for entry in desired)
 
 
-def own_ranges(have: Any, want: Any) -> Any:
+def own_ranges(actual: Any, desired: Any) -> Any:
     """The secondary ranges that are there, without those of others."""
-    names = {entry["rangeName"] for entry in want}
-    return have and [entry for entry in have if entry["rangeName"] in names]
+    names = {entry["rangeName"] for entry in desired}
+    return actual and [entry for entry in actual if entry["rangeName"] in names]
 
 
-def more_ranges(have: Any, want: Any) -> bool:
+def more_ranges(actual: Any, desired: Any) -> bool:
     """Return whether those that are desired are there already, or not at all: one that is there cannot be changed."""
-    held = _by(have, "rangeName")
+    held = _by(actual, "rangeName")
     return all(
         entry["rangeName"] not in held or held[entry["rangeName"]].get("ipCidrRange") == entry["ipCidrRange"]
-        for entry in want
+        for entry in desired
     )
 
 
-def accelerators(have: Any, want: Any) -> bool:
+def accelerators(actual: Any, desired: Any) -> bool:
     """Accelerators of machines, without an order, each with the desired fields."""
-    held = _by(have, "acceleratorType")
-    return set(held) == {entry["acceleratorType"] for entry in want} and all(
-        compare.subset(held[entry["acceleratorType"]], entry) for entry in want
+    held = _by(actual, "acceleratorType")
+    return set(held) == {entry["acceleratorType"] for entry in desired} and all(
+        compare.subset(held[entry["acceleratorType"]], entry) for entry in desired
     )
 
 
-def taints(have: Any, want: Any) -> bool:
+def taints(actual: Any, desired: Any) -> bool:
     """Taints of nodes, without an order, but for those that GKE itself sets."""
-    return _taints(_of_others(have)) == _taints(_of_others(want))
+    return _taints(_of_others(actual)) == _taints(_of_others(desired))
 
 
-def own_taints(have: Any, _want: Any) -> Any:
+def own_taints(actual: Any, _desired: Any) -> Any:
     """The taints that are there, without those that GKE itself sets."""
-    return _of_others(have)
+    return _of_others(actual)
 
 
-def with_taints(have: Any, want: Any) -> list[dict[str, Any]]:
+def with_taints(actual: Any, desired: Any) -> list[dict[str, Any]]:
     """The taints that nodes should have: those that are desired, and those that GKE itself sets."""
-    google = [dict(entry) for entry in have or () if entry["key"].startswith(_GOOGLE_TAINTS)]
-    taken = {(entry["key"], entry.get("effect")) for entry in want}
-    return [*(entry for entry in google if (entry["key"], entry.get("effect")) not in taken), *map(dict, want)]
+    google = [dict(entry) for entry in actual or () if entry["key"].startswith(_GOOGLE_TAINTS)]
+    taken = {(entry["key"], entry.get("effect")) for entry in desired}
+    return [*(entry for entry in google if (entry["key"], entry.get("effect")) not in taken), *map(dict, desired)]
 
 
 def _of_others(entries: Any) -> list[Mapping[str, Any]]:

@@ -7,22 +7,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.gke_settings import GKEClusterSettings
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_class import GKEProvisioning
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import GKESource, NodePool
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.api.inference_cluster import NodePool
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.entry import (
     Cloud,
     Identity,
     Login,
     Platform,
-    settings,
-    version_and_credentials,
+    node_pool,
 )
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import needs, reading, validation
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import needs
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.names import cluster_name
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.reading import KIND
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.validation import VALIDATION
 
 
 def _login(place: Any, name: str) -> dict[str, Any]:
@@ -30,28 +28,10 @@ def _login(place: Any, name: str) -> dict[str, Any]:
     return {**project, "location": place.region, "cluster": name}
 
 
-def _cluster_fields(block: GKESource) -> dict[str, Any]:
-    """Return those of the spec but for node pools, without settings that are as by default."""
-    project = {"project": block.project} if block.project else {}
-    return {"region": block.region, **project, **version_and_credentials(block), **settings(block, GKEClusterSettings)}
-
-
 def _node_pool(pool: NodePool, provisioning: GKEProvisioning, sizes: Mapping[str, int]) -> dict[str, Any]:
     accelerator = provisioning.accelerator
-    return {
-        "name": pool.name,
-        "role": pools.GPU,
-        "machineType": provisioning.machine_type,
-        **sizes,
-        "gpu": {"acceleratorType": accelerator.type, "acceleratorCount": accelerator.count},
-        "zones": list(pool.zones or ()),
-        **(api.wire(pool.gke, set_only=True) if pool.gke else {}),
-    }
-
-
-def _ranges(cluster: Mapping[str, Any]) -> list[str]:
-    found = reading.read(cluster)
-    return [found.node_cidr, found.pod_cidr, found.service_cidr]
+    gpu = {"acceleratorType": accelerator.type, "acceleratorCount": accelerator.count}
+    return node_pool(pool, {"machineType": provisioning.machine_type}, sizes, gpu, pool.gke)
 
 
 CLOUD = Cloud(
@@ -78,12 +58,10 @@ CLOUD = Cloud(
         },
     ),
     cluster_name=cluster_name,
-    cluster_fields=_cluster_fields,
+    settings=GKEClusterSettings,
     node_pool=_node_pool,
-    neighbours=validation.neighbours,
-    findings=validation.problems,
+    validation=VALIDATION,
     needs=needs.needs,
-    ranges=_ranges,
     storage_class="modelplane-rwx",
     identity=Identity(type="GoogleApplicationCredentials", suffix="sa-key", key="private_key"),
     per_zone=True,

@@ -17,6 +17,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.hints 
     among,
     of_code,
     of_text,
+    of_words,
 )
 
 _QUOTA = "ask for a higher quota in the Google Cloud console (IAM & Admin, Quotas & System Limits)"
@@ -202,8 +203,5 @@ def hint_for(code: str, message: str) -> str:
 
 def _of_message(message: str) -> str:
     """Return the hint for the first code that the message names, else on what it says."""
-    for word in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", message):
-        known = "" if among(word, _VAGUE) else of_code(_BY_CODE, word)
-        if known:
-            return known
-    return of_text(_BY_TEXT, message)
+    words = re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", message)
+    return of_words(_BY_CODE, _VAGUE, words) or of_text(_BY_TEXT, message)

@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Names of what a GKECluster becomes, and the mark by which it is known as ours. They follow from its namespace and
+"""Names of what a GKECluster becomes, and the labels that name its owner. They follow from its namespace and
 name; those of the reference implementation where it has fixed ones."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _LABEL_LIMIT = 63
 CLUSTER_LABEL = "modelplane-ai-cluster"
 MANAGED_BY_LABEL = "modelplane-ai-managed-by"
 FLEET_LABEL = "modelplane-ai-fleet"
-MARK = (CLUSTER_LABEL, MANAGED_BY_LABEL, FLEET_LABEL)
-"""Keys of the labels that say whose something is. Keys in Google Cloud have neither dots nor slashes."""
+OWNER_LABELS = (CLUSTER_LABEL, MANAGED_BY_LABEL, FLEET_LABEL)
+"""Keys of the owner labels. Keys in Google Cloud have neither dots nor slashes."""
 MANAGED_BY = "modelplane-fleet"
 
 
@@ -64,5 +64,5 @@ def label_value(text: str) -> str:
 
 
 def description(labels: Mapping[str, str]) -> str:
-    """The mark as the description of what has no labels."""
-    return " ".join(f"{key}={labels[key]}" for key in MARK)
+    """Return the owner labels as the description of what has no labels."""
+    return " ".join(f"{key}={labels[key]}" for key in OWNER_LABELS)

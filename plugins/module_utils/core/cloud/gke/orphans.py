@@ -1,6 +1,6 @@
 # Copyright (c) modelplane.fleet authors
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
-"""Orphans of a GKE cluster in its project: which objects are the cluster's, and which have to go before others.
+"""Orphans of a GKE cluster in its project: those of the cluster, and the order in which they are deleted.
 
 Controllers in a cluster make load balancers for Services, and drivers make disks and Filestore instances for volumes.
 When the cluster goes first, all of it stays: it costs money, and keeps the network from being deleted. Each cluster has
@@ -33,6 +33,7 @@ from typing import Any
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.engine.kinds import Resource
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import compare
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.kinds import EVERY, LEFT, VERSIONS
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.orphans import left_alone
 
 Wire = Mapping[str, Any]
 
@@ -325,10 +326,7 @@ def _drop_blocked(ours: dict[str, Thing], listed: Sequence[Thing]) -> list[tuple
 
 
 def _in_network(thing: Thing, where: Where) -> str:
-    return (
-        f"{thing.title} is in the network {_name(where.network)} and was not made by the cluster, so it stays, and so "
-        "does the network. Delete it when it is no longer needed"
-    )
+    return left_alone(thing.title, f"is in the network {_name(where.network)} and was not created by the cluster")
 
 
 def _beside(network: Wire, where: Where) -> list[str]:
@@ -343,11 +341,8 @@ def _beside(network: Wire, where: Where) -> list[str]:
         for each in network.get("peerings") or ()
         if not str(each["name"]).startswith("filestore-peer-")
     ]
-    return [
-        f"{each} is in the network {_name(where.network)} and was not made by this collection, so it stays, and so "
-        "does the network. Delete it when it is no longer needed"
-        for each in found
-    ]
+    why = f"is in the network {_name(where.network)} and was not created by this collection"
+    return [left_alone(each, why) for each in found]
 
 
 def _paths(value: Any) -> Iterator[str]:

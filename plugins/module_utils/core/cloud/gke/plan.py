@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import entry, merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import (
     names,
     node_pools,
@@ -19,7 +19,7 @@ from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke im
     validation,
 )
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import require
 
 FLEET = "default"
 STORAGE_CLASS = "modelplane-rwx"
@@ -40,11 +40,6 @@ class Options:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def problems(cluster: Mapping[str, Any], others: Sequence[Mapping[str, Any]] = ()) -> list[str]:
-    """Return what is wrong with a GKECluster (wire form), by itself and beside others, a line each."""
-    return [str(problem) for problem in validation.problems(cluster, validation.neighbours(others))]
-
-
 def plan(
     cluster: Mapping[str, Any], project: str = "", fleet: str = FLEET, options: Options | None = None
 ) -> dict[str, Any]:
@@ -53,14 +48,9 @@ def plan(
     Raises InvalidClusterError with all that is wrong with it.
     """
     chosen = options or Options()
-    findings = validation.problems(cluster)
-    if findings:
-        raise InvalidClusterError(findings)
-    read = reading.read(cluster)
+    read = validation.VALIDATION.valid(cluster)
     project = read.project or project
-    findings = [*validation.of_project(read, project), *validation.of_options(chosen.labels)]
-    if findings:
-        raise InvalidClusterError(findings)
+    require([*validation.of_project(read, project), *validation.of_options(chosen.labels)])
     name = names.cluster_name(read.namespace, read.name)
     labels = {**chosen.labels, **names.labels(name, fleet)}
     email = names.email(names.account_id(read.namespace, read.name), project)
@@ -94,19 +84,19 @@ def _resources(
     """Return what is made, each after what it needs."""
     inside, region = f"projects/{project}", f"projects/{project}/regions/{read.region}"
     location = f"projects/{project}/locations/{read.region}"
-    mark = names.description(labels)
+    owner = names.description(labels)
     ordered = sorted(read.pools, key=lambda pool: pool["role"] != pools.SYSTEM)
     named = read.settings.node_service_account or ""
     own = "" if named else names.email(names.node_account_id(read.namespace, read.name), project)
     made = [
         (node_pools.node_pool(pool, labels, read.version, named), node_pools.initial(pool, own)) for pool in ordered
     ]
-    rights = list(_node_account(read, own, inside, mark)) if own else []
-    router = [_router(name, region, inside, mark)] if _has_nat(read) else []
+    rights = list(_node_account(read, own, inside, owner)) if own else []
+    router = [_router(name, region, inside, owner)] if _has_nat(read) else []
     return [
-        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": mark}),
+        _entry("network", "network", name, f"{inside}/global", {"autoCreateSubnetworks": False, "description": owner}),
         _entry("service-filestore", "service", FILESTORE, inside, {}),
-        _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, mark), ("network",)),
+        _entry("subnetwork", "subnetwork", name, region, _subnetwork(read, inside, name, owner), ("network",)),
         *router,
         *rights,
         _entry(
@@ -130,7 +120,7 @@ def _resources(
             )
             for pool, initial in made
         ),
-        *_fleet_account(read, email, inside, mark),
+        *_fleet_account(read, email, inside, owner),
     ]
 
 
@@ -144,7 +134,7 @@ def _has_nat(read: reading.Read) -> bool:
     return read.settings.private_nodes and read.settings.cloud_nat
 
 
-def _router(name: str, region: str, inside: str, mark: str) -> dict[str, Any]:
+def _router(name: str, region: str, inside: str, owner: str) -> dict[str, Any]:
     """Return the router of the network, with a NAT for all that has no address of its own."""
     nat = {
         "name": "nat",
@@ -154,21 +144,21 @@ def _router(name: str, region: str, inside: str, mark: str) -> dict[str, Any]:
         "enableDynamicPortAllocation": True,
         "enableEndpointIndependentMapping": False,
     }
-    body = {"description": mark, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
+    body = {"description": owner, "network": f"{inside}/global/networks/{name}", "nats": [nat]}
     return _entry("router", "router", name, region, body, ("network",))
 
 
-def _fleet_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+def _fleet_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account by which the fleet logs in to the cluster, and its right."""
-    body = {"displayName": _display_name(read.name), "description": mark}
+    body = {"displayName": _display_name(read.name), "description": owner}
     yield _entry("service-account", "service-account", email, inside, body)
     right = {"role": ROLE, "member": f"serviceAccount:{email}"}
     yield _entry("iam-member", "iam-member", f"{ROLE} of {email}", inside, right, ("service-account",))
 
 
-def _node_account(read: reading.Read, email: str, inside: str, mark: str) -> Iterator[dict[str, Any]]:
+def _node_account(read: reading.Read, email: str, inside: str, owner: str) -> Iterator[dict[str, Any]]:
     """Yield the service account of nodes, and its rights in the project."""
-    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": mark}
+    body = {"displayName": f"Nodes of GKECluster {read.name}"[:100], "description": owner}
     yield _entry("node-service-account", "service-account", email, inside, body)
     for role in NODE_ROLES:
         right = {"role": role, "member": f"serviceAccount:{email}"}
@@ -187,20 +177,12 @@ def _entry(
 ) -> dict[str, Any]:
     """Return an entry of the list. `initial`: fields that it is created with, and that are not compared later."""
     named = {} if kind in ("service", "service-account", "iam-member") else {"name": name}
-    return {
-        "key": key,
-        "kind": kind,
-        "name": name,
-        "parent": parent,
-        "body": {**named, **body},
-        "needs": list(needs),
-        **({"initial": initial} if initial else {}),
-    }
+    return entry(key, kind, name, parent, {**named, **body}, needs, initial)
 
 
-def _subnetwork(read: reading.Read, inside: str, name: str, mark: str) -> dict[str, Any]:
+def _subnetwork(read: reading.Read, inside: str, name: str, owner: str) -> dict[str, Any]:
     return {
-        "description": mark,
+        "description": owner,
         "network": f"{inside}/global/networks/{name}",
         "ipCidrRange": read.node_cidr,
         # What private nodes reach without the NAT: images in Artifact Registry, models in Cloud Storage.

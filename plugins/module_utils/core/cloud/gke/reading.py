@@ -25,9 +25,13 @@ class Read(reading.Cluster):
     service_cidr: str
     settings: GKEClusterSettings
 
+    @property
+    def ranges(self) -> tuple[str, ...]:
+        return (self.node_cidr, self.pod_cidr, self.service_cidr)
+
 
 def read(cluster: Mapping[str, Any]) -> Read:
-    """Return what a GKECluster (wire form) says. Raises InvalidResource."""
+    """Return the fields of a GKECluster (wire form). Raises InvalidResource."""
     resource: Any = reading.parsed(KIND, cluster)
     networking = resource.spec.networking or GKENetworking()
     return Read(

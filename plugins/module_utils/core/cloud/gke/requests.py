@@ -2,7 +2,7 @@
 # Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
 """Calls of Google's REST APIs that find, create, change, list and delete an object.
 
-A call changes nothing by being built: whoever sends it waits for its operation (operations.py) before the next one.
+A call changes nothing by being built: the sender waits for its operation (operations.py) before the next one.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class Request:
 
 
 def find(resource: Resource) -> Request:
-    """The call that returns an object (404 is absent), or the policy that has a member of it."""
+    """Return the call that returns an object (404 is absent), or the policy that has a member of it."""
     if resource["kind"] == "iam-member":
         body = {"options": {"requestedPolicyVersion": policies.VERSION}}
         return _request(resource, "POST", f"{_base(resource)}:getIamPolicy", body)
     return _request(resource, "GET", path(resource))
 
 
-def present(kind: str, have: Found | None) -> bool:
+def present(kind: str, actual: Found | None) -> bool:
     """Return whether what was found is there: an API is always found, enabled or not."""
-    return bool(have) and (kind != "service" or (have or {}).get("state") == "ENABLED")
+    return bool(actual) and (kind != "service" or (actual or {}).get("state") == "ENABLED")
 
 
-def create(resource: Resource, have: Found | None = None) -> Request:
-    """The call that makes an object. `have`: the policy that a member is added to."""
+def create(resource: Resource, actual: Found | None = None) -> Request:
+    """Return the call that creates an object. `actual`: the policy that a member is added to."""
     kind, body = resource["kind"], merged(resource["body"], resource.get("initial") or {})
-    purpose = f"make {title(resource)}"
+    purpose = f"create {title(resource)}"
     if kind == "service":
         return _request(resource, "POST", f"{path(resource)}:enable", {}, f"enable the API {resource['name']}")
     if kind == "iam-member":
-        purpose = f"give {body['role']} to {body['member']}"
-        policy = policies.added(have or {}, body["role"], body["member"])
+        purpose = f"grant {body['role']} to {body['member']}"
+        policy = policies.added(actual or {}, body["role"], body["member"])
         return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, purpose)
     known = EVERY[kind]
     sent = {key: value for key, value in body.items() if key not in known.update_only}
@@ -68,9 +68,9 @@ def create(resource: Resource, have: Found | None = None) -> Request:
     return _request(resource, "POST", collection(resource), sent, purpose)
 
 
-def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[Request]:
+def updates(resource: Resource, actual: Found, changes: Sequence[Change]) -> list[Request]:
     """Return the calls that make an object what is desired, in their order. What is immutable has none."""
-    desired = {change.update for change in changes if change.update}
+    updates = {change.update for change in changes if change.update}
     return [
         Request(
             EVERY[resource["kind"]].service,
@@ -81,26 +81,26 @@ def updates(resource: Resource, have: Found, changes: Sequence[Change]) -> list[
             fingerprint,
         )
         for name, update in _UPDATES[resource["kind"]].items()
-        if name in desired
-        for method, suffix, body, purpose, fingerprint in update(have, resource["body"], changes)
+        if name in updates
+        for method, suffix, body, purpose, fingerprint in update(actual, resource["body"], changes)
     ]
 
 
-def delete(resource: Resource, have: Found | None = None) -> Request | None:
-    """The call that deletes an object; none for what stays. `have`: the policy that a member is taken out of."""
+def delete(resource: Resource, actual: Found | None = None) -> Request | None:
+    """Return the call that deletes an object; none for what stays. `actual`: the policy that has a member."""
     if EVERY[resource["kind"]].never_deleted:
         return None
     if resource["kind"] == "iam-member":
         body = resource["body"]
-        policy = policies.removed(have or {}, body["role"], body["member"])
-        purpose = f"take {body['role']} from {body['member']}"
+        policy = policies.removed(actual or {}, body["role"], body["member"])
+        purpose = f"revoke {body['role']} from {body['member']}"
         return _request(resource, "POST", f"{_base(resource)}:setIamPolicy", {"policy": policy}, purpose)
     return _request(resource, "DELETE", path(resource), None, f"delete {title(resource)}")
 
 
 def under_way(resource: Resource) -> Request | None:
-    """The call that lists the operations that go on beside an object, under `items`; none for an object that is found
-    as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
+    """Return the call that lists the operations that go on beside an object, under `items`; none for an object that is
+    found as soon as it is begun. One of Compute Engine is found when it is done, and its name is taken until then."""
     if EVERY[resource["kind"]].operations != "compute":
         return None
     purpose = f"list the operations of {resource['parent']}"
@@ -108,18 +108,18 @@ def under_way(resource: Resource) -> Request | None:
 
 
 def siblings(resource: Resource) -> Request:
-    """The call that lists the objects of a kind beside an object; they are under the name of the collection, but for
-    those of Compute Engine, which are under `items`."""
+    """Return the call that lists the objects of a kind beside an object; they are under the name of the collection, but
+    for those of Compute Engine, which are under `items`."""
     return _request(resource, "GET", collection(resource))
 
 
 def path(resource: Resource) -> str:
-    """The path of an object."""
+    """Return the path of an object."""
     return f"{collection(resource)}/{resource['name']}"
 
 
 def collection(resource: Resource) -> str:
-    """The path of the objects of a kind beside an object."""
+    """Return the path of the objects of a kind beside an object."""
     return f"{_base(resource)}/{EVERY[resource['kind']].collection}"
 
 
@@ -145,66 +145,66 @@ _Call = tuple[str, str, dict[str, Any], str, str]
 _Update = Callable[[Found, Found, Sequence[Change]], Iterator[_Call]]
 
 
-def _expand(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    cidr = want["ipCidrRange"]
+def _expand(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    cidr = desired["ipCidrRange"]
     yield "POST", "/expandIpCidrRange", {"ipCidrRange": cidr}, f"grow the range of nodes to {cidr}", ""
 
 
-def _ranges(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+def _ranges(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """PATCH replaces the list, so that it has those of others too."""
-    held_ranges = [dict(entry) for entry in have.get("secondaryIpRanges") or ()]
+    held_ranges = [dict(entry) for entry in actual.get("secondaryIpRanges") or ()]
     names = {entry["rangeName"] for entry in held_ranges}
-    missing = [dict(entry) for entry in want["secondaryIpRanges"] if entry["rangeName"] not in names]
-    body = {"secondaryIpRanges": [*held_ranges, *missing], "fingerprint": have.get("fingerprint", "")}
+    missing = [dict(entry) for entry in desired["secondaryIpRanges"] if entry["rangeName"] not in names]
+    body = {"secondaryIpRanges": [*held_ranges, *missing], "fingerprint": actual.get("fingerprint", "")}
     purpose = f"add the ranges {', '.join(entry['rangeName'] for entry in missing)}"
     yield "PATCH", "", body, purpose, "fingerprint"
 
 
-def _private_access(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    access = want["privateIpGoogleAccess"]
+def _private_access(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    access = desired["privateIpGoogleAccess"]
     body = {"privateIpGoogleAccess": access}
     yield "POST", "/setPrivateIpGoogleAccess", body, "let nodes reach Google's APIs without addresses of their own", ""
 
 
-def _nats(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    yield "PATCH", "", {"nats": [dict(each) for each in want["nats"]]}, "set the NAT", ""
+def _nats(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    yield "PATCH", "", {"nats": [dict(each) for each in desired["nats"]]}, "set the NAT", ""
 
 
-def _cluster_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    labels = {**(have.get("resourceLabels") or {}), **want["resourceLabels"]}
-    body = {"resourceLabels": labels, "labelFingerprint": have.get("labelFingerprint", "")}
+def _cluster_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = {**(actual.get("resourceLabels") or {}), **desired["resourceLabels"]}
+    body = {"resourceLabels": labels, "labelFingerprint": actual.get("labelFingerprint", "")}
     yield "POST", ":setResourceLabels", body, "set the labels", "labelFingerprint"
 
 
 def _desired(key: str, field: str, purpose: str) -> _Update:
     """GKE takes one of these in a call."""
 
-    def update(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-        yield "PUT", "", {"update": {key: at(want, field)}}, purpose, ""
+    def update(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+        yield "PUT", "", {"update": {key: at(desired, field)}}, purpose, ""
 
     return update
 
 
-def _cluster_version(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+def _cluster_version(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """One minor version after the other, as GKE has it."""
-    desired = want["initialClusterVersion"]
-    (major, minor), (__, last) = compare.numbers(have["currentMasterVersion"])[:2], compare.numbers(desired)[:2]
-    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), desired]:
+    end = desired["initialClusterVersion"]
+    (major, minor), (__, last) = compare.numbers(actual["currentMasterVersion"])[:2], compare.numbers(end)[:2]
+    for version in [*(f"{major}.{step}" for step in range(minor + 1, last)), end]:
         purpose = f"upgrade the control plane to {version}"
         yield "PUT", "", {"update": {"desiredMasterVersion": version}}, purpose, ""
 
 
-def _pool_version(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+def _pool_version(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """A minor version is that of the control plane: nodes cannot be ahead of it, as the newest patch might be."""
-    version = want["version"]
+    version = desired["version"]
     exact = len(compare.numbers(version)) > 2
     yield "PUT", "", {"nodeVersion": version if exact else "-"}, f"upgrade the nodes to {version}", ""
 
 
-def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+def _machine(_actual: Found, desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
     """Parts of a machine go together: some machine types are only to be had with some accelerators."""
     changed = {change.field.removeprefix("config.") for change in changes if change.update == "machine"}
-    config = want["config"]
+    config = desired["config"]
     body: dict[str, Any] = {}
     for field in ("machineType", "imageType", "accelerators"):
         if field in changed:
@@ -215,42 +215,42 @@ def _machine(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_
     yield "PUT", "", body, "replace the nodes by other machines", ""
 
 
-def _upgrade_settings(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    settings = dict(want["upgradeSettings"])
+def _upgrade_settings(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    settings = dict(desired["upgradeSettings"])
     purpose = f"set maxSurge {settings['maxSurge']} and maxUnavailable {settings['maxUnavailable']} for upgrades"
     yield "PUT", "", {"upgradeSettings": settings}, purpose, ""
 
 
-def _gvnic(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    gvnic = want["config"]["gvnic"]
+def _gvnic(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    gvnic = desired["config"]["gvnic"]
     yield "PUT", "", {"gvnic": dict(gvnic)}, f"turn gVNIC {'on' if gvnic['enabled'] else 'off'} with other nodes", ""
 
 
-def _node_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    labels = compare.with_node_labels(at(have, "config.labels"), want["config"]["labels"])
+def _node_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = compare.with_node_labels(at(actual, "config.labels"), desired["config"]["labels"])
     yield "PUT", "", {"labels": {"labels": labels}}, "set the labels of the nodes", ""
 
 
-def _taints(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    taints = compare.with_taints(at(have, "config.taints"), want["config"]["taints"])
+def _taints(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    taints = compare.with_taints(at(actual, "config.taints"), desired["config"]["taints"])
     yield "PUT", "", {"taints": {"taints": taints}}, "set the taints of the nodes", ""
 
 
-def _machine_labels(have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
-    labels = {**(at(have, "config.resourceLabels") or {}), **want["config"]["resourceLabels"]}
+def _machine_labels(actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+    labels = {**(at(actual, "config.resourceLabels") or {}), **desired["config"]["resourceLabels"]}
     yield "PUT", "", {"resourceLabels": {"labels": labels}}, "set the labels of the machines", ""
 
 
-def _locations(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+def _locations(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """Alone: with other changes in the call, the nodes that are there would not get them."""
-    zones = list(want["locations"])
+    zones = list(desired["locations"])
     yield "PUT", "", {"locations": zones}, f"set the zones to {', '.join(zones)}", ""
 
 
-def _autoscaling(_have: Found, want: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
+def _autoscaling(_actual: Found, desired: Found, _changes: Sequence[Change]) -> Iterator[_Call]:
     """The autoscaler moves no pool into its bounds by itself, so one of a fixed size is set to it first. Should that
     be all that is done, the bounds still differ the next time."""
-    bounds = want["autoscaling"]
+    bounds = desired["autoscaling"]
     least, most = bounds.get("minNodeCount", 0), bounds.get("maxNodeCount", 0)
     if least == most:
         yield "POST", ":setSize", {"nodeCount": least}, f"set the size to {least} in each zone", ""
@@ -258,9 +258,9 @@ def _autoscaling(_have: Found, want: Found, _changes: Sequence[Change]) -> Itera
     yield "POST", ":setAutoscaling", {"autoscaling": dict(bounds)}, purpose, ""
 
 
-def _names(_have: Found, want: Found, changes: Sequence[Change]) -> Iterator[_Call]:
+def _names(_actual: Found, desired: Found, changes: Sequence[Change]) -> Iterator[_Call]:
     fields = [change.field for change in changes if change.update == "names"]
-    body = {"serviceAccount": {field: want[field] for field in fields}, "updateMask": ",".join(fields)}
+    body = {"serviceAccount": {field: desired[field] for field in fields}, "updateMask": ",".join(fields)}
     yield "PATCH", "", body, f"set {', '.join(fields)}", ""
 
 

@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Network
 from typing import Any
 
-from ansible_collections.modelplane.fleet.plugins.module_utils.core import api
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud import pools
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import machines, names, reading, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import (
-    Neighbours,
+    Validation,
     of_pool_zones,
     of_pools,
     of_range,
@@ -39,26 +38,6 @@ _CLASS_E = "240.0.0.0/4"
 """Reserved elsewhere, and good for subnetworks of Google Cloud."""
 _KEPT = 4
 """Addresses of a subnetwork that Google keeps."""
-
-
-def neighbours(clusters: Iterable[Object]) -> Neighbours[reading.Read]:
-    """Clusters beside which one may be made."""
-    return Neighbours(clusters, reading.read, _claims)
-
-
-def problems(cluster: Object, others: Neighbours[reading.Read] | None = None) -> list[Problem]:
-    """Return the problems of a GKECluster (wire form), by itself and beside `others`, where the user wrote them."""
-    try:
-        read = reading.read(cluster)
-    except api.InvalidResource as error:
-        return list(error.problems)
-    every = (
-        *_of_names(read, others.of(read) if others else ()),
-        *_of_place(read),
-        *_of_addresses(read),
-        *_of_pools(read),
-    )
-    return [where_written(problem, read) for problem in every]
 
 
 def of_project(read: reading.Read, project: str) -> list[Problem]:
@@ -233,3 +212,13 @@ def _of_accelerators(pool: Object, path: str, machine: str) -> Iterator[Problem]
             short_value(given["acceleratorCount"]),
             f"Write {count}, or take another machine type",
         )
+
+
+def _rules(read: reading.Read, others: Sequence[reading.Read]) -> Iterator[Problem]:
+    yield from _of_names(read, others)
+    yield from _of_place(read)
+    yield from _of_addresses(read)
+    yield from _of_pools(read)
+
+
+VALIDATION = Validation(reading.read, _claims, _rules)

@@ -58,7 +58,7 @@ def test_a_profile(nobody: Path) -> None:
     ("region", "told"),
     [
         ("us-wets-2", "there is no region us-wets-2. Did you mean us-west-2?"),
-        ("us-west-2a", "us-west-2a looks like a zone of us-west-2, which is the region"),
+        ("us-west-2a", "us-west-2a seems to be a zone of us-west-2, which is the region"),
         ("us west", "there is no region us west"),
     ],
 )

@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks import names, regions
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.launch_templates import complete_data
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import (
-    InvalidClusterError,
-    Options,
-    plan,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,

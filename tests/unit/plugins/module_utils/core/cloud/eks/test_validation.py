@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import (
-    InvalidClusterError,
-    plan,
-    problems,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.plan import plan
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.eks.validation import VALIDATION
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.eks.clusters import (
     eks,
     gpu,
@@ -31,6 +30,10 @@ def network(*ranges: str, **more: str) -> dict[str, Any]:
 
 def composed(*pools: dict[str, Any], accelerator: str = "nvidia-l4", **block: Any) -> dict[str, Any]:
     return cluster_objects(inference_cluster(*pools, **block), {"l4": inference_class(accelerator=accelerator)})[0]
+
+
+def problems(cluster: dict[str, Any], others: Sequence[dict[str, Any]] = ()) -> list[str]:
+    return [str(problem) for problem in VALIDATION.problems(cluster, VALIDATION.neighbours(others))]
 
 
 FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {

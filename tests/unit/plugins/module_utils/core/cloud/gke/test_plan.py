@@ -13,12 +13,9 @@ from typing import Any
 import pytest
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.bodies import merged
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke import names
-from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import (
-    InvalidClusterError,
-    Options,
-    plan,
-)
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.gke.plan import Options, plan
 from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.names import kubeconfig_secret
+from ansible_collections.modelplane.fleet.plugins.module_utils.core.cloud.validation import InvalidClusterError
 from ansible_collections.modelplane.fleet.tests.unit.plugins.module_utils.core.cloud.gke.clusters import (
     PROJECT,
     gke,

@@ -79,7 +79,7 @@ def test_calls(key: str, calls: tuple[str, str, str, set[str]]) -> None:
     else:
         assert gone
         assert (gone.service, gone.method, gone.path, gone.body) == (service, "DELETE", found.path, None)
-    assert made.purpose.startswith(("make ", "enable "))
+    assert made.purpose.startswith(("create ", "enable "))
     assert entry["name"] in made.purpose
 
 

@@ -1,0 +1,12 @@
+# Copyright (c) modelplane.fleet authors
+# Apache License 2.0 (see LICENSE or https://www.apache.org/licenses/LICENSE-2.0)
+"""Reports on what a cluster did not leave, and what keeps its network."""
+
+from __future__ import annotations
+
+_DELETE = "Delete it when it is no longer needed"
+
+
+def left_alone(title: str, why: str, network: str = "the network", hint: str = _DELETE) -> str:
+    """Return why an object stays, and what to do. `network`: what it is in, which stays too."""
+    return f"{title} {why}, so it stays, and so does {network}. {hint}"
