@@ -48,9 +48,6 @@ RETIRED = {
     "tell|tells|telling|told": "report, say, message",
     "wanted": "desired",
 }
-PUBLIC = (r'"told"', r"C\(told\)")
-"""Names that users write or read, among them keys of results."""
-_PUBLIC = re.compile("|".join(PUBLIC))
 _WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(RETIRED).replace(' ', '[ _]')})(?![a-z])", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _QUESTION = re.compile(r"(?:What|Whether|Who|Whose|Which|How|Where|When|Why)\b")
@@ -78,7 +75,7 @@ def findings(name: str) -> Iterator[str]:
     """Yield a line for each finding in a file: place, word, and what to write."""
     text = (ROOT / name).read_text()
     for number, line in enumerate(text.splitlines(), 1):
-        for match in _WORDS.finditer(_CAMEL.sub("_", _PUBLIC.sub("", line))):
+        for match in _WORDS.finditer(_CAMEL.sub("_", line)):
             yield f"{name}:{number}: {match[0]}: write {instead(match[0])}"
     for number, docstring in docstrings(text) if name.endswith(".py") else ():
         if match := _QUESTION.match(docstring):

@@ -345,7 +345,7 @@ def test_a_stuck_release_goes_back_to_what_worked() -> None:
     stuck = {"status": "pending-upgrade", "age": 901.0, "deployed_revision": 3}
     assert action(seen(release(**stuck)))["deployed_revision"] == 3
     first = {**stuck, "status": "pending-install", "deployed_revision": 0}
-    assert "uninstall the rest of it" in action(seen(release(**first)))["told"]
+    assert "uninstall the rest of it" in action(seen(release(**first)))["message"]
     # What was being removed is not brought back.
     assert action(seen(release(**{**stuck, "status": "uninstalling"})))["deployed_revision"] == 0
 
@@ -360,8 +360,8 @@ def test_a_stuck_release_goes_back_to_what_worked() -> None:
 def test_what_somebody_else_installed_is_left_alone(found: dict[str, Any], adoptable: bool) -> None:
     told = action(found)
     assert told["action"] == "refuse"
-    assert "serving_stack_states.leader-worker-set" in told["told"]
-    assert ("serving_stack_adopt" in told["told"]) is adoptable
+    assert "serving_stack_states.leader-worker-set" in told["message"]
+    assert ("serving_stack_adopt" in told["message"]) is adoptable
     assert action(found, states={"leader-worker-set": "provided"})["action"] == "skip"
     # Two controllers of one kind would fight, whoever owns them.
     entries = actions(plan(COMPONENTS, Choices()), found, 900.0, ["leader-worker-set"])
@@ -381,7 +381,7 @@ def test_definitions_that_helm_would_have_to_own(owner: str, wanted: str) -> Non
 def test_what_is_disabled_goes_and_what_is_not_needed_stays() -> None:
     driver = seen(release("dra-driver"))
     assert action(driver, "dra-driver", drivers=[])["action"] == "skip"
-    assert "stays" in action(driver, "dra-driver", drivers=[])["told"]
+    assert "stays" in action(driver, "dra-driver", drivers=[])["message"]
     assert action(driver, "dra-driver", states={"dra-driver": "disabled"})["action"] == "remove"
     assert action(seen(), "dra-driver", states={"dra-driver": "disabled"})["action"] == "skip"
 
@@ -396,7 +396,7 @@ def test_what_is_disabled_by_default_is_installed_on_demand_and_stays() -> None:
 
     assert (told(seen())["action"], told(seen(), "managed")["action"]) == ("skip", "install")
     assert told(seen(release()))["action"] == "skip"
-    assert "disabled unless serving_stack_states says managed; release mp-lws" in told(seen(release()))["told"]
+    assert "disabled unless serving_stack_states says managed; release mp-lws" in told(seen(release()))["message"]
     assert told(seen(release()), "disabled")["action"] == "remove"
 
 
