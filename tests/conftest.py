@@ -53,7 +53,7 @@ INTEGRATION_FIXTURES = frozenset({"aws", "aws_process", "gcp", "gcp_process", "k
 """Fixtures that start something, for whatever test asks for them."""
 LONGEST_FIRST = (
     "e2e/test_serving_stack.py",
-    "e2e/test_faults.py",
+    "e2e/test_failures.py",
     "e2e/test_eks.py",
     "e2e/test_site.py",
     "e2e/test_control_gateway.py",
@@ -118,7 +118,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_finish() -> None:
-    # Otherwise each full collection looks at all tests and all that they import, which stay to the end.
+    # Otherwise each full collection scans all tests and all that they import, which stay to the end.
     gc.collect()
     gc.freeze()
 

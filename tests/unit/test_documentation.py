@@ -27,7 +27,7 @@ WARNINGS: dict[str, tuple[str, ...]] = {"docs/eks.md": _CLASS, "docs/gke.md": _C
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
 _MANIFEST = re.compile(r"\bapiVersion:\s*[\"']?(infrastructure\.)?modelplane\.ai/")
 _PENDING = re.compile(r"^# pending: (\S+)$", re.MULTILINE)
-"""How a block says that a deployment in it finds no room: a comment with namespace and name."""
+"""Sign in a block that a deployment in it finds no room: a comment with namespace and name."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def steps(
     return {
         "components": {component["key"]: component for component in components},
         "problems": [component["message"] for component in planned if component["action"] == "refuse"],
-        "report": [component["message"] for component in planned if component["told"]],
+        "report": [component["message"] for component in planned if component["message"]],
         "needs_helm": any(component["action"] in (*INSTALLING, "remove") for component in planned),
         "is_empty": not desired and not snapshot["recorded"],
         "base": base,

@@ -24,14 +24,14 @@ def outcome(changed: bool = False, failed: bool = False, sent: int = 0) -> Appli
 
 
 class Fleet:
-    """Clusters that do as they are told, in place of the calls that contact them."""
+    """Scripted clusters, in place of the calls that contact them."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.applied: list[tuple[str, ...]] = []
         self.differs = True
         self.changes: dict[str, int] = {"east": 1, "west": 1}
-        """How many more times applying to a cluster changes it."""
+        """Number of times that applying to a cluster still changes it."""
         self.broken: set[str] = set()
         self.unreachable: set[str] = set()
         self.rebuilt: Sequence[str] = ()
